@@ -137,7 +137,7 @@ async def load(url: str, fleet: Fleet) -> None:
             when = model.cron or f"{(model.every_us or 0) // HOUR}h"
             start = datetime.fromtimestamp(fleet.due_at / SECOND, UTC)
             await app.schedules.create(
-                f"model-{number}", workflows["noop"], when, args=(0,), zone=model.zone,
+                f"model-{number}", workflows["noop"], when, args=(0,), timezone=model.zone,
                 start=start if model.cron is None else None,
             )  # fmt: skip
     due, far = fleet.due_at, fleet.due_at + 30 * DAY

@@ -282,7 +282,7 @@ async def _every_second(url: str, spread: bool) -> tuple[Rota, list[tuple[int, i
             "model",
             note,
             "1s" if spread else "* * * * * *",
-            zone="UTC",
+            timezone="UTC",
             paused=True,
             overlap="allow",
         )

@@ -1,4 +1,7 @@
-"""Rota runs what must run, when it must run, once, and can always say why it did or did not."""
+"""A durable workflow engine and scheduler on SQLite or PostgreSQL.
+
+Begin with `Rota`; docs/start.md shows a first workflow.
+"""
 
 from rota.app import Rota
 from rota.client.client import Client

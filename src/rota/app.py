@@ -249,7 +249,7 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
             )  # fmt: skip
             if given in self._declared:
                 raise UsageError(f"schedule {given} is declared twice", hint="Give one a name.")
-            self._declared[given] = (workflow, when, {"zone": timezone, **options})
+            self._declared[given] = (workflow, when, {"timezone": timezone, **options})
             return workflow
 
         return declare

@@ -99,7 +99,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float, Meta(gt=0, description="Automations: longest time for one call of a tool.")
     ] = 60.0
     reconcile_s: Annotated[
-        float, Meta(gt=0, description="Automations: longest time for one look of a tool.")
+        float, Meta(gt=0, description="Automations: timeout of one `reconcile` call of a tool.")
     ] = 30.0
     reconcile_max: Annotated[
         int, Meta(ge=1, description="Automations: looks at a change before a person is asked.")

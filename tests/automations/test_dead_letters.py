@@ -9,6 +9,7 @@ import pytest
 
 from rota import Rota
 from rota.automations import Automation, Context, DeadLetter, Prepared, Topic
+from rota.automations.executor import AutomationExecutor
 from rota.errors import BadAutomation, NeedsLogin, NotSent, WrongState
 from rota.explain.automation import explain_automation
 from rota.testing import World, virtual
@@ -164,6 +165,36 @@ async def test_an_item_that_kills_its_worker_is_left_out_too(
         await app.automations.requeue("line", "letters", name)
         await world.settle()
         assert await app.events_of("work") == {"bad": "consumed", "good": "consumed"}
+
+
+class Picky(Killers):
+    """Takes the bad event first, though it is not the oldest."""
+
+    async def _prepare(self, ctx: Context, state: Any) -> Prepared:
+        events = sorted(await ctx.peek(self.work), key=lambda event: not event.id.startswith("bad"))
+        return Prepared(events[:1], [event.id for event in events[:1]])
+
+
+async def test_a_worker_that_dies_before_the_skip_is_written_skips_no_other_item(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = Picky(skip_after=3)
+    leave_out, deaths = AutomationExecutor._leave_out, [dying(app)]
+
+    async def dies_first(*given: Any) -> Any:
+        if deaths:
+            await deaths.pop()()
+        return await leave_out(*given)
+
+    monkeypatch.setattr(AutomationExecutor, "_leave_out", dies_first)
+    async with virtual(app, url=database_url) as world:
+        await app.feed("good", "bad")
+        await world.advance("1h")
+        assert (app.deaths, deaths) == (3, [])
+        assert await app.events_of("work") == {"bad": "skipped", "good": "consumed"}
+        [letter] = await app.letters()
+        assert letter["id"] == "bad"
+        await sound(app)
 
 
 async def test_without_skip_after_an_item_that_kills_its_worker_asks_a_person(

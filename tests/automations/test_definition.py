@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -285,3 +286,21 @@ async def test_sync_handlers_run_in_threads_with_the_same_words(database_url: st
         assert [params for _, params in app.outside.effects] == [{"items": ["e1"]}]
         assert (await app.automations.show("line")).handlers[0].state == '"applied"'
         await sound(app)
+
+
+async def test_a_file_that_was_edited_after_its_import_deploys(
+    database_url: str, tmp_path: Path
+) -> None:
+    """The source on disk is no longer Python; the loaded code is what counts."""
+    file = tmp_path / "jobs.py"
+    names: dict[str, Any] = {}
+    exec(compile("async def poll(ctx, state):\n    return 1\n", str(file), "exec"), names)
+    file.write_text("async def poll(ctx, state):\n    return (1\n")
+    app = Rota()
+    inbox = app.automation("inbox")
+    mail = inbox.topic("mail")
+    inbox.producer(every="5m", publishes=[mail])(names["poll"])
+    inbox.consumer("read", subscribes=[mail], prepare=prepare, mutate=change, next=emit)
+    async with virtual(app, url=database_url) as world:
+        await world.advance("1m")
+        assert (await app.automations.show("inbox")).handlers[0].state == "1"

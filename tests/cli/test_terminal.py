@@ -33,7 +33,7 @@ def test_tables_fit_a_terminal_of_80_columns(shell: Shell) -> None:
         shell.start(name, "--queue", "a-rather-long-queue-name")
     shell.start("a_workflow_with_quite_a_long_name", "--delay", "1h")
     shell.run("schedule", "create", "every-now-and-then", "a_workflow_with_quite_a_long_name",
-        "weekdays at 9:30", "--zone", "America/Argentina/Buenos_Aires")  # fmt: skip
+        "weekdays at 9:30", "--timezone", "America/Argentina/Buenos_Aires")  # fmt: skip
     shell.work()
     failed = shell.json("run", "list", "--name", "breaks_with_a_long_story")[0]["id"]
     for words in (

@@ -28,7 +28,7 @@ def an_app() -> Rota:
 async def test_the_ledger_has_pages_and_holds_runs_by_hand(database_url: str) -> None:
     app = an_app()
     async with virtual(app, url=database_url, start=START) as time:
-        await app.schedules.create("hourly", "work", "0 * * * *", zone="UTC")
+        await app.schedules.create("hourly", "work", "0 * * * *", timezone="UTC")
         await time.advance("3h")
         await time.settle()
         by_hand = await app.schedules.trigger("hourly", input={"fails": True})
@@ -61,7 +61,7 @@ async def test_a_calendar_counts_outcomes_on_the_wall_of_the_zone(database_url: 
     """The night of the spring change in Berlin: the day has 23 hours."""
     app = an_app()
     async with virtual(app, url=database_url, start=START) as time:
-        await app.schedules.create("hourly", "work", "0 * * * *", zone="Europe/Berlin")
+        await app.schedules.create("hourly", "work", "0 * * * *", timezone="Europe/Berlin")
         await time.advance("6h")
         await time.settle()
         await app.schedules.pause("hourly")
@@ -86,8 +86,10 @@ async def test_a_calendar_counts_outcomes_on_the_wall_of_the_zone(database_url: 
 async def test_the_last_outcomes_of_many_schedules_come_at_once(database_url: str) -> None:
     app = an_app()
     async with virtual(app, url=database_url, start=START) as time:
-        await app.schedules.create("good", "work", "0 * * * *", zone="UTC")
-        await app.schedules.create("bad", "work", "0 * * * *", zone="UTC", input={"fails": True})
+        await app.schedules.create("good", "work", "0 * * * *", timezone="UTC")
+        await app.schedules.create(
+            "bad", "work", "0 * * * *", timezone="UTC", input={"fails": True}
+        )
         await time.advance("4h")
         await time.settle()
         found = await app.schedules.last_outcomes(["good", "bad", "nobody"], last=3)
@@ -103,7 +105,7 @@ async def test_the_last_outcomes_of_many_schedules_come_at_once(database_url: st
 async def test_an_edit_is_shown_before_it_is_made(database_url: str) -> None:
     app = an_app()
     async with virtual(app, url=database_url, start=START):
-        await app.schedules.create("daily", "work", "0 9 * * *", zone="UTC")
+        await app.schedules.create("daily", "work", "0 9 * * *", timezone="UTC")
         diff = await app.schedules.diff("daily", when="0 9 * * MON", count=7)
         assert (diff.text_before, diff.text_after) == (
             "at 09:00, every day (UTC)",
@@ -113,7 +115,9 @@ async def test_an_edit_is_shown_before_it_is_made(database_url: str) -> None:
         assert [at.weekday() for at in diff.lost] == [6, 1, 2, 3, 4, 5]
         assert diff.burst is None
         assert (await app.schedules.get("daily")).text == diff.text_before
-        shown = await app.schedules.preview_of("weekdays at 9:30", zone="Europe/Berlin", count=2)
+        shown = await app.schedules.preview_of(
+            "weekdays at 9:30", timezone="Europe/Berlin", count=2
+        )
         assert [str(one.due_at) for one in shown.occurrences] == [
             "2026-03-30 07:30:00+00:00",
             "2026-03-31 07:30:00+00:00",

@@ -164,7 +164,7 @@ async def _declare(app: Rota, schedules: int, seconds: int, lead_s: int) -> None
         names = [f"s{n:04d}" for n in range(begin, min(begin + 50, schedules))]
         await asyncio.gather(
             *(
-                app.schedules.create(name, "beat", EVERY_SECOND, zone="UTC", **bounds, **rules)
+                app.schedules.create(name, "beat", EVERY_SECOND, timezone="UTC", **bounds, **rules)
                 for name in names
             )
         )

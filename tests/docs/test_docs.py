@@ -18,6 +18,8 @@ from tests.tidy.tree import ROOT
 PAGES = sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", *ROOT.glob("docs/**/*.md")])
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
+_ANCHOR = re.compile(r"\]\((?!https?:)([^)#]*\.md)?#([^)]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 def _named(pages: list[Path]) -> list[Any]:
@@ -37,6 +39,20 @@ def _namespace(page: Path) -> dict[str, Any]:
 def test_links_lead_somewhere(page: Path) -> None:
     for target in _LINK.findall(page.read_text()):
         assert (page.parent / target).exists(), f"{page.name}: {target} is not there"
+
+
+def _anchors(page: Path) -> set[str]:
+    """The names of the headings of a page, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    found = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in _HEADING.findall(text))
+    return {each.replace(" ", "-") for each in found}
+
+
+@pytest.mark.parametrize("page", _named(PAGES))
+def test_links_lead_to_headings(page: Path) -> None:
+    for target, anchor in _ANCHOR.findall(page.read_text()):
+        known = _anchors((page.parent / target).resolve() if target else page)
+        assert anchor in known, f"{page.name}: {target}#{anchor} is not a heading"
 
 
 @pytest.mark.parametrize("page", _named([p for p in PAGES if _BLOCK.search(p.read_text())]))
@@ -71,7 +87,7 @@ async def test_the_readme_example_does_what_it_says() -> None:
         ("docs/start.md", "order", [[{"item": "tea", "count": 2}]], "2 x tea"),
         ("docs/start.md", "deliver", ["7"], "not shipped: ConnectionError"),
         ("docs/guides/workflows.md", "crawl", [["a", "bb"]], [1, 2]),
-        ("docs/guides/workflows.md", "publish", ["news"], "news: nobody answered"),
+        ("docs/guides/workflows.md", "publish", ["news"], "news: no answer"),
         ("docs/guides/workflows.md", "all_squares", [[1, 2, 3]], 14),
     ],
 )

@@ -21,10 +21,10 @@ UNTIL_IT_SLEEPS = "until rota run show ann | grep -q sleeping; do sleep 0.2; don
 @pytest.mark.wall_clock("the page sleeps for real seconds")
 def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
     [code, *_] = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    [script, *_] = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    [_, script, *_] = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert "sleep 3;" in script
     (tmp_path / "hello.py").write_text(code)
-    script = "trap 'kill $!' EXIT\n" + script.replace("sleep 3;", f"{UNTIL_IT_SLEEPS};")
+    script = "trap 'kill $! 2>/dev/null' EXIT\n" + script.replace("sleep 3;", f"{UNTIL_IT_SLEEPS};")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-c", script], cwd=tmp_path, env=os.environ | {"PATH": path},

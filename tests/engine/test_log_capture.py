@@ -67,7 +67,7 @@ async def test_lines_of_workflows_steps_and_threads_are_kept_for_their_run(
 
 
 async def test_values_of_secret_fields_are_not_in_the_lines(database_url: str) -> None:
-    app = Rota(secret_fields=["pin"])
+    app = Rota(secret_fields=("pin",))
 
     @app.workflow
     async def flow(pin: str) -> None:

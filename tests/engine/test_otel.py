@@ -119,7 +119,7 @@ async def test_all_claims_of_a_scheduled_run_share_the_trace_of_its_chain(
         raise ValueError("no paper")
 
     async with live(app, database_url) as clock:
-        await app.schedules.create("daily", "report", "0 * * * *", zone="UTC")
+        await app.schedules.create("daily", "report", "0 * * * *", timezone="UTC")
         await timer_set(clock, "1h")
         clock.move_to(clock.now() + HOUR)
         await eventually(lambda: bool(named(exporter, "run report")))
@@ -191,7 +191,7 @@ async def test_the_sampler_of_the_program_decides(database_url: str) -> None:
     try:
         async with live(app, database_url) as clock:
             await result(await app.start(work))
-            await app.schedules.create("s", "work", "0 * * * *", zone="UTC")
+            await app.schedules.create("s", "work", "0 * * * *", timezone="UTC")
             await timer_set(clock, "1h")
             clock.move_to(clock.now() + HOUR)
 

@@ -186,7 +186,7 @@ async def test_a_stuck_loop_fails_health_and_says_where_it_hangs(handler: Record
         assert watchdog.stuck_for_s() > 0.05
         await eventually(lambda: watchdog.stuck_for_s() == 0)
         assert "the event loop is stuck" in word
-        assert "ear.words.get" in word
+        assert "handler.words.get" in word
     finally:
         watchdog.stop()
 

@@ -36,7 +36,7 @@ def make_app(**settings: Any) -> tuple[Rota, list[str]]:
 async def test_it_fires_at_the_instant_and_rests_until_then(database_url: str) -> None:
     app, seen = make_app()
     async with live(app, database_url) as clock:
-        await app.schedules.create("s", "report", HOURLY, zone="UTC")
+        await app.schedules.create("s", "report", HOURLY, timezone="UTC")
         await timer_set(clock, "1h")
         tap = StoreTap(app)
         clock.move_to(clock.now() + HOUR - 1)
@@ -52,7 +52,7 @@ async def test_it_fires_at_the_instant_and_rests_until_then(database_url: str) -
 async def test_at_rest_it_asks_nothing(database_url: str) -> None:
     app, _ = make_app()
     async with live(app, database_url) as clock:
-        await app.schedules.create("s", "report", HOURLY, zone="UTC")
+        await app.schedules.create("s", "report", HOURLY, timezone="UTC")
         await timer_set(clock, "1h")
         tap = StoreTap(app)
         for _ in range(3):  # the last word may lag; one who asks on and on is caught all the same
@@ -67,7 +67,7 @@ async def test_a_firing_costs_a_handful_of_calls(database_url: str) -> None:
     app, seen = make_app()
     async with live(app, database_url) as clock:
         for n in range(50):
-            await app.schedules.create(f"s{n}", "report", HOURLY, zone="UTC")
+            await app.schedules.create(f"s{n}", "report", HOURLY, timezone="UTC")
         await timer_set(clock, "1h")
         tap = StoreTap(app)
         clock.move_to(clock.now() + HOUR)
@@ -79,9 +79,9 @@ async def test_a_firing_costs_a_handful_of_calls(database_url: str) -> None:
 async def test_a_new_schedule_wakes_it(database_url: str) -> None:
     app, seen = make_app()
     async with live(app, database_url) as clock:
-        await app.schedules.create("late", "report", "0 12 * * *", zone="UTC")
+        await app.schedules.create("late", "report", "0 12 * * *", timezone="UTC")
         await timer_set(clock, "12h")
-        await app.schedules.create("soon", "report", HOURLY, zone="UTC")
+        await app.schedules.create("soon", "report", HOURLY, timezone="UTC")
         await timer_set(clock, "1h")
         clock.move_to(clock.now() + HOUR)
         await eventually(lambda: len(seen) == 1)
@@ -91,7 +91,7 @@ async def test_a_schedule_made_by_another_process_wakes_it(database_url: str) ->
     app, seen = make_app()
     other, _ = make_app()
     async with live(app, database_url) as clock, beside(other, database_url, clock):
-        await other.schedules.create("s", "report", HOURLY, zone="UTC")
+        await other.schedules.create("s", "report", HOURLY, timezone="UTC")
         await timer_set(clock, "1h")
         clock.move_to(clock.now() + HOUR)
         await eventually(lambda: len(seen) == 1)
@@ -100,7 +100,7 @@ async def test_a_schedule_made_by_another_process_wakes_it(database_url: str) ->
 async def test_resume_and_update_wake_it(database_url: str) -> None:
     app, seen = make_app()
     async with live(app, database_url) as clock:
-        await app.schedules.create("s", "report", HOURLY, zone="UTC", paused=True)
+        await app.schedules.create("s", "report", HOURLY, timezone="UTC", paused=True)
         await app.schedules.resume("s")
         await timer_set(clock, "1h")
         await app.schedules.update("s", when="30 * * * *")
@@ -112,7 +112,7 @@ async def test_resume_and_update_wake_it(database_url: str) -> None:
 async def test_the_end_of_a_pause_wakes_it(database_url: str) -> None:
     app, _ = make_app()
     async with live(app, database_url) as clock:
-        await app.schedules.create("s", "report", "0 12 * * *", zone="UTC")
+        await app.schedules.create("s", "report", "0 12 * * *", timezone="UTC")
         await app.schedules.pause("s", until=moment(clock.now() + 20 * MINUTE))
         await timer_set(clock, "20m")
         clock.move_to(clock.now() + 20 * MINUTE)
@@ -128,7 +128,7 @@ async def test_polling_alone_is_enough(database_url: str) -> None:
     async with live(app, database_url) as clock:
         app.database.notify_soon = lambda topic: None  # type: ignore[method-assign]
         app.wakeups.notify_soon = lambda topic: None  # type: ignore[method-assign]
-        await app.schedules.create("s", "report", HOURLY, zone="UTC")
+        await app.schedules.create("s", "report", HOURLY, timezone="UTC")
         for _ in range(58):
             await pass_time(clock, "1m")
 
@@ -148,7 +148,7 @@ async def test_more_than_a_batch_is_fired_in_one_tick(
     app, seen = make_app()
     async with live(app, database_url) as clock:
         for n in range(20):
-            await app.schedules.create(f"s{n}", "report", HOURLY, zone="UTC")
+            await app.schedules.create(f"s{n}", "report", HOURLY, timezone="UTC")
         await timer_set(clock, "1h")
         clock.move_to(clock.now() + HOUR)
         await eventually(lambda: len(seen) == 20)
@@ -157,7 +157,7 @@ async def test_more_than_a_batch_is_fired_in_one_tick(
 async def test_a_database_that_fails_for_a_while_stops_nothing_for_good(database_url: str) -> None:
     app, seen = make_app()
     async with live(app, database_url) as clock:
-        await app.schedules.create("s", "report", HOURLY, zone="UTC")
+        await app.schedules.create("s", "report", HOURLY, timezone="UTC")
         await timer_set(clock, "1h")
         tap = StoreTap(app)
         failures = 0
@@ -179,7 +179,7 @@ async def test_two_schedulers_on_one_database_fire_each_occurrence_once(database
     second, also = make_app()
     clock = VirtualClock()
     async with live(first, database_url, clock), live(second, database_url, clock):
-        await first.schedules.create("s", "report", HOURLY, zone="UTC")
+        await first.schedules.create("s", "report", HOURLY, timezone="UTC")
         for count in range(1, 4):
             await timer_set(clock, "1h")
             clock.move_to(clock.now() + HOUR)
@@ -196,7 +196,7 @@ async def test_it_does_not_spin_while_another_has_the_due_schedule_in_hand(
         pytest.skip("SQLite has one writer at a time")
     app, seen = make_app()
     async with live(app, database_url) as clock, opened(database_url, migrated=False) as other:
-        await app.schedules.create("s", "report", HOURLY, zone="UTC")
+        await app.schedules.create("s", "report", HOURLY, timezone="UTC")
         await timer_set(clock, "1h")
         locked, release = asyncio.Event(), asyncio.Event()
 

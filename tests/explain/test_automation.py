@@ -181,7 +181,7 @@ async def test_its_open_run_is_answered_as_the_automation(database_url: str) -> 
 async def test_a_time_is_for_schedules(database_url: str) -> None:
     app = Line()
     async with virtual(app, url=database_url):
-        with pytest.raises(UsageError, match="not about an automation"):
+        with pytest.raises(UsageError, match="not for an automation"):
             await why(app, "line", at=datetime(2030, 1, 1, tzinfo=UTC))
         with pytest.raises(UnknownSchedule) as caught:
             await why(app, "lien")

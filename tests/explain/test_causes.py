@@ -80,7 +80,7 @@ async def _make_foreign(app: Rota, name: str, workflow: str, queue: str) -> None
     from rota.client.client import Client
 
     async with Client(app.url, clock=app.clock, settings=app.settings) as client:
-        await client.schedules.create(name, workflow, "*/5 * * * *", zone="UTC", queue=queue)
+        await client.schedules.create(name, workflow, "*/5 * * * *", timezone="UTC", queue=queue)
     app.wakeups.notify_soon("schedule")
 
 
@@ -89,7 +89,7 @@ async def test_a_merged_occurrence_says_how_the_run_it_merged_into_ended(
 ) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
-        await app.schedules.create("s", "naps", "*/30 * * * *", zone="UTC", max_runs=3)
+        await app.schedules.create("s", "naps", "*/30 * * * *", timezone="UTC", max_runs=3)
         await world.drain("12h")
         merged = await ask(app, "s", "2027-03-01T13:30")
         assert merged.verdict == "merged"
@@ -102,8 +102,8 @@ async def test_a_merged_occurrence_says_how_the_run_it_merged_into_ended(
 async def test_a_one_off_that_ran_shows_its_outcome(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
-        await app.schedules.create("once", "works", "2027-03-01T13:00", zone="UTC")
-        await app.schedules.create("bad", "fails", "2027-03-01T13:00", zone="UTC")
+        await app.schedules.create("once", "works", "2027-03-01T13:00", timezone="UTC")
+        await app.schedules.create("bad", "fails", "2027-03-01T13:00", timezone="UTC")
         await world.advance("2h")
         found = await ask(app, "once")
         assert found.verdict == "ended"
@@ -116,7 +116,9 @@ async def test_a_one_off_that_ran_shows_its_outcome(database_url: str) -> None:
 async def test_one_that_paused_itself_names_the_error(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
-        await app.schedules.create("broken", "fails", "@hourly", zone="UTC", pause_after_failures=2)
+        await app.schedules.create(
+            "broken", "fails", "@hourly", timezone="UTC", pause_after_failures=2
+        )
         await world.advance("4h")
         found = await ask(app, "broken")
         assert found.verdict == "paused"
@@ -127,7 +129,7 @@ async def test_one_that_paused_itself_names_the_error(database_url: str) -> None
 async def test_a_deleted_schedule_is_remembered(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
-        await app.schedules.create("nightly", "works", "@hourly", zone="UTC")
+        await app.schedules.create("nightly", "works", "@hourly", timezone="UTC")
         await world.advance("90m")
         await app.schedules.delete("nightly")
         found = await ask(app, "nightly")
@@ -135,7 +137,7 @@ async def test_a_deleted_schedule_is_remembered(database_url: str) -> None:
         assert "schedule nightly (works, @hourly) was deleted at Mon 2027-03-01" in found.sentence
         assert found.facts["last_due_at"] == "2027-03-01T13:00:00.000Z"
         assert found.hint == "Its runs stay: `rota run list --name works`."
-        await app.schedules.create("nightly", "works", "@hourly", zone="UTC")
+        await app.schedules.create("nightly", "works", "@hourly", timezone="UTC")
         assert (await ask(app, "nightly")).verdict == "not_yet"
 
 
@@ -145,7 +147,7 @@ async def test_what_is_kept_of_a_deleted_schedule_is_pruned_like_finished_runs(
     app = make()
     app.settings = msgspec.structs.replace(app.settings, keep_days=2)
     async with virtual(app, url=database_url, start=NOON) as world:
-        await app.schedules.create("nightly", "works", "@hourly", zone="UTC")
+        await app.schedules.create("nightly", "works", "@hourly", timezone="UTC")
         await app.schedules.delete("nightly")
         await world.advance("1d")
         assert (await ask(app, "nightly")).verdict == "deleted"
@@ -158,7 +160,7 @@ async def test_what_is_kept_of_a_deleted_schedule_is_pruned_like_finished_runs(
 async def test_a_schedule_of_another_namespace_is_named(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON):
-        await app.schedules.create("nightly", "works", "@hourly", zone="UTC")
+        await app.schedules.create("nightly", "works", "@hourly", timezone="UTC")
         other = make()
         other.settings = msgspec.structs.replace(other.settings, namespace="other")
         async with virtual(other, url=database_url, start=NOON):
@@ -174,7 +176,7 @@ async def test_a_schedule_of_another_namespace_is_named(database_url: str) -> No
 async def test_a_span_shows_every_outcome_with_its_number(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
-        await app.schedules.create("s", "fails", "@hourly", zone="UTC", overlap="allow")
+        await app.schedules.create("s", "fails", "@hourly", timezone="UTC", overlap="allow")
         await world.advance("3h5m")
         await app.schedules.pause("s", note="holiday", until=datetime(2027, 3, 1, 20, tzinfo=UTC))
         await world.advance("7h")
@@ -198,7 +200,7 @@ async def test_a_span_shows_every_outcome_with_its_number(database_url: str) -> 
 async def test_a_time_in_a_gap_is_shown_as_it_was_asked() -> None:
     app = make()
     async with virtual(app, start=datetime(2027, 3, 27, tzinfo=UTC)):
-        await app.schedules.create("s", "works", "0 9 * * *", zone=BERLIN)
+        await app.schedules.create("s", "works", "0 9 * * *", timezone=BERLIN)
         found = await ask(app, "s", "2027-03-28T02:45")
         assert "does not run at Sun 2027-03-28 02:45" in found.sentence
         assert "01:45" not in found.sentence
@@ -207,7 +209,7 @@ async def test_a_time_in_a_gap_is_shown_as_it_was_asked() -> None:
 async def test_a_time_before_an_edit_names_the_time_of_the_edit() -> None:
     app = make()
     async with virtual(app, start=NOON) as world:
-        await app.schedules.create("s", "works", "0 9 * * *", zone="UTC")
+        await app.schedules.create("s", "works", "0 9 * * *", timezone="UTC")
         await world.advance("2h11m")
         await app.schedules.update("s", when="30 * * * *")
         found = await ask(app, "s", "2027-03-01T13:30")

@@ -21,8 +21,8 @@ from tests.explain.kit import BERLIN, NOON, ask, limit, make
 async def test_a_fired_occurrence_shows_how_its_run_ended(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
-        await app.schedules.create("hourly", "works", "@hourly", zone="UTC")
-        await app.schedules.create("broken", "fails", "@hourly", zone="UTC")
+        await app.schedules.create("hourly", "works", "@hourly", timezone="UTC")
+        await app.schedules.create("broken", "fails", "@hourly", timezone="UTC")
         await world.advance("1h")
         found = await ask(app, "hourly", "2027-03-01T13:00")
         assert found.verdict == "fired_completed"
@@ -39,7 +39,7 @@ async def test_a_fired_occurrence_shows_how_its_run_ended(database_url: str) -> 
 async def test_a_late_one_says_how_late(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
-        await app.schedules.create("hourly", "works", "@hourly", zone="UTC")
+        await app.schedules.create("hourly", "works", "@hourly", timezone="UTC")
         world.clock.jump("80m")
         await world.advance("1s")
         found = await ask(app, "hourly", "2027-03-01T13:00")
@@ -49,9 +49,9 @@ async def test_a_late_one_says_how_late(database_url: str) -> None:
 async def test_what_was_missed_names_the_policy_and_the_range(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
-        await app.schedules.create("often", "works", "*/5 * * * *", zone="UTC")
-        await app.schedules.create("never", "works", "@hourly", zone="UTC", missed="skip")
-        await app.schedules.create("brief", "works", "@hourly", zone="UTC", max_delay="10m")
+        await app.schedules.create("often", "works", "*/5 * * * *", timezone="UTC")
+        await app.schedules.create("never", "works", "@hourly", timezone="UTC", missed="skip")
+        await app.schedules.create("brief", "works", "@hourly", timezone="UTC", max_delay="10m")
         world.clock.jump("3h2m")
         await world.advance("1s")
         found = await ask(app, "often", "2027-03-01T12:35")
@@ -72,8 +72,8 @@ async def test_what_was_missed_names_the_policy_and_the_range(database_url: str)
 async def test_overlap_is_reported_by_its_policy(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
-        await app.schedules.create("skips", "naps", "*/30 * * * *", overlap="skip", zone="UTC")
-        await app.schedules.create("queues", "naps", "*/30 * * * *", zone="UTC")
+        await app.schedules.create("skips", "naps", "*/30 * * * *", overlap="skip", timezone="UTC")
+        await app.schedules.create("queues", "naps", "*/30 * * * *", timezone="UTC")
         await world.advance("95m")
         skipped = await ask(app, "skips", "2027-03-01T13:00")
         assert (skipped.verdict, skipped.facts["reason"]) == ("skipped", "overlap")
@@ -90,7 +90,7 @@ async def test_overlap_is_reported_by_its_policy(database_url: str) -> None:
 async def test_a_backfilled_one_says_so(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
-        await app.schedules.create("hourly", "works", "@hourly", zone="UTC")
+        await app.schedules.create("hourly", "works", "@hourly", timezone="UTC")
         day = datetime(2027, 2, 28, tzinfo=UTC)
         await app.schedules.backfill("hourly", day, day)
         await world.settle()
@@ -101,7 +101,7 @@ async def test_a_backfilled_one_says_so(database_url: str) -> None:
 async def test_a_run_by_hand_is_distinguished(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
-        await app.schedules.create("hourly", "works", "@hourly", zone="UTC")
+        await app.schedules.create("hourly", "works", "@hourly", timezone="UTC")
         await world.advance("17m")
         run_id = await app.schedules.trigger("hourly")
         await world.settle()
@@ -118,7 +118,7 @@ async def test_a_run_by_hand_is_distinguished(database_url: str) -> None:
 async def test_a_time_that_is_no_occurrence_names_its_neighbours(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON):
-        await app.schedules.create("hourly", "works", "@hourly", zone="UTC")
+        await app.schedules.create("hourly", "works", "@hourly", timezone="UTC")
         found = await ask(app, "hourly", "2027-03-01T10:17")
         assert found.verdict == "no_occurrence"
         assert "Mon 2027-03-01 10:00 UTC (before) and Mon 2027-03-01 11:00 UTC (after)" in (
@@ -130,10 +130,10 @@ async def test_bounds_and_creation_are_shown(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON):
         await app.schedules.create(
-            "spring", "works", "@daily", zone="UTC",
+            "spring", "works", "@daily", timezone="UTC",
             start=datetime(2027, 3, 10, tzinfo=UTC), end=datetime(2027, 3, 20, tzinfo=UTC),
         )  # fmt: skip
-        await app.schedules.create("daily", "works", "@daily", zone="UTC")
+        await app.schedules.create("daily", "works", "@daily", timezone="UTC")
         assert (await ask(app, "spring", "2027-03-05T00:00")).verdict == "before_start"
         assert (await ask(app, "spring", "2027-03-25T00:00")).verdict == "after_end"
         born = await ask(app, "daily", "2027-02-01T00:00")
@@ -150,8 +150,8 @@ async def test_bounds_and_creation_are_shown(database_url: str) -> None:
 async def test_a_time_that_does_not_exist_leads_to_the_one_that_ran(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
-        await app.schedules.create("nightly", "works", "30 2 * * *", zone=BERLIN)
-        await app.schedules.create("strict", "works", "30 2 * * *", gap="skip", zone=BERLIN)
+        await app.schedules.create("nightly", "works", "30 2 * * *", timezone=BERLIN)
+        await app.schedules.create("strict", "works", "30 2 * * *", gap="skip", timezone=BERLIN)
         await world.advance_to(datetime(2027, 3, 29, tzinfo=UTC))
         moved = await ask(app, "nightly", "2027-03-28T02:30")
         assert moved.verdict == "fired_completed"
@@ -175,7 +175,7 @@ async def test_a_time_that_does_not_exist_leads_to_the_one_that_ran(database_url
 async def test_a_time_that_happens_twice_says_which_one_runs(repeat: str, utc: str) -> None:
     app = make()
     async with virtual(app, start=NOON):
-        await app.schedules.create("nightly", "works", "30 2 * * *", repeat=repeat, zone=BERLIN)
+        await app.schedules.create("nightly", "works", "30 2 * * *", repeat=repeat, timezone=BERLIN)
         found = await ask(app, "nightly", "2027-10-31T02:30")
         assert found.verdict == "future"
         assert found.facts["due_at"] == f"2027-10-31T{utc}:00.000Z"
@@ -190,7 +190,7 @@ async def test_a_time_that_happens_twice_says_which_one_runs(repeat: str, utc: s
 async def test_a_pause_is_reported_with_its_note(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
-        await app.schedules.create("hourly", "works", "@hourly", zone="UTC")
+        await app.schedules.create("hourly", "works", "@hourly", timezone="UTC")
         await app.schedules.pause("hourly", note="holidays")
         early = await ask(app, "hourly")
         since = "is paused since Mon 2027-03-01 12:00 UTC (holidays): it has left nothing out yet"
@@ -212,8 +212,10 @@ async def test_a_pause_is_reported_with_its_note(database_url: str) -> None:
 async def test_one_that_paused_itself_or_was_quarantined_says_why(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
-        await app.schedules.create("broken", "fails", "@hourly", zone="UTC", pause_after_failures=2)
-        await app.schedules.create("gone", "works", "@hourly", zone="UTC")
+        await app.schedules.create(
+            "broken", "fails", "@hourly", timezone="UTC", pause_after_failures=2
+        )
+        await app.schedules.create("gone", "works", "@hourly", timezone="UTC")
         await app.schedules.pause("gone", note="quarantined: workflow works is gone from the code")
         await world.advance("4h")
         assert "failed 2 times in a row" in (await ask(app, "broken")).sentence
@@ -225,7 +227,7 @@ async def test_one_that_paused_itself_or_was_quarantined_says_why(database_url: 
 async def test_one_that_has_done_all_its_runs_has_ended(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
-        await app.schedules.create("twice", "works", "@hourly", zone="UTC", max_runs=2)
+        await app.schedules.create("twice", "works", "@hourly", timezone="UTC", max_runs=2)
         late = await ask(app, "twice", "2027-03-01T15:00")
         assert "all its 2 runs will be done by then" in late.sentence
         await world.advance("4h")
@@ -235,7 +237,7 @@ async def test_one_that_has_done_all_its_runs_has_ended(database_url: str) -> No
 async def test_the_future_says_when_and_how_jitter_moves_it(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
-        await app.schedules.create("spread", "works", "@hourly", zone="UTC", jitter="30m")
+        await app.schedules.create("spread", "works", "@hourly", timezone="UTC", jitter="30m")
         [one] = await app.schedules.preview("spread", 1)
         found = await ask(app, "spread", "2027-03-01T13:00")
         assert found.verdict == "future"
@@ -254,11 +256,13 @@ async def test_the_future_says_when_and_how_jitter_moves_it(database_url: str) -
 async def test_without_a_worker_nobody_fires(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
-        await app.schedules.create("hourly", "works", "@hourly", zone="UTC")
+        await app.schedules.create("hourly", "works", "@hourly", timezone="UTC")
         world.clock.jump("61m")
         found = await ask(app, "hourly")  # the worker has not reported for an hour
         assert found.verdict == "no_worker"
-        assert "is due since Mon 2027-03-01 13:00 UTC (1m), but no worker is on" in found.sentence
+        assert (
+            "is due since Mon 2027-03-01 13:00 UTC (1m), but no worker is running" in found.sentence
+        )
         await world.beat()
         assert (await ask(app, "hourly")).verdict == "due"
 
@@ -295,7 +299,7 @@ async def test_a_pending_run_says_who_is_missing(database_url: str) -> None:
         world.clock.jump("1h")
         alone = await ask(app, run.id)
         assert alone.verdict == "no_worker"
-        assert "waits for 1h: no worker is on" in alone.sentence
+        assert "waits for 1h: no worker is running" in alone.sentence
 
 
 async def test_a_run_of_a_workflow_that_no_worker_knows(database_url: str) -> None:
@@ -371,7 +375,7 @@ async def _use_up(world: World) -> None:
 async def test_a_schedule_whose_run_waits_shows_both(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
-        await app.schedules.create("lonely", "works", "@hourly", zone="UTC", queue="lonely")
+        await app.schedules.create("lonely", "works", "@hourly", timezone="UTC", queue="lonely")
         await world.advance("1h5m")
         await world.beat()
         found = await ask(app, "lonely")
@@ -383,13 +387,13 @@ async def test_a_schedule_whose_run_waits_shows_both(database_url: str) -> None:
 async def test_what_nobody_knows_is_an_error_with_the_nearest_name(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON):
-        await app.schedules.create("nightly", "works", "@daily", zone="UTC")
+        await app.schedules.create("nightly", "works", "@daily", timezone="UTC")
         with pytest.raises(UnknownSchedule) as caught:
             await why(app, "nigthly")
         assert caught.value.message == "there is no schedule, no automation and no run 'nigthly'"
         assert caught.value.advice == "Did you mean nightly?"
         run = await app.start("works")
-        with pytest.raises(UsageError, match="not about a run"):
+        with pytest.raises(UsageError, match="not for a run"):
             await why(app, run.id, at=NOON)
         assert (
             "nightly"

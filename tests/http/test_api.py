@@ -73,7 +73,7 @@ async def test_a_schedule_is_edited_only_as_it_was_read(database_url: str) -> No
     async with app.connected(), browsing(app) as http:
         made = await http.post(
             f"{API}/schedules",
-            json={"name": "n", "workflow": "add", "when": "daily at 9:00", "zone": "UTC",
+            json={"name": "n", "workflow": "add", "when": "daily at 9:00", "timezone": "UTC",
                 "input": {"a": 1}},
         )  # fmt: skip
         path = f"{API}/schedules/n"

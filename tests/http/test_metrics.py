@@ -90,7 +90,7 @@ async def test_lateness_and_skips_of_schedules_are_counted(database_url: str) ->
     async def work() -> None: ...
 
     async with live(app, database_url) as clock:
-        await app.schedules.create("each", "work", "0 * * * *", zone="UTC")
+        await app.schedules.create("each", "work", "0 * * * *", timezone="UTC")
         await timer_set(clock, "1h")
         clock.move_to(clock.now() + HOUR)
         await eventually(lambda: late(le="1") == 1)

@@ -45,7 +45,7 @@ async def lived(app: Rota) -> dict[str, str]:
     """Runs that ended well and badly, a schedule and an event; the ids by name."""
     await app.automations.deploy_all()
     await app.schedules.create(
-        "nightly", "log_in", "daily at 3:00", zone="UTC",
+        "nightly", "log_in", "daily at 3:00", timezone="UTC",
         input={"user": "ann", "password": "hunter2-plan"},
     )  # fmt: skip
     await app.automations.publish("inbox", "letters", "m-1", {"password": "hunter2-event"})
@@ -108,7 +108,7 @@ async def test_a_form_that_sends_a_placeholder_back_keeps_the_value(database_url
     app = app_on(database_url)
     async with app.connected(), browsing(app) as http:
         await app.schedules.create(
-            "nightly", "log_in", "daily at 3:00", zone="UTC",
+            "nightly", "log_in", "daily at 3:00", timezone="UTC",
             input={"user": "ann", "password": "hunter2-plan"},
         )  # fmt: skip
         given = {"input": {"user": "bob", "password": "[redacted]"}}

@@ -132,7 +132,7 @@ async def test_a_schedule_fails_recovers_and_misses(database_url: str) -> None:
     app = Noted()
     kept = keep(app)
     async with virtual(app, url=database_url) as world:
-        await app.schedules.create("hourly", "shaky", "0 * * * *", zone="UTC", missed="skip")
+        await app.schedules.create("hourly", "shaky", "0 * * * *", timezone="UTC", missed="skip")
         await world.advance("1h1m")
         assert kept == []
         app.broken = True
@@ -157,7 +157,7 @@ async def test_a_run_that_did_not_begin_in_time_is_missed(database_url: str) -> 
     kept = keep(app)
     async with virtual(app, url=database_url) as world:
         await app.schedules.create(
-            "late", "report", "0 * * * *", zone="UTC", expires_after="10m", queue="nobody"
+            "late", "report", "0 * * * *", timezone="UTC", expires_after="10m", queue="nobody"
         )
         await world.advance("2h")
         assert set(kept.lines) == {("missed", "schedule", "report")}
@@ -168,7 +168,7 @@ async def test_a_schedule_that_cannot_be_read_is_quarantined(database_url: str) 
     app = Noted()
     kept = keep(app)
     async with virtual(app, url=database_url) as world:
-        await app.schedules.create("bad", "report", "0 * * * *", zone="UTC")
+        await app.schedules.create("bad", "report", "0 * * * *", timezone="UTC")
         await app.database.write(raw, "update runs set spec = '{}' where name = 'bad'")
         await world.advance("1h")
         assert kept.lines == [("quarantined", "schedule", "bad")]

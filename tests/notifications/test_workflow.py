@@ -23,7 +23,7 @@ from tests.kit import select
 from tests.pipelines.kit.receiver import Answer, Receiver
 from tests.schedules.kit import Noted, outage, resume_work, sound
 
-HOURLY: dict[str, Any] = {"zone": "UTC"}
+HOURLY: dict[str, Any] = {"timezone": "UTC"}
 
 
 class Scene:

@@ -18,7 +18,7 @@ from rota.store import invariants
 from rota.testing import World
 from tests.kit.builders import raw
 
-PLAIN: dict[str, Any] = {"zone": "UTC"}
+PLAIN: dict[str, Any] = {"timezone": "UTC"}
 
 
 class Noted(Rota):

@@ -17,7 +17,7 @@ async def _a_day(database_url: str, day: datetime, when: str, **words: str) -> l
     """What fires from noon in UTC the day before to noon after."""
     app = Noted()
     async with virtual(app, url=database_url, start=day - timedelta(hours=12)) as world:
-        rules = {"zone": BERLIN, "overlap": "allow"} | words
+        rules = {"timezone": BERLIN, "overlap": "allow"} | words
         await app.schedules.create("s", "report", when, **rules)  # type: ignore[arg-type]
         await world.advance("1d")
         await sound(app)
@@ -68,7 +68,7 @@ async def test_an_outage_over_the_change_owes_each_occurrence_once(database_url:
     app = Noted()
     async with virtual(app, url=database_url, start=AUTUMN - timedelta(hours=12)) as world:
         await app.schedules.create(
-            "s", "report", "30 * * * *", zone=BERLIN, missed="all", overlap="allow"
+            "s", "report", "30 * * * *", timezone=BERLIN, missed="all", overlap="allow"
         )
         world.clock.move_to(world.clock.now() + 24 * 3600_000_000)
         await resume_work(world)
@@ -101,7 +101,7 @@ async def test_a_clock_that_is_set_forward_is_an_outage(database_url: str) -> No
 async def test_a_month_passes_without_a_gap(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url, start=SPRING - timedelta(days=15)) as world:
-        await app.schedules.create("s", "report", "30 2,14 * * *", zone=BERLIN)
+        await app.schedules.create("s", "report", "30 2,14 * * *", timezone=BERLIN)
         await world.advance("30d")
         assert await outcomes(app, "s") == {"completed": 60}
         await sound(app)

@@ -103,7 +103,7 @@ async def test_a_deleted_name_is_free_again_with_an_empty_ledger(database_url: s
         ("* * 32 * *", {}, BadSchedule, "day"),
         ("0 0 31 2 *", {}, BadSchedule, "never"),
         ("whenever it rains", {}, BadSchedule, "whenever"),
-        (HOURLY, {"zone": "Europe/Berln"}, UnknownZone, "Europe/Berlin"),
+        (HOURLY, {"timezone": "Europe/Berln"}, UnknownZone, "Europe/Berlin"),
         ("2029-01-01T00:00", {}, BadSchedule, "last occurrence"),
         ("100ms", {}, BadSchedule, "once a second"),
         (HOURLY, {"start": at("02 00:00"), "end": at("01 00:00")}, BadSchedule, "before"),
@@ -278,7 +278,7 @@ async def test_preview_shows_the_next_and_remarks_about_the_clock(database_url: 
     app = Noted()
     start = datetime(2030, 3, 29, tzinfo=UTC)
     async with virtual(app, url=database_url, start=start):
-        await app.schedules.create("s", "report", "30 2 * * *", zone="Europe/Berlin")
+        await app.schedules.create("s", "report", "30 2 * * *", timezone="Europe/Berlin")
         found = await app.schedules.preview("s", 4)
         assert [f"{one.due_at:%d %H:%M}" for one in found] == [
             "29 01:30", "30 01:30", "31 01:00", "01 00:30",

@@ -45,7 +45,7 @@ async def test_a_new_zone_moves_the_wall_clock(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:
         await app.schedules.create("s", "report", "0 9 * * *", **PLAIN)
-        await app.schedules.update("s", zone="Asia/Tokyo")
+        await app.schedules.update("s", timezone="Asia/Tokyo")
         await world.advance("1h")
         assert app.dues == []
         assert await due(app, "s") == "02 00:00:00"
@@ -56,7 +56,7 @@ async def test_a_new_zone_keeps_all_of_several_timings(database_url: str) -> Non
     app = Noted()
     async with virtual(app, url=database_url):
         await app.schedules.create("s", "report", ["0 9 * * *", "0 17 * * *"], **PLAIN)
-        shown = await app.schedules.update("s", zone="Asia/Tokyo")
+        shown = await app.schedules.update("s", timezone="Asia/Tokyo")
         assert [timing.zone for timing in shown.intent.spec.timings] == ["Asia/Tokyo"] * 2
         assert await due(app, "s") == "01 08:00:00"
 
@@ -126,7 +126,7 @@ async def test_retries_of_an_edit_reach_the_runs(database_url: str) -> None:
         ({"when": "0 0 31 2 *"}, "never"),
         ({"when": "61 * * * *"}, "minute"),
         ({"when": "2029-01-01T00:00"}, "past|nothing left"),
-        ({"zone": "Europe/Berlni"}, "Berlni"),
+        ({"timezone": "Europe/Berlni"}, "Berlni"),
         ({"overlap": "both"}, "both"),
         ({"missed": "maybe"}, "maybe"),
         ({"max_runs": 0}, "runs_max|max_runs"),

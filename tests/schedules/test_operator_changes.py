@@ -98,11 +98,11 @@ async def test_a_deploy_that_changes_another_field_applies_that_one(database_url
 
 
 async def test_a_zone_of_an_operator_stays_under_a_new_time_of_the_code(database_url: str) -> None:
-    await changed(database_url, zone="Asia/Tokyo")
+    await changed(database_url, timezone="Asia/Tokyo")
     app = program("0 10 * * *")
     async with virtual(app, url=database_url, start=at("01 00:10")):
         assert await due(app, "s") == "01 01:00:00"  # 10:00 in Tokyo
-        assert await differing(app) == {"zone": ("UTC", "Asia/Tokyo")}
+        assert await differing(app) == {"timezone": ("UTC", "Asia/Tokyo")}
 
 
 async def test_a_zone_of_an_operator_stays_where_the_code_names_none(
@@ -111,12 +111,12 @@ async def test_a_zone_of_an_operator_stays_where_the_code_names_none(
     monkeypatch.setenv("TZ", "Europe/Berlin")
     app = program(zone=None)
     async with virtual(app, url=database_url):
-        await app.schedules.update("s", zone="Asia/Tokyo")
+        await app.schedules.update("s", timezone="Asia/Tokyo")
     monkeypatch.setenv("TZ", "America/New_York")
     app = program("0 10 * * *", zone=None)
     async with virtual(app, url=database_url, start=at("01 00:10")):
-        assert await differing(app) == {"zone": ("Europe/Berlin", "Asia/Tokyo")}
-        await app.schedules.reset("s", "zone")
+        assert await differing(app) == {"timezone": ("Europe/Berlin", "Asia/Tokyo")}
+        await app.schedules.reset("s", "timezone")
         assert await due(app, "s") == "01 09:00:00"  # 10:00 in Berlin
 
 
@@ -143,14 +143,14 @@ async def test_an_operator_who_says_what_the_code_says_ends_the_difference(
 
 
 async def test_reset_of_one_field_leaves_the_others(database_url: str) -> None:
-    await changed(database_url, when="0 7 * * *", zone="Asia/Tokyo", max_delay="2h")
+    await changed(database_url, when="0 7 * * *", timezone="Asia/Tokyo", max_delay="2h")
     app = program("0 10 * * *")
     async with virtual(app, url=database_url, start=at("01 00:10")):
         shown = await app.schedules.reset("s", "when")
         assert shown.intent.text == "0 10 * * *"
         assert await due(app, "s") == "01 01:00:00"  # the code's time in the operator's zone
         assert await differing(app) == {
-            "zone": ("UTC", "Asia/Tokyo"), "max_delay": ("none", "2h"),
+            "timezone": ("UTC", "Asia/Tokyo"), "max_delay": ("none", "2h"),
         }  # fmt: skip
         await sound(app)
 
@@ -161,12 +161,12 @@ async def test_reset_without_a_field_restores_all_of_the_code(database_url: str)
         before = await schedule(app, "s")
         await world.advance("10m")
         await app.schedules.update(
-            "s", when="0 7 * * *", zone="Asia/Tokyo", workflow="audit", input={"team": "x"},
+            "s", when="0 7 * * *", timezone="Asia/Tokyo", workflow="audit", input={"team": "x"},
             queue="slow", priority=9, overlap="allow", retries=5, jitter="5m", start=at("01 02:00"),
             end=at("20 00:00"),
         )  # fmt: skip
         assert set(await differing(app)) == {
-            "when", "zone", "workflow", "input", "queue", "priority", "overlap", "retries",
+            "when", "timezone", "workflow", "input", "queue", "priority", "overlap", "retries",
             "jitter", "start", "end",
         }  # fmt: skip
         await app.schedules.reset("s")
@@ -249,7 +249,7 @@ async def test_an_operators_time_that_is_over_is_not_started_again_by_a_deploy(
 
 async def lost_zone(url: str) -> None:
     """An operator's zone that has gone from the zone database since."""
-    await changed(url, zone="Europe/Berlin", overlap="skip")
+    await changed(url, timezone="Europe/Berlin", overlap="skip")
     app = program()
     async with virtual(app, url=url, start=at("01 00:10")):
         gone = 'replace(spec, \'"zone":"Europe/Berlin"\', \'"zone":"Europe/Atlantis"\')'
@@ -266,7 +266,7 @@ async def test_a_deploy_that_repairs_an_unreadable_row_names_the_values_it_drops
             assert await due(app, "s") == "01 09:00:00"
             assert await differing(app) == {}
     assert "schedule s could not be read" in caplog.text
-    assert "not those of an operator of zone, overlap" in caplog.text
+    assert "not those of an operator of timezone, overlap" in caplog.text
 
 
 async def test_an_operator_who_repairs_an_unreadable_row_keeps_the_values(
@@ -276,10 +276,10 @@ async def test_an_operator_who_repairs_an_unreadable_row_keeps_the_values(
     app = program("0 10 * * *")
     client = Rota(keep_days=0)
     async with virtual(client, url=database_url, start=at("01 00:20")):
-        await client.schedules.update("s", zone="Asia/Tokyo")
+        await client.schedules.update("s", timezone="Asia/Tokyo")
     async with virtual(app, url=database_url, start=at("01 00:30")):
         assert await due(app, "s") == "01 01:00:00"  # 10:00 in Tokyo
         assert await differing(app) == {
-            "zone": ("UTC", "Asia/Tokyo"), "overlap": ("queue", "skip"),
+            "timezone": ("UTC", "Asia/Tokyo"), "overlap": ("queue", "skip"),
         }  # fmt: skip
         await sound(app)

@@ -98,7 +98,7 @@ async def test_timezone_per_schedule(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:
         for zone in ("America/Los_Angeles", "Asia/Kolkata", "Australia/Lord_Howe"):
-            await app.schedules.create(zone, "report", "0 9 * * *", zone=zone)
+            await app.schedules.create(zone, "report", "0 9 * * *", timezone=zone)
         await world.advance("24h")
         assert app.dues == ["01 03:30:00", "01 17:00:00", "01 22:00:00"]
         await sound(app)

@@ -18,7 +18,7 @@ NO_SUCH_ZONE = 'replace(spec, \'"zone":"Europe/Berlin"\', \'"zone":"Europe/Atlan
 
 
 async def _poison(app: Noted, how: str, name: str = "bad") -> None:
-    await app.schedules.create(name, "report", HOURLY, zone="Europe/Berlin")
+    await app.schedules.create(name, "report", HOURLY, timezone="Europe/Berlin")
     text = f"'{NOT_JSON}'" if how == "unreadable" else NO_SUCH_ZONE
     await sql(app, f"update runs set spec = {text} where kind = 'schedule' and name = '{name}'")
 
@@ -60,9 +60,9 @@ async def test_it_is_never_deleted_and_can_be_mended(database_url: str, how: str
         if by == "create":
             shown = await app.schedules.create("bad", "report", HOURLY, replace=True, **PLAIN)
         elif how == "unreadable":
-            shown = await app.schedules.update("bad", workflow="report", zone="UTC")
+            shown = await app.schedules.update("bad", workflow="report", timezone="UTC")
         else:
-            shown = await app.schedules.update("bad", zone="UTC")
+            shown = await app.schedules.update("bad", timezone="UTC")
         # What put it aside is gone, so it continues.
         assert (shown.schedule.id, shown.schedule.status) == (before.id, "scheduled")
         assert shown.intent.text == HOURLY
@@ -80,7 +80,7 @@ async def test_mending_an_unreadable_one_says_what_was_lost(database_url: str) -
         before = await schedule(app, "bad")
         with pytest.raises(BadSchedule, match="cannot be read") as told:
             await app.schedules.update("bad", overlap="skip")
-        assert told.value.advice == "Say what was lost with it: workflow, zone."
+        assert told.value.advice == "Say what was lost with it: workflow, timezone."
         assert await schedule(app, "bad") == before
 
 
@@ -112,7 +112,7 @@ async def test_mending_does_not_end_the_pause_of_a_person(database_url: str) -> 
         await _poison(app, "unknown zone")
         await app.schedules.pause("bad", note="mine")
         await world.advance("1h")
-        shown = await app.schedules.update("bad", zone="UTC")
+        shown = await app.schedules.update("bad", timezone="UTC")
         assert (shown.schedule.status, shown.schedule.reason) == ("paused", "mine")
 
 
@@ -148,7 +148,7 @@ async def test_one_whose_pause_ends_does_not_stop_the_others(database_url: str, 
     app = Noted()
     async with virtual(app, url=database_url) as world:
         await app.schedules.create("good", "report", HOURLY, **PLAIN)
-        await app.schedules.create("bad", "report", HOURLY, zone="Europe/Berlin")
+        await app.schedules.create("bad", "report", HOURLY, timezone="Europe/Berlin")
         await app.schedules.pause("bad", until=at("01 00:30"))
         text = f"'{NOT_JSON}'" if how == "unreadable" else NO_SUCH_ZONE
         await sql(app, f"update runs set spec = {text} where kind = 'schedule' and name = 'bad'")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import tokenize
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -342,7 +343,7 @@ def _text(function: Function) -> str:
 def _source_of(code: CodeType) -> str | None:
     try:
         return inspect.getsource(code)
-    except (OSError, TypeError):
+    except (OSError, TypeError, SyntaxError, tokenize.TokenError):  # edited since its import
         return None
 
 

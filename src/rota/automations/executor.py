@@ -109,7 +109,7 @@ class AutomationExecutor:
             log.error("automation %s continues without its fix: %s", claim.name, error)
         performance = HandlerRunner(self._environment, claim, work, declared, handler)
         try:
-            if work.killer is not None:
+            if work.killer:
                 return await self._leave_out(claim, work, performance)
             settled = await performance.perform()
             count_end(claim, Status.COMPLETED, self._environment.clock.now())

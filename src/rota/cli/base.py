@@ -39,13 +39,14 @@ def _common() -> list[click.Option]:
     return [
         option("--database", metavar="URL", help="Database URL. [ROTA_DATABASE]"),
         option("--project", metavar="TARGET",
-            help="Folder with rota.toml, file.py or module:app. [ROTA_PROJECT]"),
+            help="Folder with rota.toml, FILE.py or MODULE:APP. [ROTA_PROJECT]"),
         option("--namespace", metavar="NAME", help="Namespace to use. [ROTA_NAMESPACE]"),
-        option("--json", is_flag=True, help="One JSON document on stdout instead of text."),
-        option("--debug", is_flag=True, help="Tracebacks and debug logs on stderr."),
+        option("--json", is_flag=True, help="Print one JSON document instead of text."),
+        option("--debug", is_flag=True, help="Print tracebacks and debug logs on stderr."),
     ]  # fmt: skip
 
 
+NAME_COLUMNS = 50  # an option and its choices, on one line of help
 COMMON = tuple(parameter.name for parameter in _common())
 
 
@@ -59,11 +60,20 @@ class _Page(click.Command):
             record = parameter.get_help_record(ctx)
             # Arguments are in the usage line and in the text; newer clicks list them here too.
             if record is not None and isinstance(parameter, click.Option):
+                record = _narrow(parameter, record)
                 (common if parameter.name in COMMON else own).append(record)
         for title, records in (("Options", own), ("Options of every command", common)):
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
+
+
+def _narrow(option: click.Option, record: tuple[str, str]) -> tuple[str, str]:
+    """Many choices go into the text, where they wrap."""
+    if len(record[0]) <= NAME_COLUMNS or not isinstance(option.type, click.Choice):
+        return record
+    name = f"{', '.join(option.opts)} {option.opts[-1].strip('-').upper()}"
+    return name, f"{record[1]} One of: {', '.join(option.type.choices)}."
 
 
 class BaseCommand(_Page):

@@ -18,13 +18,13 @@ OK, FAILED, USAGE, DATABASE, NOT_FOUND, CONFLICT, TIMEOUT, INTERRUPTED = 0, 1, 2
 PARTIAL, BUDGET = 7, 8
 
 MEANINGS: dict[int, str] = {
-    OK: "all went well",
+    OK: "success",
     FAILED: "the operation failed, for example the awaited run did",
     USAGE: "bad usage: an option, a setting or an input is wrong",
     DATABASE: "the database cannot be used",
     NOT_FOUND: "there is no such run, workflow, schedule, automation or pipeline",
-    CONFLICT: "what it is about is in the wrong state for this",
-    TIMEOUT: "it took too long; what was started continues",
+    CONFLICT: "the run, schedule or automation is in the wrong state",
+    TIMEOUT: "timed out while waiting; the run continues",
     PARTIAL: "a pipeline has a result, but some of its items failed",
     BUDGET: "the budget of a pipeline was used up before its end",
     INTERRUPTED: "interrupted with Ctrl-C, or the pipeline was cancelled",

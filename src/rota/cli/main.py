@@ -45,7 +45,7 @@ def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     help="Show the version and exit.",
 )  # fmt: skip
 def cli() -> None:
-    """Rota runs what must run, once, and says why it did or did not."""
+    """Run durable workflows, schedules, automations and pipelines."""
 
 
 for answer in (approve, reject, resolve):

@@ -314,7 +314,9 @@ class Doctor:
             says = f"{on}, {'queue' if len(names) == 1 else 'queues'} {_some(names)}"
             found.insert(0, Finding("ok", "workers", says))
         else:
-            found.insert(0, Finding("warn", "workers", "no worker is on", "Start one: `rota up`."))
+            found.insert(
+                0, Finding("warn", "workers", "no worker is running", "Start one: `rota up`.")
+            )
         return found
 
     def _missed(self, row: WorkerRecord, why: Absence) -> Finding:

@@ -1,8 +1,10 @@
-"""Pages about schedules for the surfaces: ledger pages, calendars, last outcomes, effects of an
-edit. `app.schedules` has these methods."""
+"""Reading schedules: occurrences, ledger pages, calendars, last outcomes, effects of an edit.
+`app.schedules` has these methods."""
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import re
 from collections.abc import Sequence
 from datetime import date, datetime
@@ -10,14 +12,15 @@ from statistics import median
 from types import EllipsisType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Unpack
 
+from rota.client.schedule_view import Occurrence, ahead, evaluable, next_of
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.core.runs.names import checked_key, checked_limit, checked_name
 from rota.core.schedules.intent import Intent
 from rota.core.suggest import check_options
 from rota.core.time.describe import describe
-from rota.core.time.instants import DAY, LAST, SECOND, instant, moment, shown
-from rota.core.time.recurrence import count_between
+from rota.core.time.instants import DAY, LAST, SECOND, Duration, instant, micros, moment, shown
+from rota.core.time.recurrence import count_between, notes
 from rota.core.time.zones import zone_named
 from rota.errors import BadInput, BadSchedule, StaleCursor
 from rota.schedules.definition import Edit, PolicyOptions, When
@@ -119,6 +122,64 @@ class SchedulePages:
         at, run_id = position_of(runs[-1])
         return LedgerPage(runs, f"{at}.{run_id}.{schedule_id[-12:]}")
 
+    async def preview(self, name: str, count: int = 5) -> Sequence[Occurrence]:
+        """Preview the next `count` occurrences of a schedule, with notes about daylight saving.
+
+        Raises:
+            UnknownSchedule: There is no schedule of that name.
+        """
+        shown = evaluable(await self._client.schedules.get(name))
+        return next_of(name, shown.intent, self._client.clock.now(), count)
+
+    async def upcoming(self, *, within: Duration = "1d", limit: int = 50) -> Sequence[Occurrence]:
+        """List the next occurrences of all schedules.
+
+        Args:
+            within: How far to look ahead.
+            limit: At most so many.
+
+        Returns:
+            Occurrences in the order in which they fire. An overdue one is not listed.
+        """
+        now = self._client.clock.now()
+        until = now + micros(within)
+        rows = await self._client.database.read(
+            templates.soonest, namespace=self._client.settings.namespace, now=now, until=until,
+            limit=limit,
+        )  # fmt: skip
+        streams = [ahead(row, now, until) for row in rows]
+        soonest = itertools.islice(heapq.merge(*streams, key=lambda one: one[0]), limit)
+        return [
+            Occurrence(name, moment(due_at), moment(at), notes(spec, due_at))
+            for at, name, due_at, spec in soonest
+        ]
+
+    async def history(
+        self, name: str, *, limit: int = 50, start: datetime | None = None,
+        end: datetime | None = None,
+    ) -> Sequence[Run]:  # fmt: skip
+        """Read the ledger: every occurrence with its outcome, newest first.
+
+        Args:
+            name: The schedule.
+            limit: At most so many rows.
+            start: Only occurrences at or after this time.
+            end: Only occurrences at or before this time.
+
+        Returns:
+            One row for each occurrence. It has the id, trigger and start of the first attempt, and
+            the status, result and end of the newest one.
+
+        Raises:
+            UnknownSchedule: There is no schedule of that name.
+        """
+        shown = await self._client.schedules.get(name)
+        return await self._client.database.read(
+            templates.history, shown.schedule.id, limit=limit,
+            from_at=0 if start is None else instant(start),
+            to_at=0 if end is None else instant(end),
+        )  # fmt: skip
+
     async def calendar(
         self,
         name: str,
@@ -126,7 +187,7 @@ class SchedulePages:
         end: datetime,
         *,
         by: CalendarUnit = "day",
-        zone: str | None = None,
+        timezone: str | None = None,
     ) -> OutcomeCalendar:
         """Outcomes of occurrences from `start` until before `end`, counted by day or by hour in the
         schedule's zone or another one. Runs by hand do not count."""
@@ -141,7 +202,7 @@ class SchedulePages:
                 hint=f"Give an end after the start, at most {days} days later.",
             )
         timings = found.intent.spec.timings
-        where = zone or (timings[0].zone if timings else "UTC")
+        where = timezone or (timings[0].zone if timings else "UTC")
         zone_named(where)
         counted = await self._client.database.read(
             store.counts, found.schedule.id, from_at=from_at, to_at=to_at, limit=CALENDAR_RUNS_MAX
@@ -169,7 +230,7 @@ class SchedulePages:
         self,
         when: str,
         *,
-        zone: str | None = None,
+        timezone: str | None = None,
         count: int = 5,
         gap: str = "auto",
         repeat: str = "auto",
@@ -181,7 +242,7 @@ class SchedulePages:
         now = self._client.clock.now()
         checked_key(when, "when")
         return look_ahead(
-            [when], zone=zone, count=checked_limit(count, 100), gap=gap, repeat=repeat, now=now
+            [when], zone=timezone, count=checked_limit(count, 100), gap=gap, repeat=repeat, now=now
         )
 
     async def diff(
@@ -189,7 +250,7 @@ class SchedulePages:
         name: str,
         *,
         when: When | None = None,
-        zone: str | None = None,
+        timezone: str | None = None,
         gap: str | None = None,
         repeat: str | None = None,
         start: datetime | EllipsisType | None = ...,
@@ -203,7 +264,7 @@ class SchedulePages:
         checked_limit(count, 100)
         found = await self._client.schedules.get(name)
         now = self._client.clock.now()
-        timing = Retiming(when, zone, gap, repeat, start, end, sub_second=True)
+        timing = Retiming(when, timezone, gap, repeat, start, end, sub_second=True)
         _, intent = Edit(timing, words, None, confirm=True).of(found.schedule, now)
         refused = None
         try:
@@ -224,8 +285,6 @@ class SchedulePages:
 
 
 def _firings(name: str, intent: Intent, now: int, count: int) -> list[int]:
-    from rota.client.schedules import next_of
-
     return [instant(one.runs_at) for one in next_of(name, intent, now, count)]
 
 

@@ -1,19 +1,33 @@
-"""A schedule as people and programs see it: its row, its meaning, and the tag of its definition."""
+"""A schedule as people see it, and its next occurrences."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
 
 from rota.core.runs.model import Schedule
-from rota.core.schedules.intent import Intent
+from rota.core.schedules.intent import Intent, jitter_us
 from rota.core.time.describe import describe
+from rota.core.time.instants import moment
+from rota.core.time.recurrence import Spec, next_after, notes
 from rota.errors import BadSchedule, ChangedSince
 from rota.schedules import definition
 from rota.schedules.overrides import FieldDifference, differences
+
+PREVIEW_MAX = 1000
+
+
+class Occurrence(NamedTuple):
+    """One future occurrence: nominal and effective instant, with remarks about the clock."""
+
+    schedule: str
+    due_at: datetime
+    runs_at: datetime
+    notes: list[str]
 
 
 class ScheduleView(NamedTuple):
@@ -38,6 +52,35 @@ class ScheduleView(NamedTuple):
             row.status, row.reason,
         )  # fmt: skip
         return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:16]
+
+
+def ahead(row: Schedule, now: int, until: int) -> Iterator[tuple[int, str, int, Spec]]:
+    """The occurrences of a schedule that fire after now: effective instant, name, nominal instant
+    and spec. One that cannot be read has none: it is quarantined when it is due."""
+    intent, problem = definition.found(row)
+    if problem is not None:
+        return
+    spread = jitter_us(row.name, intent.policies)
+    left = intent.runs_left
+    due_at = row.due_at
+    if due_at is not None and due_at + spread <= now:  # overdue: it fires any moment
+        due_at, left = next_after(intent.spec, now - spread), left - 1
+    while due_at is not None and due_at + spread <= until and left > 0:
+        yield due_at + spread, row.name, due_at, intent.spec
+        due_at, left = next_after(intent.spec, due_at), left - 1
+
+
+def next_of(name: str, intent: Intent, now: int, count: int) -> list[Occurrence]:
+    """The next `count` occurrences from `now`."""
+    spread = jitter_us(name, intent.policies)
+    if intent.policies.runs_max is not None:
+        count = min(count, intent.policies.runs_max - intent.fired_count)
+    found: list[Occurrence] = []
+    at = next_after(intent.spec, now)
+    while at is not None and len(found) < min(count, PREVIEW_MAX):
+        found.append(Occurrence(name, moment(at), moment(at + spread), notes(intent.spec, at)))
+        at = next_after(intent.spec, at)
+    return found
 
 
 def view_of(schedule: Schedule) -> ScheduleView:

@@ -5,9 +5,7 @@ One method per verb; CLI, HTTP and Python all call these. A schedule is addresse
 
 from __future__ import annotations
 
-import heapq
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from types import EllipsisType
 from typing import Any, NamedTuple, Unpack
@@ -20,19 +18,12 @@ from rota.client.schedule_view import ScheduleView, check_match, evaluable, view
 from rota.client.start import NO_OPTIONS, RunOptions, Startable
 from rota.core.redaction import Redactor
 from rota.core.runs.lifecycle import Status, Trigger
-from rota.core.runs.model import NewRun, Run, Schedule, Started
+from rota.core.runs.model import NewRun, Schedule, Started
 from rota.core.runs.names import checked_key, checked_name
-from rota.core.schedules.intent import RUNS_DONE, Intent, jitter_us
+from rota.core.schedules.intent import RUNS_DONE
 from rota.core.suggest import check_options, suggestion
-from rota.core.time.instants import Duration, instant, iso, micros, moment
-from rota.core.time.recurrence import (
-    Spec,
-    between,
-    count_between,
-    next_after,
-    notes,
-    previous_before,
-)
+from rota.core.time.instants import instant, iso
+from rota.core.time.recurrence import between, count_between, previous_before
 from rota.engine.wakeups import READY, SCHEDULE
 from rota.errors import BadSchedule, UnknownSchedule, WrongState
 from rota.schedules import definition
@@ -53,17 +44,7 @@ from rota.store.backend.database import Tx
 from rota.store.runs.start import start_runs
 from rota.store.schedules import templates as store
 
-PREVIEW_MAX = 1000
 BACKFILL_MAX = 100_000
-
-
-class Occurrence(NamedTuple):
-    """One future occurrence: nominal and effective instant, with remarks about the clock."""
-
-    schedule: str
-    due_at: datetime
-    runs_at: datetime
-    notes: list[str]
 
 
 class Backfill(NamedTuple):
@@ -86,18 +67,38 @@ class Schedules(SchedulePages):
         workflow: Startable[..., Any] | str,
         when: When,
         *,
-        zone: str | None = None,
+        timezone: str | None = None,
         owner: str = "operator",
         origin: str | None = None,
         replace: bool = False,
         if_match: str | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleView:
-        """Make a schedule. A taken name is an error, or with `replace` its new definition; with
-        `if_match` only if the schedule still has this `etag`.
+        """Create a schedule that an operator owns.
 
-        Without a zone a new schedule gets this machine's, and one that exists keeps its own.
-        `args` and `input` are the workflow's arguments. Options: see `ScheduleOptions`.
+        Args:
+            name: Its name, unique in the namespace.
+            workflow: The workflow to run, or its name.
+            when: Cron, an interval, a time or English; a list is one schedule.
+            timezone: An IANA name. A new schedule without one gets that of this machine.
+            owner: Who may redefine it; for Rota's own use.
+            origin: The program that declares it; for Rota's own use.
+            replace: Redefine an existing schedule instead of raising an error.
+            if_match: Redefine it only if it still has this `etag`.
+            options: Arguments (`args`, `input`), limits and policies; see `ScheduleOptions`.
+
+        Returns:
+            The schedule as it was stored.
+
+        Raises:
+            BadSchedule: The name is taken, or `when` cannot be read.
+            UnknownZone: There is no such time zone.
+            BadInput: The arguments do not fit the workflow.
+
+        Example:
+            await app.schedules.create(
+                "nightly", backup, "30 2 * * *", timezone="Europe/Berlin", max_delay="2h"
+            )
         """
         check_options(options, ScheduleOptions, self.create)
         refuse_in_workflow("schedules.create")
@@ -110,12 +111,14 @@ class Schedules(SchedulePages):
         args, named = tuple(options.get("args", ())), dict(options.get("input") or {})
         run = self._client.new_run(workflow, args, named, shared)
         told = ScheduleDefinition(
-            name, when, zone, host_zone_name(), options.get("gap", "auto"),
+            name, when, timezone, host_zone_name(), options.get("gap", "auto"),
             options.get("repeat", "auto"), options.get("start"), options.get("end"),
             options.get("sub_second", False), rules, run, owner, origin,
             options.get("paused", False),
         )  # fmt: skip
-        fresh = told.made(zone or told.host_zone, schedule_id=self._client.ids.make(now), now=now)
+        fresh = told.made(
+            timezone or told.host_zone, schedule_id=self._client.ids.make(now), now=now
+        )
         if if_match is not None or not await self._client.database.write(
             store.put, fresh, trigger="manual", now=now
         ):
@@ -133,7 +136,11 @@ class Schedules(SchedulePages):
     # -- finding ---------------------------------------------------------------------------
 
     async def get(self, name: str) -> ScheduleView:
-        """One schedule."""
+        """Find a schedule by name.
+
+        Raises:
+            UnknownSchedule: There is no schedule of that name.
+        """
         checked_name(name, "schedule name")
         found = await self._client.database.read(
             store.find, namespace=self._client.settings.namespace, name=name
@@ -143,7 +150,12 @@ class Schedules(SchedulePages):
         return view_of(found)
 
     async def list(self, *, after: str = "", limit: int = 1000) -> Sequence[ScheduleView]:
-        """Schedules by name; a page at a time."""
+        """List schedules by name.
+
+        Args:
+            after: The last name of the page before.
+            limit: At most so many.
+        """
         rows = await self._client.database.read(
             store.listing, namespace=self._client.settings.namespace, after=after, limit=limit
         )
@@ -162,48 +174,22 @@ class Schedules(SchedulePages):
             store.origins_in, namespace=self._client.settings.namespace, package=package
         )
 
-    async def preview(self, name: str, count: int = 5) -> Sequence[Occurrence]:
-        """The next occurrences of a schedule, with remarks about daylight saving."""
-        shown = evaluable(await self.get(name))
-        return next_of(name, shown.intent, self._client.clock.now(), count)
-
-    async def upcoming(self, *, within: Duration = "1d", limit: int = 50) -> Sequence[Occurrence]:
-        """The next occurrences, across all schedules; an overdue one counts from its next time
-        on."""
-        now = self._client.clock.now()
-        until = now + micros(within)
-        rows = await self._client.database.read(
-            store.soonest, namespace=self._client.settings.namespace, now=now, until=until,
-            limit=limit,
-        )  # fmt: skip
-        streams = [_ahead(row, now, until) for row in rows]
-        soonest = itertools.islice(heapq.merge(*streams, key=lambda one: one[0]), limit)
-        return [
-            Occurrence(name, moment(due_at), moment(at), notes(spec, due_at))
-            for at, name, due_at, spec in soonest
-        ]
-
-    async def history(
-        self, name: str, *, limit: int = 50, start: datetime | None = None,
-        end: datetime | None = None,
-    ) -> Sequence[Run]:  # fmt: skip
-        """The ledger: every occurrence with its outcome, newest first.
-
-        A row has the id, trigger and start of the first attempt, and the status, result and end
-        of the newest one: how the occurrence ended, after all retries and recoveries."""
-        shown = await self.get(name)
-        return await self._client.database.read(
-            store.history, shown.schedule.id, limit=limit,
-            from_at=0 if start is None else instant(start),
-            to_at=0 if end is None else instant(end),
-        )  # fmt: skip
-
     # -- steering --------------------------------------------------------------------------
 
     async def pause(
         self, name: str, *, note: str = "", until: datetime | None = None
     ) -> ScheduleView:
-        """Stop firing; runs already created are left alone. `until` resumes by itself."""
+        """Pause a schedule. Runs already created continue.
+
+        Args:
+            name: The schedule.
+            note: Why; it is shown while the schedule is paused.
+            until: When it resumes by itself.
+
+        Raises:
+            BadSchedule: `until` is in the past.
+            UnknownSchedule: There is no schedule of that name.
+        """
         if note:
             checked_key(note, "note")
         now = self._client.clock.now()
@@ -226,7 +212,16 @@ class Schedules(SchedulePages):
         return await self._change(name, rest)
 
     async def resume(self, name: str, *, catch_up: bool = False) -> ScheduleView:
-        """Fire again, from the next occurrence; `catch_up` owes what was missed since the pause."""
+        """Resume a paused schedule.
+
+        Args:
+            name: The schedule.
+            catch_up: Treat the occurrences during the pause as missed, instead of skipping them.
+
+        Raises:
+            WrongState: It is not paused, or has no further occurrence.
+            UnknownSchedule: There is no schedule of that name.
+        """
         now = self._client.clock.now()
 
         def wake(old: Schedule) -> Schedule:
@@ -249,7 +244,7 @@ class Schedules(SchedulePages):
         *,
         when: When | None = None,
         workflow: Startable[..., Any] | str | None = None,
-        zone: str | None = None,
+        timezone: str | None = None,
         gap: str | None = None,
         repeat: str | None = None,
         start: datetime | EllipsisType | None = ...,
@@ -262,16 +257,35 @@ class Schedules(SchedulePages):
         if_match: str | None = None,
         **words: Unpack[PolicyOptions],
     ) -> ScheduleView:
-        """Change any part; an option that is not named stays, and None takes a bound away. An edit
-        that would release occurrences at once is refused unless confirmed. A schedule that has
-        ended continues when the edit gives it more, and an unreadable one is fixed. With
-        `if_match` a schedule that no longer has this `etag` stays as it is: ChangedSince."""
+        """Change a schedule. Fields that are not named stay; None clears a limit.
+
+        A schedule that has ended continues if the edit allows it. An edit repairs an unreadable
+        schedule.
+
+        Args:
+            name: The schedule.
+            when: A new timing.
+            workflow: Another workflow, or its name.
+            timezone, gap, repeat: Another time zone, and its rules for daylight saving.
+            start, end: No occurrence outside of these times; None clears them.
+            input: Arguments that replace all existing ones.
+            queue, priority: Another queue or priority.
+            confirm: Accept that missed occurrences run at once.
+            sub_second: Allow more than one occurrence a second.
+            if_match: Change it only if it still has this `etag`.
+            words: Policies; see `PolicyOptions`.
+
+        Raises:
+            BadSchedule: A value is wrong, or missed occurrences would run at once.
+            ChangedSince: The schedule has changed since `if_match` was read.
+            UnknownSchedule: There is no schedule of that name.
+        """
         check_options(words, PolicyOptions, self.update)
         RunOptions(queue=queue or None, priority=priority).check()
         now = self._client.clock.now()
         target = None if workflow is None or isinstance(workflow, str) else workflow.name
         change = Edit(
-            Retiming(when, zone, gap, repeat, start, end, sub_second), words,
+            Retiming(when, timezone, gap, repeat, start, end, sub_second), words,
             target or (workflow if isinstance(workflow, str) else None), confirm,
         )  # fmt: skip
         # Arguments belong to their workflow: an operator's workflow keeps the operator's.
@@ -300,10 +314,18 @@ class Schedules(SchedulePages):
         return changed
 
     async def reset(self, name: str, *fields: str, confirm: bool = False) -> ScheduleView:
-        """Restore the code's values of some fields, or of all, in a schedule that code declares.
+        """Restore the declared values of a schedule that code, `rota.toml` or a pipeline declares.
 
-        Fields have the names of the options of `create`. A reset that would make missed
-        occurrences due at once is refused unless confirmed."""
+        Args:
+            name: The schedule.
+            fields: Names of options of `create`; without any, all of them.
+            confirm: Accept that missed occurrences run at once.
+
+        Raises:
+            BadInput: A field does not exist.
+            BadSchedule: Missed occurrences would run at once.
+            UnknownSchedule: There is no schedule of that name.
+        """
         now = self._client.clock.now()
         chosen = checked_fields(fields)
 
@@ -327,8 +349,16 @@ class Schedules(SchedulePages):
         await self._change(name, edit)
 
     async def delete(self, name: str, *, if_match: str | None = None) -> None:
-        """Remove a schedule, with `if_match` only if it still has this `etag`. The runs it fired
-        stay."""
+        """Delete a schedule. Its runs stay.
+
+        Args:
+            name: The schedule.
+            if_match: Delete it only if it still has this `etag`.
+
+        Raises:
+            UnknownSchedule: There is no schedule of that name.
+            ChangedSince: It has changed since `if_match` was read.
+        """
         refuse_in_workflow("schedules.delete")
         checked_name(name, "schedule name")
         namespace, now = self._client.settings.namespace, self._client.clock.now()
@@ -345,8 +375,18 @@ class Schedules(SchedulePages):
         await self._client.wakeups.announce(READY, SCHEDULE)
 
     async def trigger(self, name: str, *, input: dict[str, Any] | None = None) -> str:  # noqa: A002
-        """Run it now, beside its schedule, which does not move; returns the run's id. `input`
-        replaces the schedule's arguments for this run."""
+        """Run the workflow of a schedule now. The next occurrence does not move.
+
+        Args:
+            name: The schedule.
+            input: Arguments of this run, instead of the schedule's.
+
+        Returns:
+            The id of the run.
+
+        Raises:
+            UnknownSchedule: There is no schedule of that name.
+        """
         return (await self.trigger_once(name, None, input=input)).id
 
     async def trigger_once(
@@ -382,9 +422,19 @@ class Schedules(SchedulePages):
     async def backfill(
         self, name: str, start: datetime, end: datetime, *, parallel: int = 1, dry_run: bool = False
     ) -> Backfill:
-        """Run the occurrences of a past range that have no run yet, `parallel` at a time.
+        """Run past occurrences that have no run yet.
 
-        A dry run starts nothing and counts what would run; it refuses what a run would refuse."""
+        Args:
+            name: The schedule.
+            start: Begin of the range.
+            end: End of the range, not in the future.
+            parallel: How many run at the same time.
+            dry_run: Start nothing, and count what would run.
+
+        Raises:
+            BadSchedule: The range is wrong, or holds more than 100,000 occurrences.
+            UnknownSchedule: There is no schedule of that name.
+        """
         shown = evaluable(await self.get(name))
         if parallel < 1:
             raise BadSchedule(f"parallel={parallel} lets nothing run", hint="Give 1 or more.")
@@ -468,32 +518,3 @@ class Schedules(SchedulePages):
         names = [shown.schedule.name for shown in await self.list()]
         hint = suggestion(name, names)
         return UnknownSchedule(f"there is no schedule {name!r}", hint=hint, name=name)
-
-
-def _ahead(row: Schedule, now: int, until: int) -> Iterator[tuple[int, str, int, Spec]]:
-    """The occurrences of a schedule that fire after now: effective instant, name, nominal instant
-    and spec. One that cannot be read has none: it is quarantined when it is due."""
-    intent, problem = definition.found(row)
-    if problem is not None:
-        return
-    spread = jitter_us(row.name, intent.policies)
-    left = intent.runs_left
-    due_at = row.due_at
-    if due_at is not None and due_at + spread <= now:  # overdue: it fires any moment
-        due_at, left = next_after(intent.spec, now - spread), left - 1
-    while due_at is not None and due_at + spread <= until and left > 0:
-        yield due_at + spread, row.name, due_at, intent.spec
-        due_at, left = next_after(intent.spec, due_at), left - 1
-
-
-def next_of(name: str, intent: Intent, now: int, count: int) -> list[Occurrence]:
-    """The next `count` occurrences from `now`."""
-    spread = jitter_us(name, intent.policies)
-    if intent.policies.runs_max is not None:
-        count = min(count, intent.policies.runs_max - intent.fired_count)
-    found: list[Occurrence] = []
-    at = next_after(intent.spec, now)
-    while at is not None and len(found) < min(count, PREVIEW_MAX):
-        found.append(Occurrence(name, moment(at), moment(at + spread), notes(intent.spec, at)))
-        at = next_after(intent.spec, at)
-    return found

@@ -138,7 +138,7 @@ class Signature:
             if parameter.default is parameter.empty:
                 fields.append((parameter.name, kind))
             else:
-                # Skipped of the JSON, so that a default is the code's of the day it runs.
+                # Omit defaults, so that the value at execution time applies.
                 fields.append((parameter.name, Union[kind, msgspec.UnsetType], msgspec.UNSET))  # noqa: UP007
         self._names = tuple(self._signature.parameters)
         self._has_defaults = any(len(field) > 2 for field in fields)

@@ -19,7 +19,7 @@ class CodeReason(NamedTuple):
 
 
 def code_reason(view: AutomationView) -> CodeReason | None:
-    """None while a live worker has the deployed code, or no worker is on at all."""
+    """None while a live worker has the deployed code, or no worker is running at all."""
     one, code = view.automation, view.code
     if not code.is_missing:
         return None

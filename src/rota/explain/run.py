@@ -209,7 +209,7 @@ class RunExplainer:
 
     async def _no_worker(self, run: Run, live: Sequence[WorkerRecord]) -> RunState | None:
         if not live:
-            return RunState("no_worker", "waits: no worker is on", {}, "Start one: `rota up`.")
+            return RunState("no_worker", "waits: no worker is running", {}, "Start one: `rota up`.")
         serving = [worker for worker in live if run.queue in served(worker)]
         if not serving:
             clause = f"waits: no worker serves queue {run.queue}"

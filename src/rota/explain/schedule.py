@@ -103,7 +103,7 @@ async def _answer(
 async def _of_automation(client: Client, name: str, at: datetime | None) -> Explanation:
     found = await explain_automation(client, name)
     if at is not None:
-        raise UsageError("a time is asked about a schedule, not about an automation")
+        raise UsageError("a time is only valid for a schedule, not for an automation")
     return Explanation(found.verdict, f"automation {name} {found.clause}.", found.facts, found.hint)
 
 
@@ -121,7 +121,7 @@ async def _of_run(
     if run.kind == "automation" and run.status in OPEN:
         return await _of_automation(client, run.name, at)
     if at is not None:
-        raise UsageError("a time is asked about a schedule, not about a run")
+        raise UsageError("a time is only valid for a schedule, not for a run")
     if run.status == Status.SKIPPED:
         said = detailed(skip_clause(run.reason or "", Policies()), run)
         return Explanation("skipped", f"run {run.id} ({run.name}) did not run: {said}.", {})
@@ -149,7 +149,7 @@ class ScheduleExplainer:
             "schedule": self._name,
             "workflow": shown.intent.workflow,
             "when": shown.text,
-            "zone": self._zone,
+            "timezone": self._zone,
             "status": shown.schedule.label,
             "queue": shown.schedule.queue,
             "next_at": _iso(shown.schedule.due_at),
@@ -377,7 +377,7 @@ class ScheduleExplainer:
         live = [row for row in rows if absence(row, settings, self._now) is None]
         since = f"is due since {self._wall(due_at)} ({span(self._now - due_at)})"
         if not live:
-            text = f"{since}, but no worker is on to fire it"
+            text = f"{since}, but no worker is running to fire it"
             hint = f"Start one: `rota up`; {missed_words(self._policies)}."
             return self._say("no_worker", text, hint, workers_on=0)
         text = f"{since} and is fired any moment"

@@ -164,7 +164,7 @@ class ScheduleDocument(ApiDocument, frozen=True):
     reason: str | None
     when: str
     text: str
-    zone: str
+    timezone: str
     queue: str
     priority: int
     owner: str
@@ -198,7 +198,7 @@ class PreviewDocument(ApiDocument, frozen=True):
     """The meaning of a timing, and when it fires."""
 
     text: str
-    zone: str
+    timezone: str
     forms: list[str]
     occurrences: list[OccurrenceDocument]
     remarks: list[str]
@@ -222,7 +222,7 @@ class CellDocument(ApiDocument, frozen=True):
 class CalendarDocument(ApiDocument, frozen=True):
     """Cells that have an occurrence, oldest first."""
 
-    zone: str
+    timezone: str
     unit: str
     is_whole: bool
     cells: list[CellDocument]

@@ -138,7 +138,7 @@ class NotificationSender:
                     await self._ping(delivery)
         except Exception as error:
             log.warning(
-                "the %s of %s failed (event %s): %s",
+                "%s for pipeline %s failed (event %s): %s",
                 delivery.way, recipients.pipeline_id, delivery.event, names_of(error)[0],
             )  # fmt: skip
             raise

@@ -162,7 +162,7 @@ class Deploy:
             log.warning(
                 "schedule %s could not be read (%s): it has the declared values now, and not those "
                 "of an operator of %s", one.name, before.problem,
-                ", ".join(before.intent.code.changed),
+                ", ".join(each.field for each in before.differences),
             )  # fmt: skip
 
     async def _no_longer(self, shown: ScheduleView) -> None:

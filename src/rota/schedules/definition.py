@@ -354,7 +354,7 @@ class Edit(NamedTuple):
         if before.workflow == LOST and self.workflow is None:
             lost.append("workflow")
         if not before.spec.timings and self.timing.zone is None:
-            lost.append("zone")
+            lost.append("timezone")
         if before.text == LOST and self.timing.when is None:
             lost.append("when")
         if lost:

@@ -28,9 +28,12 @@ POLICY_NAMES = {
     "grace": "on_time_us", "expires_after": "expires_us",
 }  # fmt: skip
 _CLOCK = ("zone", "gap", "repeat")
+# Names of fields in rows -> the names that people use, where they differ.
+_PUBLIC = {"zone": "timezone"}
 _BOUNDS = {"start": "start_at", "end": "end_at"}
 _ROW = ("workflow", "input", "queue", "priority")
 FIELDS = ("when", *_CLOCK, *_BOUNDS, *_ROW, *POLICY_NAMES)
+_NAMES = {_PUBLIC.get(field, field): field for field in FIELDS}
 
 
 class FieldDifference(NamedTuple):
@@ -113,14 +116,14 @@ def checked_fields(fields: Iterable[str]) -> tuple[str, ...]:
     """Names of fields, or BadInput; none named means all."""
     chosen = tuple(fields)
     for name in chosen:
-        if name not in FIELDS:
-            listed = f"Fields: {', '.join(FIELDS)}."
-            hint = suggestion(name, FIELDS)
+        if name not in _NAMES:
+            listed = f"Fields: {', '.join(_NAMES)}."
+            hint = suggestion(name, _NAMES)
             raise BadInput(
                 f"{name!r} is not a field of a schedule",
                 hint=f"{hint} {listed}" if hint else listed,
             )
-    return chosen or FIELDS
+    return tuple(_NAMES[name] for name in chosen) or FIELDS
 
 
 def differences(row: Schedule, intent: Intent) -> list[FieldDifference]:
@@ -129,7 +132,10 @@ def differences(row: Schedule, intent: Intent) -> list[FieldDifference]:
     if code is None:
         return []
     now = values_of(row, intent)
-    return [FieldDifference(name, _said(code, name), _said(now, name)) for name in code.changed]
+    return [
+        FieldDifference(_PUBLIC.get(name, name), _said(code, name), _said(now, name))
+        for name in code.changed
+    ]
 
 
 def run_options(rules: Policies) -> RunOptions:

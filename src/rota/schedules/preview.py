@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime, time
 from typing import NamedTuple
 
-from rota.client.schedule_view import ScheduleView
-from rota.client.schedules import Occurrence, next_of
+from rota.client.schedule_view import Occurrence, ScheduleView, next_of
 from rota.core.schedules.intent import Intent
 from rota.core.time.describe import describe
 from rota.core.time.instants import DAY, instant, moment

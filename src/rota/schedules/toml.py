@@ -57,7 +57,7 @@ class ScheduleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         named = {key: getattr(self, key) for key in (*PLAIN, *POLICIES)}
         chosen = {key: value for key, value in named.items() if value is not None}
         bounds = {key: self._bound(key) for key in ("start", "end")}
-        return chosen | bounds | {"zone": self.timezone, "input": self.input}
+        return chosen | bounds | {"timezone": self.timezone, "input": self.input}
 
     def check(self, where: str) -> None:
         """Refuse what can be known to be wrong without the code; `where` names the table."""

@@ -22,7 +22,7 @@ _WRONG = {
 
 
 class Folder:
-    """The folder a tool may touch. No path leads out of it, not even through a link."""
+    """The folder a tool may touch. Paths are confined to it; symlinks cannot escape it."""
 
     def __init__(self, root: str | os.PathLike[str], *, tool: str) -> None:
         self.root = Path(root).resolve()

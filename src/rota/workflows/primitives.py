@@ -68,7 +68,17 @@ def _refuse_in_step(verb: str) -> None:
 
 
 async def sleep(duration: Duration) -> None:
-    """Sleep durably: no worker is held, and a restart does not start the sleep again."""
+    """Sleep durably: it holds no worker, and a restart does not begin the sleep again.
+
+    Args:
+        duration: Seconds, a `timedelta`, or text such as "90s", "24h" or "30d".
+
+    Raises:
+        UsageError: It is called inside a step.
+
+    Example:
+        await sleep("24h")
+    """
     flow = current_run()
     if flow is None:
         _refuse_in_step("sleep")
@@ -79,7 +89,14 @@ async def sleep(duration: Duration) -> None:
 
 
 async def sleep_until(when: datetime) -> None:
-    """Sleep durably until an instant."""
+    """Sleep durably until a time.
+
+    Args:
+        when: An aware `datetime`. A time in the past returns at once.
+
+    Raises:
+        UsageError: It is called inside a step.
+    """
     flow = current_run()
     if flow is None:
         _refuse_in_step("sleep_until")
@@ -101,9 +118,23 @@ async def _sleep_until(flow: WorkflowRun, wake_at: int) -> None:
 
 
 async def wait_for(name: str, *, timeout: Duration | None = None, type: Any = Any) -> Any:  # noqa: A002
-    """Wait durably for the next signal of that name; TimeoutError when none comes in time.
+    """Wait durably for the next signal of a name.
 
-    A timeout of 0 looks once: it takes a signal that was sent before."""
+    Args:
+        name: The name that the sender uses.
+        timeout: How long to wait; 0 takes a signal that was sent before.
+        type: The type of the value. The sender of a wrong value gets an error.
+
+    Returns:
+        The value of the signal.
+
+    Raises:
+        TimeoutError: No signal came in time.
+        UsageError: It is called outside of a workflow.
+
+    Example:
+        verdict = await wait_for("verdict", timeout="3d", type=str)
+    """
     flow = _inside("wait_for")
     checked_name(name, "signal name")
     limit_us = None if timeout is None else patience_micros(timeout)
@@ -115,7 +146,7 @@ async def wait_for(name: str, *, timeout: Duration | None = None, type: Any = An
 
 
 async def now() -> datetime:
-    """The current time, the same at every replay."""
+    """The current time in UTC, recorded: it is the same at every replay."""
     flow = current_run()
     if flow is None:
         return moment(SystemClock().now())
@@ -146,8 +177,19 @@ class _Patched:
 
 
 def patched(name: str) -> _Patched:
-    """`if await patched("name"):` new code, `else:` the code before it. A run that has recorded
-    steps behind this point takes the old path, every other one the new; the answer is recorded."""
+    """Change the code of a workflow under running runs.
+
+    Args:
+        name: The name of the change, unique in the workflow.
+
+    Returns:
+        An awaitable bool: False for a run that passed this point under the old code. The run
+        records the answer.
+
+    Example:
+        if await patched("fraud check"):
+            await check_fraud(order_id)  # the new path
+    """
     return _Patched(name)
 
 
@@ -177,7 +219,14 @@ def uuid() -> _uuid.UUID:
 
 
 def this_run() -> ThisRun:
-    """Who this run is, and whether it has been cancelled (for sync code, which must look)."""
+    """The run that executes this code: ids, attempt, trigger, nominal times, `is_cancelled`.
+
+    Raises:
+        UsageError: It is called outside of a workflow.
+
+    Example:
+        while not this_run().is_cancelled: ...
+    """
     flow = _inside("this_run")
     claim = flow.claim
     previous_at = StoredRunOptions.read(claim.options).previous_due_at
@@ -189,7 +238,21 @@ def this_run() -> ThisRun:
 
 
 async def gather(*work: Awaitable[T], limit: int | None = None) -> list[T]:
-    """Await all, at most `limit` at a time; the first error cancels the rest and is raised."""
+    """Await many calls at the same time.
+
+    Args:
+        work: Calls of steps and children, or other awaitables.
+        limit: At most so many at the same time.
+
+    Returns:
+        The results, in the order of the calls.
+
+    Raises:
+        Exception: The first error of a call; it cancels the others.
+
+    Example:
+        pages = await gather(*[fetch(url) for url in urls], limit=10)
+    """
     if limit is not None and limit < 1:
         raise UsageError(f"limit={limit} lets nothing run")
     waiting = list(enumerate(work))[::-1]

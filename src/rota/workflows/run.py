@@ -140,7 +140,7 @@ class WorkflowRun:
 
     @property
     def random(self) -> random.Random:
-        """Chance that falls the same way at every replay: seeded by the chain and the branch."""
+        """Deterministic random numbers: seeded by the chain and the branch."""
         branch = branches.current(self._root)
         if branch.chance is None:
             branch.chance = random.Random(f"{self._seed}{branch.path}")

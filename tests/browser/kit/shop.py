@@ -261,7 +261,7 @@ async def fill(app: Shop, folder: Path, *, days: int) -> None:
     now = datetime.now(UTC)
     async with virtual(app, url=app.url, start=now - timedelta(days=days, minutes=20)) as world:
         for name, workflow, when, zone, options in SCHEDULES:
-            await app.schedules.create(name, workflow, when, zone=zone, **options)
+            await app.schedules.create(name, workflow, when, timezone=zone, **options)
         await _past(app, world, days)
         await _present(app, world, folder)
 

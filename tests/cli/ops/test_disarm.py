@@ -44,7 +44,7 @@ def test_every_look_at_a_disarmed_database_says_so(either: Shell) -> None:
 
 
 def test_why_about_a_schedule_says_that_the_database_is_disarmed(either: Shell) -> None:
-    either.run("schedule", "create", "nightly", "add", "0 3 * * *", "n=1", "--zone", "UTC")
+    either.run("schedule", "create", "nightly", "add", "0 3 * * *", "n=1", "--timezone", "UTC")
     either.run("disarm", "--reason", "restored")
     assert WARNING in either.run("why", "nightly").stdout
     assert either.json("why", "nightly")["facts"]["disarmed_at"]

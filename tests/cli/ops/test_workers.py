@@ -18,7 +18,7 @@ from tests.kit.builders import worker_row
 
 def test_no_worker_is_said_so(either: Shell) -> None:
     said = either.run("worker", "list").stdout
-    assert said == "no worker is on; start one with `rota up`\n"
+    assert said == "no worker is running; start one with `rota up`\n"
     assert either.json("worker", "list") == []
 
 
@@ -69,7 +69,7 @@ def test_queues_are_listed_with_what_waits_and_who_serves(either: Shell) -> None
 
 
 def test_no_queue_is_said_so(either: Shell) -> None:
-    assert either.run("queue", "list").stdout == "no queues: nothing waits, no worker is on\n"
+    assert either.run("queue", "list").stdout == "no queues: nothing waits, no worker is running\n"
 
 
 def test_a_queue_is_paused_and_resumed(either: Shell) -> None:

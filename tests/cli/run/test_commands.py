@@ -76,7 +76,7 @@ def test_show_as_a_document_holds_everything(either: Shell) -> None:
     assert page["run"]["created_at"].endswith("Z")
     assert [attempt["id"] for attempt in page["attempts"]] == [run_id]
     assert {step["kind"] for step in page["steps"]} == {"child", "result"}
-    assert page["hint"] == "Nothing to do: it has its result."
+    assert page["hint"] == "Completed. Nothing to do."
 
 
 def test_retry_adds_an_attempt_and_show_lists_both(either: Shell) -> None:
@@ -158,7 +158,7 @@ def test_a_cancelled_run_says_so(either: Shell) -> None:
     run_id = either.start("naps")
     assert either.json("run", "cancel", run_id, "--reason", "no need") == {"cancelled": [run_id]}
     assert "cancelled (no need)" in either.error("run", "result", run_id, code=1)
-    assert "would take it up again" in either.run("run", "show", run_id).stdout
+    assert "would continue it" in either.run("run", "show", run_id).stdout
 
 
 def test_waiting_for_a_result_has_a_limit(either: Shell) -> None:

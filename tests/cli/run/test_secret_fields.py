@@ -14,7 +14,7 @@ def test_no_command_prints_a_declared_secret(either: Shell) -> None:
     file.write_text(file.read_text() + 'secret_fields = ["text"]\n')
     run_id = either.start("add", "n=2", f"text={SECRET}")
     either.work()
-    either.run("schedule", "create", "nightly", "add", "daily at 3:00", "--zone", "UTC",
+    either.run("schedule", "create", "nightly", "add", "daily at 3:00", "--timezone", "UTC",
         "--input", json.dumps({"n": 1, "text": SECRET}))  # fmt: skip
     said = [
         either.run(*words).stdout

@@ -17,12 +17,14 @@ from tests.cli.kit.schedules import (
 
 def make(shell: Shell, name: str = "daily", *words: str) -> None:
     """A schedule that is far from its next occurrence."""
-    shell.run("schedule", "create", name, "add", *(words or ("0 3 1 1 *",)), "n=1", "--zone", "UTC")
+    shell.run(
+        "schedule", "create", name, "add", *(words or ("0 3 1 1 *",)), "n=1", "--timezone", "UTC"
+    )
 
 
 async def busy_past(app: Rota, world: World) -> None:
     """One fired late after five were missed, one on time, one by hand."""
-    await app.schedules.create("hourly", "add", "@hourly", input={"n": 1}, zone="Europe/Berlin")
+    await app.schedules.create("hourly", "add", "@hourly", input={"n": 1}, timezone="Europe/Berlin")
     world.clock.jump("6h10m")
     await world.advance("1s")
     await world.advance("1h")
@@ -68,7 +70,7 @@ def test_show_shows_meaning_next_last_owner_and_why(either: Shell) -> None:
     assert "  owner       operator\n" in page
     assert "\nnext\n" in page
     assert "\nlast\n" in page
-    assert "but no worker is on to fire it." in page
+    assert "but no worker is running to fire it." in page
     both = either.json("schedule", "show", "hourly")
     assert both["schedule"]["forms"] == ["0 * * * *"]
     assert both["schedule"]["policies"]["overlap"] == "queue"
@@ -147,7 +149,7 @@ def test_a_pause_may_end_by_itself(either: Shell) -> None:
 
 def test_resume_may_catch_up(either: Shell) -> None:
     async def page(app: Rota, world: World) -> None:
-        await app.schedules.create("hourly", "add", "@hourly", input={"n": 1}, zone="UTC")
+        await app.schedules.create("hourly", "add", "@hourly", input={"n": 1}, timezone="UTC")
         await app.schedules.pause("hourly")
 
     past(either, page)
@@ -251,10 +253,10 @@ def test_why_is_one_sentence_and_a_hint(either: Shell) -> None:
     assert said[1].startswith("→ ")
     found = either.json("why", "hourly", "--at", "2026-01-05T15:00Z")
     assert found["verdict"] == "fired_completed"
-    assert found["facts"]["zone"] == "Europe/Berlin"
+    assert found["facts"]["timezone"] == "Europe/Berlin"
     run = either.run("why", found["facts"]["run_id"]).stdout
     assert "(add) completed at " in run
-    assert "asked about a schedule" in either.error(
+    assert "only valid for a schedule" in either.error(
         "why", found["facts"]["run_id"], "--at", "12:00", code=2
     )
     assert "is not a time" in either.error("why", "hourly", "--at", "then", code=2)

@@ -22,12 +22,12 @@ def create(shell: Shell, *words: str) -> Any:
 
 def test_a_schedule_is_made_and_shown_back(either: Shell) -> None:
     said = either.run(
-        "schedule", "create", "s", "add", "0 9 * * MON-FRI", "n=2", "--zone", "Europe/Berlin"
+        "schedule", "create", "s", "add", "0 9 * * MON-FRI", "n=2", "--timezone", "Europe/Berlin"
     ).stdout
     assert said.startswith("schedule s runs at 09:00, Monday to Friday (Europe/Berlin); next: ")
     found = either.json("schedule", "show", "s")["schedule"]
     assert (found["workflow"], found["input"], found["owner"]) == ("add", {"n": 2}, "operator")
-    assert (found["when"], found["zone"]) == ("0 9 * * MON-FRI", "Europe/Berlin")
+    assert (found["when"], found["timezone"]) == ("0 9 * * MON-FRI", "Europe/Berlin")
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_schedule_is_made_and_shown_back(either: Shell) -> None:
 )
 def test_when_may_be_written_in_many_ways(shell: Shell, words: list[str], forms: list[str]) -> None:
     shell.run("migrate")
-    assert create(shell, *words, "--zone", "UTC")["forms"] == forms
+    assert create(shell, *words, "--timezone", "UTC")["forms"] == forms
 
 
 def test_every_option_arrives(either: Shell) -> None:
@@ -52,7 +52,7 @@ def test_every_option_arrives(either: Shell) -> None:
         *("--overlap", "skip", "--missed", "all", "--missed-max", "7", "--max-delay", "1h"),
         *("--jitter", "5m", "--max-runs", "9", "--pause-after-failures", "3", "--retries", "2"),
         *("--timeout", "30m", "--gap", "skip", "--repeat", "both", "--queue", "mail"),
-        *("--priority", "4", "--zone", "Europe/Berlin", "--paused"),
+        *("--priority", "4", "--timezone", "Europe/Berlin", "--paused"),
     ]
     found = create(either, "@daily", *words, "--start", "2039-01-01", "--end", "2040-01-01T12:00Z")
     assert found["policies"] == {
@@ -100,8 +100,8 @@ def test_with_only_a_database_any_workflow_may_be_named(either: Shell) -> None:
     [
         (["61 9 * * *"], "minute: 61 is outside 0-59.\n    61 9 * * *\n    ^^\nHint: The minute"),
         (["0 0 31 2 *"], "never fires: day 31 does not come in month 2"),
-        (["@daily", "--zone", "Europe/Berln"], "Did you mean Europe/Berlin"),
-        (["@daily", "--zone", "EST"], "Hint: Use America/New_York, or America/Panama"),
+        (["@daily", "--timezone", "Europe/Berln"], "Did you mean Europe/Berlin"),
+        (["@daily", "--timezone", "EST"], "Hint: Use America/New_York, or America/Panama"),
         (["2020-01-01T09:00"], "nothing left to fire: the last occurrence was"),
         (["@daily", "--end", "2020-01-01"], "nothing left to fire"),
         (["@daily", "--start", "2040-01-02", "--end", "2040-01-01"], "would end"),
@@ -143,12 +143,14 @@ def test_more_often_than_once_a_second_must_be_said(shell: Shell) -> None:
 
 
 def test_only_what_is_named_changes(either: Shell) -> None:
-    create(either, "0 9 * * *", "--zone", "Europe/Berlin", "--overlap", "skip", "--jitter", "5m")
+    create(
+        either, "0 9 * * *", "--timezone", "Europe/Berlin", "--overlap", "skip", "--jitter", "5m"
+    )
     update = ["schedule", "update", "s"]
     found = either.json(*update, "weekdays", "at", "10:00")
-    assert (found["forms"], found["zone"]) == (["0 10 * * MON-FRI"], "Europe/Berlin")
-    found = either.json(*update, "--zone", "Asia/Tokyo", "--gap", "skip")
-    assert (found["forms"], found["zone"]) == (["0 10 * * MON-FRI"], "Asia/Tokyo")
+    assert (found["forms"], found["timezone"]) == (["0 10 * * MON-FRI"], "Europe/Berlin")
+    found = either.json(*update, "--timezone", "Asia/Tokyo", "--gap", "skip")
+    assert (found["forms"], found["timezone"]) == (["0 10 * * MON-FRI"], "Asia/Tokyo")
     assert "are skipped" in found["text"]
     found = either.json(*update, "--max-delay", "1h", "--end", "2040-01-01", "--priority", "3")
     assert (found["policies"]["overlap"], found["policies"]["max_delay"]) == ("skip", "1h")
@@ -163,9 +165,9 @@ def test_only_what_is_named_changes(either: Shell) -> None:
 
 
 def test_several_times_move_to_another_zone_together(either: Shell) -> None:
-    create(either, "0 9 * * *", "0 17 * * *", "--zone", "UTC")
-    found = either.json("schedule", "update", "s", "--zone", "Asia/Tokyo")
-    assert (found["forms"], found["zone"]) == (["0 9 * * *", "0 17 * * *"], "Asia/Tokyo")
+    create(either, "0 9 * * *", "0 17 * * *", "--timezone", "UTC")
+    found = either.json("schedule", "update", "s", "--timezone", "Asia/Tokyo")
+    assert (found["forms"], found["timezone"]) == (["0 9 * * *", "0 17 * * *"], "Asia/Tokyo")
 
 
 def test_retries_of_an_update_reach_the_next_run(either: Shell) -> None:
@@ -177,19 +179,19 @@ def test_retries_of_an_update_reach_the_next_run(either: Shell) -> None:
 
 
 def test_an_update_says_what_is_wrong_and_changes_nothing(either: Shell) -> None:
-    before = create(either, "0 9 * * *", "--zone", "UTC")
+    before = create(either, "0 9 * * *", "--timezone", "UTC")
     update = ["schedule", "update", "s"]
     assert "nothing to change was named" in either.error(*update, code=2)
     said = either.run(*update, "0 25 * * *", code=2).stderr
     assert "hour: 25 is outside 0-23.\n    0 25 * * *\n      ^^\n" in said
-    assert "unknown time zone" in either.error(*update, "--zone", "Nowhere", code=2)
+    assert "unknown time zone" in either.error(*update, "--timezone", "Nowhere", code=2)
     assert "nothing left to fire" in either.error(*update, "--end", "2020-01-01", code=2)
     assert either.json("schedule", "list") == [before]
 
 
 def test_an_edit_that_releases_a_burst_must_be_confirmed(either: Shell) -> None:
     async def page(app: Rota, world: World) -> None:
-        await app.schedules.create("s", "add", "@hourly", input={"n": 1}, zone="UTC")
+        await app.schedules.create("s", "add", "@hourly", input={"n": 1}, timezone="UTC")
         await asyncio.sleep(0)
 
     past(either, page)

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from rota.cli.main import cli
 
-SPRING = ["30 2 * * *", "--zone", "Europe/Berlin", "--from", "2027-03-27"]
+SPRING = ["30 2 * * *", "--timezone", "Europe/Berlin", "--from", "2027-03-27"]
 
 
 def run(*words: str, code: int = 0) -> str:
@@ -26,7 +26,7 @@ def lines(*words: str) -> list[str]:
 
 
 def test_it_needs_no_database_and_makes_none(folder: Path) -> None:
-    assert "at 09:00, every day (UTC)" in run("0 9 * * *", "--zone", "UTC")
+    assert "at 09:00, every day (UTC)" in run("0 9 * * *", "--timezone", "UTC")
     assert list(folder.iterdir()) == []
 
 
@@ -59,8 +59,8 @@ def test_a_time_that_is_left_out_is_reported_below() -> None:
 )
 def test_in_autumn_a_time_that_happens_twice_is_explained(repeat: str, rows: list[str]) -> None:
     said = run(
-        "30 2 * * *", "--zone", "Europe/Berlin", "--from", "2027-10-31", "--count", str(len(rows)),
-        "--repeat", repeat,
+        "30 2 * * *", "--timezone", "Europe/Berlin", "--from", "2027-10-31",
+        "--count", str(len(rows)), "--repeat", repeat,
     ).splitlines()  # fmt: skip
     for line, row in zip(said[3:], rows, strict=True):
         at, _, note = row.partition("|")
@@ -69,17 +69,17 @@ def test_in_autumn_a_time_that_happens_twice_is_explained(repeat: str, rows: lis
 
 
 def test_half_hours_and_lost_days_are_explained() -> None:
-    said = run("15 2 * * *", "--zone", "Australia/Lord_Howe", "--from", "2027-10-03")
+    said = run("15 2 * * *", "--timezone", "Australia/Lord_Howe", "--from", "2027-10-03")
     assert (
         "02:15 does not exist on 2027-10-03 in Australia/Lord_Howe; runs at 02:30 instead" in said
     )
     assert "Sun 2027-10-03 02:30 UTC+11 " in said
-    said = run("0 9 * * *", "--zone", "Pacific/Apia", "--from", "2011-12-29")
+    said = run("0 9 * * *", "--timezone", "Pacific/Apia", "--from", "2011-12-29")
     assert "runs at 00:00 on 2011-12-31 instead" in said
 
 
 def test_words_are_shown_back_as_cron() -> None:
-    assert run("every", "friday", "at", "5pm", "--zone", "UTC").splitlines()[0] == (
+    assert run("every", "friday", "at", "5pm", "--timezone", "UTC").splitlines()[0] == (
         "at 17:00, on Friday (UTC)  [0 17 * * FRI]"
     )
     assert run("5m").splitlines()[0] == "every 5 minutes"
@@ -87,7 +87,7 @@ def test_words_are_shown_back_as_cron() -> None:
 
 def test_as_a_document_it_holds_instants_walls_and_notes() -> None:
     found = json.loads(run(*SPRING, "--count", "2", "--json"))
-    assert found["zone"] == "Europe/Berlin"
+    assert found["timezone"] == "Europe/Berlin"
     assert found["forms"] == ["30 2 * * *"]
     assert [one["due_at"] for one in found["occurrences"]] == [
         "2027-03-27T01:30:00.000Z", "2027-03-28T01:00:00.000Z",
@@ -100,7 +100,7 @@ def test_as_a_document_it_holds_instants_walls_and_notes() -> None:
 
 
 def test_the_time_asked_from_is_on_the_zones_wall_unless_it_says_otherwise() -> None:
-    words = ["@hourly", "--zone", "Asia/Tokyo", "--count", "1", "--json", "--from"]
+    words = ["@hourly", "--timezone", "Asia/Tokyo", "--count", "1", "--json", "--from"]
     for text, due_at in (
         ("2027-01-01T09:00", "2027-01-01T00:00:00.000Z"),
         ("2027-01-01 09:00", "2027-01-01T00:00:00.000Z"),
@@ -116,7 +116,7 @@ def test_the_time_asked_from_is_on_the_zones_wall_unless_it_says_otherwise() -> 
     ("words", "says"),
     [
         (["61 9 * * *"], "Error: minute: 61 is outside 0-59.\n    61 9 * * *\n    ^^\nHint: "),
-        (["0 9 * * *", "--zone", "Europe/Berln"], "Did you mean Europe/Berlin"),
+        (["0 9 * * *", "--timezone", "Europe/Berln"], "Did you mean Europe/Berlin"),
         (["2020-01-01"], "nothing left to fire"),
         (["0 0 31 2 *"], "never fires"),
         (["100ms"], "more than once a second"),

@@ -48,7 +48,7 @@ def test_a_deployment_applies_what_the_file_says(either: Shell) -> None:
     deploy(either)
     [found] = either.json("schedule", "list")
     assert (found["name"], found["workflow"], found["input"]) == ("nightly", "add", {"n": 3})
-    assert (found["forms"], found["zone"]) == (["0 2 * * *", "0 14 * * *"], "Europe/Berlin")
+    assert (found["forms"], found["timezone"]) == (["0 2 * * *", "0 14 * * *"], "Europe/Berlin")
     assert (found["policies"]["overlap"], found["policies"]["max_delay"]) == ("skip", "1h")
     assert (found["start_at"], found["end_at"]) == (
         "2038-12-31T23:00:00.000Z", "2040-01-01T12:00:00.000Z",

@@ -96,10 +96,10 @@ def test_a_zone_in_a_phrase_is_refused_and_its_name_is_reported() -> None:
     for text, zone in (("est", "America/New_York"), ("UTC", "UTC"), ("gmt", "UTC")):
         with pytest.raises(BadSchedule, match="is a time zone") as caught:
             understand(f"every day at 9am {text}")
-        assert f"--zone {zone}" in caught.value.advice
+        assert f"--timezone {zone}" in caught.value.advice
     with pytest.raises(BadSchedule) as caught:
         understand("every day at 9 america/new_york")
-    assert "--zone America/New_York" in caught.value.advice
+    assert "--timezone America/New_York" in caught.value.advice
 
 
 # -- describe and back -------------------------------------------------------------------------

@@ -61,10 +61,10 @@ async def prepare(url: str) -> None:
     }  # fmt: skip
     async with app.connected():
         for name, rules in kinds.items():
-            await app.schedules.create(name, "work", HOURLY, zone="UTC", **rules)
-        await app.schedules.create("rests", "work", HOURLY, zone="UTC")
+            await app.schedules.create(name, "work", HOURLY, timezone="UTC", **rules)
+        await app.schedules.create("rests", "work", HOURLY, timezone="UTC")
         await app.schedules.pause("rests", until=moment(START + 90 * MINUTE))
-        await app.schedules.create("paused", "work", HOURLY, zone="UTC", paused=True)
+        await app.schedules.create("paused", "work", HOURLY, timezone="UTC", paused=True)
     await tick(url, START + HOUR + 11 * MINUTE)
 
 
@@ -102,11 +102,11 @@ async def _backfill(app: Rota) -> None:
 
 
 async def _replace(app: Rota) -> None:
-    await app.schedules.create("paused", "work", "30 * * * *", zone="UTC", replace=True)
+    await app.schedules.create("paused", "work", "30 * * * *", timezone="UTC", replace=True)
 
 
 VERBS: dict[str, Callable[[Rota], Awaitable[Any]]] = {
-    "create": lambda app: app.schedules.create("new", "work", HOURLY, zone="UTC"),
+    "create": lambda app: app.schedules.create("new", "work", HOURLY, timezone="UTC"),
     "replace": _replace,
     "pause": lambda app: app.schedules.pause("plain", note="by a person"),
     "pause until": lambda app: app.schedules.pause(

@@ -75,7 +75,7 @@ def impossible_cron(place: Place) -> str:
 
 @case("unknown time zone, command line")
 def bad_zone(place: Place) -> str:
-    return place.rota("next", "0 9 * * *", "--zone", "Europe/Berln")
+    return place.rota("next", "0 9 * * *", "--timezone", "Europe/Berln")
 
 
 @case("bad duration, command line")
@@ -142,7 +142,7 @@ def unknown_phrase(place: Place) -> str:
 
 @case("zone without daylight saving time")
 def fixed_zone(place: Place) -> str:
-    return place.rota("next", "every day at 9", "--zone", "EST")
+    return place.rota("next", "every day at 9", "--timezone", "EST")
 
 
 @case("unknown key in rota.toml")

@@ -59,6 +59,6 @@ async def seed(app: Rota) -> None:
     await app.options(external_id="seven").start("add", 7)
     cancelled = await app.start("add", 8)
     await app.runs.cancel(cancelled.id)
-    await app.schedules.create("daily", "add", "daily at 9:00", zone="UTC", input={"a": 1})
+    await app.schedules.create("daily", "add", "daily at 9:00", timezone="UTC", input={"a": 1})
     await app.automations.publish("inbox", "letters", "m-1", {"from": "ann"})
     await app.tokens.create("reader", role="read")

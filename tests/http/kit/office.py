@@ -107,7 +107,7 @@ class Office(Rota):
         self.folder.mkdir(parents=True)
         (self.folder / "pipeline.yaml").write_text(PIPELINE)
         await self.automations.deploy_all()
-        await self.schedules.create("daily", "add", "daily at 9:00", zone="UTC", input={"a": 1})
+        await self.schedules.create("daily", "add", "daily at 9:00", timezone="UTC", input={"a": 1})
         await self.start_worker()
         for name in ("add", "fails", "waits", "parent"):
             run = await self.start(name, **({"a": 1} if name == "add" else {}))

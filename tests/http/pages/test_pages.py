@@ -56,7 +56,7 @@ async def browsed(url: str) -> AsyncIterator[tuple[Rota, httpx2.AsyncClient, dic
     """The shop, a client of its site, and the parameters of its pages."""
     app = shop()
     async with virtual(app, url=url) as world:
-        await app.schedules.create(NAME, "work", "every 1h", zone="UTC", input={"fails": False})
+        await app.schedules.create(NAME, "work", "every 1h", timezone="UTC", input={"fails": False})
         run = await app.start("work", True)
         await app.automations.publish("payments", "due", "bill-1", "5 EUR")
         await world.advance("3h")
@@ -135,7 +135,9 @@ async def test_a_large_input_can_be_edited_and_used_again(database_url: str) -> 
     async with virtual(app, url=database_url) as world:
         text = "long " * 2_000
         run = await app.start("copy", text)
-        await app.schedules.create("copies", "copy", "every 1h", zone="UTC", input={"text": text})
+        await app.schedules.create(
+            "copies", "copy", "every 1h", timezone="UTC", input={"text": text}
+        )
         await world.settle()
         async with browsing(app) as http:
             http.headers.update(ASKS)
@@ -153,7 +155,7 @@ async def test_an_untouched_trigger_form_keeps_the_secrets_that_it_does_not_show
         return f"{len(pin)} digits"
 
     async with virtual(app, url=database_url) as world:
-        await app.schedules.create("pays", "pay", "every 1h", zone="UTC", input={"pin": "4711"})
+        await app.schedules.create("pays", "pay", "every 1h", timezone="UTC", input={"pin": "4711"})
         async with browsing(app) as http:
             http.headers.update(ASKS)
             text = (await http.get("/schedules/pays")).text
@@ -176,7 +178,7 @@ async def test_an_untouched_trigger_form_keeps_the_secrets_that_it_does_not_show
 async def test_what_did_not_run_is_found_beyond_the_first_page(database_url: str) -> None:
     app = shop()
     async with virtual(app, url=database_url) as world:
-        await app.schedules.create("often", "work", "every 1m", zone="UTC", overlap="skip")
+        await app.schedules.create("often", "work", "every 1m", timezone="UTC", overlap="skip")
         world.clock.jump("5m")  # one row for what was missed
         await world.advance("12h")
         async with browsing(app) as http:
@@ -191,7 +193,7 @@ async def test_a_schedule_is_found_among_many_and_counted_over_all(database_url:
     app = shop()
     async with virtual(app, url=database_url):
         for number in range(70):
-            await app.schedules.create(f"tenant-{number:02}", "work", "every 1h", zone="UTC")
+            await app.schedules.create(f"tenant-{number:02}", "work", "every 1h", timezone="UTC")
         await app.schedules.pause("tenant-69", note="moved")
         async with browsing(app) as http:
             http.headers.update(ASKS)

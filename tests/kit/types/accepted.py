@@ -76,7 +76,7 @@ async def other_calls(client: Client) -> None:
     options: StartOptions = {"queue": "slow", "on_conflict": "reject"}
     assert_type(await client.options(**options).start(fetch, "u"), RunHandle[str])
     assert_type(await client.runs.list(status="failed", limit=5), list[Run])
-    await client.schedules.create("s", count, "5m", zone="UTC", input={"n": 1}, overlap="skip")
+    await client.schedules.create("s", count, "5m", timezone="UTC", input={"n": 1}, overlap="skip")
     await client.schedules.update("s", when="6m", end=None, max_runs=3)
     app.queue("slow", worker_concurrency=1, concurrency=2, concurrency_per_key=1, rate=(10, "1m"))
     app.automation("mail", approval=True, queue="slow", timezone="UTC")

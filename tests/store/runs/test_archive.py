@@ -110,7 +110,7 @@ async def test_a_key_stays_taken_and_its_result_readable(database_url: str) -> N
 async def test_occurrences_of_schedules_and_open_work_stay(database_url: str) -> None:
     async with world(database_url) as (time, flow):
         app = time.app
-        await app.schedules.create("often", flow, "every 6h", args=[5], zone="UTC")
+        await app.schedules.create("often", flow, "every 6h", args=[5], timezone="UTC")
         asleep = await flow.start(1, nap="60d")
         await time.advance("4d")
         before = await held(database_url, "runs")

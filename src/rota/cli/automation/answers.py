@@ -22,8 +22,8 @@ RESULT = click.option(
 
 def PERSON(command: F) -> F:  # noqa: N802 - a pair of options
     """Who answers, and why."""
-    noted = click.option("--note", help="Why; it is kept with the answer.")(command)
-    return click.option("--by", metavar="NAME", help="Who answers; by default, you.")(noted)
+    noted = click.option("--note", help="Why. Stored with the answer.")(command)
+    return click.option("--by", metavar="NAME", help="Who answers. Default: you.")(noted)
 
 
 def result_of(text: str | None) -> Any:
@@ -36,7 +36,7 @@ def result_of(text: str | None) -> Any:
 @click.option("--name", default="*", metavar="PATTERN", help="Only these automations.")
 @click.option("--reason", help="Only what waits for this: transient, reconciliation …")
 @click.option("--tool", help="Only changes of this tool.")
-@click.option("--yes", is_flag=True, help="Answer them; without this they are counted.")
+@click.option("--yes", is_flag=True, help="Answer them. Without it they are only counted.")
 @RESULT
 @PERSON
 @click.pass_obj
@@ -52,7 +52,7 @@ def resolve(
     by: str | None,
     note: str | None,
 ) -> None:
-    """Give one answer to every automation that waits for it.
+    """Resolve all automations that wait for the same answer.
 
     HOW is approve, reject, try-again, happened, did-not-happen or skip. Without --yes nothing is
     changed: the automations are counted and listed.

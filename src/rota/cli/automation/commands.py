@@ -29,18 +29,18 @@ PAGE_SIZE = 1000  # what one question for automations answers with
 
 @click.group(cls=CommandGroup)
 def automation() -> None:
-    """Deploy automations, look at them, steer them."""
+    """Deploy, inspect and manage automations."""
 
 
 # -- looking -----------------------------------------------------------------------------------
 
 
 @automation.command("list")
-@click.option("--archived", is_flag=True, help="With those that were archived.")
+@click.option("--archived", is_flag=True, help="Include archived automations.")
 @click.option("--after", default="", metavar="NAME", help="After this one: the next page.")
 @click.pass_obj
 def list_(call: CommonOptions, archived: bool, after: str) -> None:
-    """List automations by name, each with its state in a sentence."""
+    """List automations by name, each with its state."""
 
     async def look(client: Client) -> tuple[Sequence[AutomationView], Iterable[RefusedDeploy]]:
         found = await client.automations.list(archived=archived, after=after)
@@ -71,7 +71,7 @@ def list_(call: CommonOptions, archived: bool, after: str) -> None:
 @complete.AUTOMATION
 @click.pass_obj
 def show(call: CommonOptions, name: str) -> None:
-    """Show the state of an automation, what blocks it, and what clears it.
+    """Show an automation: state, what blocks it, what to do.
 
     A change that waits for approval is shown with exactly the parameters it will be made with.
     """
@@ -110,7 +110,7 @@ class Deployed(NamedTuple):
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.pass_obj
 def deploy(call: CommonOptions, names: tuple[str, ...]) -> None:
-    """Put the automations of the project's code in force; all, if none is named.
+    """Deploy automations of the project, by default all.
 
     New and changed handlers run at once; the others keep their times and their state. A running
     worker loads no code: it runs the deployed version if it has it already. Workers that have to
@@ -213,7 +213,7 @@ def _report_restarts(done: Sequence[Deployed]) -> None:
 @click.argument("version", type=int)
 @click.pass_obj
 def rollback(call: CommonOptions, name: str, version: int) -> None:
-    """Put an earlier version in force again.
+    """Deploy an earlier version again.
 
     Workers that still have its code run it at once; others have to be started with it. A worker
     that starts with the code you rolled back from does not put it in force again; new code does,
@@ -284,7 +284,7 @@ def report(call: CommonOptions, view: AutomationView, words: str, **facts: Any) 
 @complete.AUTOMATION
 @click.pass_obj
 def run_now(call: CommonOptions, name: str) -> None:
-    """Make every producer due now. Its schedule stays unchanged.
+    """Run every producer now. Schedules stay unchanged.
 
     Refused while a run is active, or while something has to be resolved first.
     """
@@ -298,7 +298,7 @@ def run_now(call: CommonOptions, name: str) -> None:
 @complete.AUTOMATION
 @click.pass_obj
 def pause(call: CommonOptions, name: str) -> None:
-    """Begin nothing new. A handler run in progress ends, and events are kept."""
+    """Pause an automation. A handler run in progress ends."""
     _, view = _steer(call, name, lambda client: client.automations.pause(name))
     report(call, view, f"{name} is paused")
 
@@ -307,7 +307,7 @@ def pause(call: CommonOptions, name: str) -> None:
 @complete.AUTOMATION
 @click.pass_obj
 def resume(call: CommonOptions, name: str) -> None:
-    """Continue after a pause, or come back from the archive.
+    """Resume a paused or archived automation.
 
     Handler runs that wait for a person stay waiting: see `rota run resolve`.
     """
@@ -319,7 +319,7 @@ def resume(call: CommonOptions, name: str) -> None:
 @complete.AUTOMATION
 @click.pass_obj
 def archive(call: CommonOptions, name: str) -> None:
-    """Pause for good, and leave it out of the list. Nothing is lost."""
+    """Archive an automation: pause it and hide it from lists."""
     _, view = _steer(call, name, lambda client: client.automations.archive(name))
     report(call, view, f"{name} is archived; `rota automation resume {name}` brings it back")
 
@@ -329,7 +329,7 @@ def archive(call: CommonOptions, name: str) -> None:
 @click.argument("topic")
 @click.argument("event_id", metavar="ID")
 @click.argument("payload", required=False, metavar="[PAYLOAD]")
-@click.option("--title", help="How people call it, in the list of inputs.")
+@click.option("--title", help="Name for people, in the list of inputs.")
 @click.pass_obj
 def publish(
     call: CommonOptions,
@@ -339,7 +339,7 @@ def publish(
     payload: str | None,
     title: str | None,
 ) -> None:
-    """Publish event ID to a topic that is open to others (external=True).
+    """Publish event ID to a topic with external=True.
 
     PAYLOAD is JSON, or else a string; @file and - (stdin) hold JSON. It is checked against the
     topic's type as it was deployed. The same ID is the same event: it corrects one that no run has
@@ -409,7 +409,7 @@ def requeue(
     by: str | None,
     note: str | None,
 ) -> None:
-    """Give skipped events, or those behind dead letters, back to their reader.
+    """Requeue skipped events or dead letters.
 
     TOPIC and ID name a skipped event, or a dead letter: then the event that it is about is given
     back, and the letter is done.
@@ -434,7 +434,7 @@ def requeue(
 @complete.AUTOMATION
 @click.argument("topic", required=False)
 @click.argument("event_id", required=False, metavar="[ID]")
-@click.option("--input", "input_id", metavar="ID", help="An input, and all it leads to.")
+@click.option("--input", "input_id", metavar="ID", help="Skip an input and all its events.")
 @answers.PERSON
 @click.pass_obj
 def skip(
@@ -446,7 +446,7 @@ def skip(
     by: str | None,
     note: str | None,
 ) -> None:
-    """Leave out a pending event, or an input with everything it leads to.
+    """Skip a pending event, or an input and its events.
 
     Events that a run has taken already are processed to their end. To skip what a blocked run has
     taken, see `rota run resolve`.

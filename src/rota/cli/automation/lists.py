@@ -56,7 +56,7 @@ def _more(found: Sequence[Any], limit: int, last: str) -> None:
 @complete.AUTOMATION
 @click.argument("input_id", required=False, metavar="[ID]")
 @click.option("--pending", is_flag=True, help="Only what is not done, oldest first.")
-@click.option("--stale", is_flag=True, help="Only what is not done for `stale_days`.")
+@click.option("--stale", is_flag=True, help="Only what is not done after `stale_days`.")
 @LIMIT
 @BEFORE
 @click.pass_obj
@@ -69,7 +69,7 @@ def inputs(
     limit: int,
     before: str,
 ) -> None:
-    """Show what came in and how far it got, newest first.
+    """Show inputs and how far each got, newest first.
 
     With ID: one input, and every change it led to.
     """
@@ -188,7 +188,7 @@ def outputs(
     limit: int,
     before: str,
 ) -> None:
-    """Show the changes made to the outside world, newest first: the ledger.
+    """Show changes made to the outside, newest first.
 
     With ID: one change, its exact parameters and result, and the inputs that led to it. The ID is
     also the key that the tool gives to its counterpart.
@@ -330,12 +330,12 @@ def event_document(row: StoredEvent, user_id: str | None = None) -> dict[str, An
 
 @click.command(cls=BaseCommand)
 @complete.AUTOMATION
-@click.option("--logs", is_flag=True, help="With what the handlers logged.")
+@click.option("--logs", is_flag=True, help="Include what the handlers logged.")
 @LIMIT
 @BEFORE
 @click.pass_obj
 def activity(call: CommonOptions, name: str, logs: bool, limit: int, before: str) -> None:
-    """Show what the handlers did, newest first; every attempt is a line."""
+    """Show handler runs, newest first, one line each."""
 
     async def look(client: Client) -> tuple[Sequence[SeenRun], int]:
         found = await client.automations.activity(name, limit=limit, before=before)
@@ -361,7 +361,7 @@ def activity(call: CommonOptions, name: str, logs: bool, limit: int, before: str
 @LIMIT
 @click.pass_obj
 def versions(call: CommonOptions, name: str, limit: int) -> None:
-    """Show the versions that were deployed or made by a fix, newest first."""
+    """Show deployed versions and fixes, newest first."""
 
     async def look(client: Client) -> tuple[Sequence[AutomationVersion], int]:
         return await client.automations.versions(name, limit=limit), client.clock.now()

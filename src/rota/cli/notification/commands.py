@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def notification() -> None:
-    """See notifications, and test the rules that send them."""
+    """List notifications and test their rules."""
 
 
 @notification.command("list")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only this kind.")
-@click.option("--limit", default=50, type=click.IntRange(1, 1000), help="At most so many.")
+@click.option("--limit", default=50, type=click.IntRange(1, 1000), help="How many.")
 @click.pass_obj
 def list_notifications(call: CommonOptions, kinds: Sequence[Any], limit: int) -> None:
     """List recorded notifications, newest first."""
@@ -69,7 +69,7 @@ def _document(row: RecordedNotification) -> dict[str, Any]:
 @click.argument("rule")
 @click.pass_obj
 def test_rule(call: CommonOptions, rule: str) -> None:
-    """Send a test message by a rule of the project, from here."""
+    """Send a test message by a rule of the project."""
     found = connect.project_of(call)
     if found is None:
         raise click.UsageError(

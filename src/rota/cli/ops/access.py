@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def token() -> None:
-    """Make, list and revoke tokens of the API."""
+    """Create, list and revoke API tokens."""
 
 
 @token.command("create")
@@ -32,7 +32,7 @@ def token() -> None:
 @click.option("--expires-in", metavar="DURATION", help="When it ends: 90d, 12h. [never]")
 @click.pass_obj
 def create(call: CommonOptions, name: str, role: str, expires_in: str | None) -> None:
-    """Make a token and print it once.
+    """Create a token and print it once.
 
     Only a digest is stored: a lost token cannot be shown again.
     """
@@ -94,7 +94,7 @@ def list_tokens(call: CommonOptions) -> None:
 @click.argument("name")
 @click.pass_obj
 def revoke(call: CommonOptions, name: str) -> None:
-    """End a token, and every login that it began.
+    """Revoke a token and the logins made with it.
 
     NAME is its name or its id.
     """

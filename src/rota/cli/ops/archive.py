@@ -35,7 +35,7 @@ def move(call: CommonOptions, before: str) -> None:
 @archive.command("list")
 @click.pass_obj
 def list_(call: CommonOptions) -> None:
-    """List the months of the archive, of all namespaces."""
+    """List the archived months, of all namespaces."""
     found = connect.ask(call, lambda client: client.operations.archive_months())
     if call.json:
         render.document([{"month": one.month, "runs": one.chain_count} for one in found])
@@ -48,7 +48,7 @@ def list_(call: CommonOptions) -> None:
 @click.argument("month", metavar="MONTH")
 @click.pass_obj
 def drop(call: CommonOptions, month: str) -> None:
-    """Delete a month of the archive, of all namespaces.
+    """Delete an archived month, of all namespaces.
 
     On PostgreSQL the month is the table archive_YYYY_MM: to keep it, dump it before.
     """

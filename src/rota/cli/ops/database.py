@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # imported late: commands that need no database start quickly
 @click.option("--plan", "plans", is_flag=True, help="Print what it would do and lock; do nothing.")
 @click.pass_obj
 def migrate(call: CommonOptions, plans: bool) -> None:
-    """Create the tables, or bring them up to date. Safe to repeat."""
+    """Create or migrate the tables. Safe to repeat."""
     from rota.client import doctor as checkup
 
     place = connect.place_of(call)
@@ -82,14 +82,12 @@ def backup(call: CommonOptions, file: Path, disarmed: bool) -> None:
 
 @click.command(cls=BaseCommand)
 @click.option(
-    "--repair", "repairs", is_flag=True, help="First release runs that wait behind no other run."
+    "--repair", "repairs", is_flag=True, help="First release queued runs that wait for no run."
 )
-@click.option(
-    "--full", is_flag=True, help="Read all that is stored, which takes long if it is much."
-)
+@click.option("--full", is_flag=True, help="Check everything stored. Slow on a large database.")
 @click.pass_obj
 def doctor(call: CommonOptions, repairs: bool, full: bool) -> int:
-    """Look for what is wrong, and say what to do.
+    """Check an installation and say what to do.
 
     Looks at the database, clock, invariants, workers, queues and stuck runs. Changes nothing
     without --repair. Ends with 0 when nothing is bad, 3 when the database cannot be used, otherwise

@@ -17,7 +17,7 @@ from rota.errors import BadInput
 @click.command(cls=BaseCommand)
 @click.option(
     "-o", "--output", metavar="FILE", type=click.Path(path_type=Path),
-    help="Write the text to FILE at once, and nothing to stdout.",
+    help="Replace FILE with the text instead of printing it.",
 )  # fmt: skip
 @click.option("--alerts", is_flag=True, help="Print alert rules for Prometheus, as YAML.")
 @click.option("--grafana", is_flag=True, help="Print a dashboard for Grafana, as JSON.")
@@ -29,7 +29,7 @@ from rota.errors import BadInput
 def metrics(
     call: CommonOptions, output: Path | None, alerts: bool, grafana: bool, budget: float
 ) -> None:
-    """Print the state of the store as Prometheus reads it.
+    """Print metrics in the text format of Prometheus.
 
     Text exposition format 0.0.4, for the textfile collector of node_exporter: let a timer run it
     with --output. Open runs are counted exactly; ended runs, within the range that each HELP line

@@ -27,7 +27,7 @@ log = logging.getLogger("rota.serve")
 )
 @click.pass_obj
 def serve(call: CommonOptions, target: str | None, address: str | None) -> int:
-    """Serve API and dashboard, without a worker.
+    """Serve the API and dashboard without a worker.
 
     TARGET is a project, as for `rota up`; --database alone is enough to look and steer. The
     database must exist: `rota up` and `rota migrate` create it.

@@ -44,12 +44,12 @@ RUNS = "rota.runs"  # the logger of each run's start, end, retry and failure
     help="Serve only this queue; may be repeated.",
     shell_complete=complete.queues,
 )
-@click.option("--slots", type=int, help="Runs performed at the same time. [ROTA_SLOTS]")
-@click.option("--migrate", is_flag=True, help="PostgreSQL: bring the tables up to date first.")
-@click.option("--http", "address", metavar="HOST:PORT", help="Serve API and dashboard there.")
+@click.option("--slots", type=int, help="Runs to execute at the same time. [ROTA_SLOTS]")
+@click.option("--migrate", is_flag=True, help="PostgreSQL: migrate the tables first.")
+@click.option("--http", "address", metavar="HOST:PORT", help="Address of the API and dashboard.")
 @click.option(
     "--no-http", is_flag=True, envvar="ROTA_NO_HTTP",
-    help="Serve no API and no dashboard. [ROTA_NO_HTTP]",
+    help="Do not serve the API and dashboard. [ROTA_NO_HTTP]",
 )  # fmt: skip
 @click.pass_obj
 def up(
@@ -61,7 +61,7 @@ def up(
     address: str | None,
     no_http: bool,
 ) -> int:
-    """Run a worker of a project until it is stopped.
+    """Run a worker for a project.
 
     TARGET is package.module:app, path/to/file.py, file.py:app or a folder with a rota.toml;
     without one, the rota.toml of this folder or a parent.
@@ -161,7 +161,7 @@ class WorkerDaemon:
         assert runtime is not None
         worker = runtime.worker
         log.info(
-            "stopping: %s in hand, %.0f s to end; a second signal stops at once",
+            "stopping: %s still running, %.0f s to end; a second signal stops at once",
             render.count(len(worker.held), "run"), self._app.settings.stop_s,
         )  # fmt: skip
         draining = asyncio.create_task(self._app.stop_worker())

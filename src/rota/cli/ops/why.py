@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 )
 @click.pass_obj
 def why(call: CommonOptions, name: str, at_text: str | None) -> None:
-    """Say why a schedule or an automation ran or did not, or the state of a run.
+    """Explain why something ran or did not run.
 
     NAME is a schedule, an automation, or the id of a run. Without --at it explains the last
-    occurrence, or of what keeps it from running. TIME is 2027-03-28T02:30, 02:30 or 9am today, or
-    yesterday 9:00: wall time in the schedule's zone, unless it has an offset; without seconds it
-    means the whole minute. "last night", yesterday, today, a date or "last 12h" ask about all
-    occurrences of that span. Changes nothing.
+    occurrence, or what keeps the schedule from running. It changes nothing.
+
+    TIME is 2027-03-28T02:30, 02:30, 9am or "yesterday 9:00", in the schedule's time zone unless it
+    has an offset. Without seconds it means the whole minute. A span ("last night", yesterday,
+    today, a date, "last 12h") asks about all its occurrences.
     """
     found = connect.ask(call, lambda client: _ask(client, name, at_text), notes=False)
     if call.json:

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def worker() -> None:
-    """See who performs runs."""
+    """List workers."""
 
 
 @worker.command("list")
-@click.option("--all", "everyone", is_flag=True, help="Those that have stopped, too.")
+@click.option("--all", "everyone", is_flag=True, help="Include stopped workers.")
 @click.pass_obj
 def list_workers(call: CommonOptions, everyone: bool) -> None:
     """List workers, with the time since each last reported."""
@@ -44,7 +44,7 @@ def list_workers(call: CommonOptions, everyone: bool) -> None:
         for row in rows
     ]  # fmt: skip
     heads = ("id", "host", "pid", "queues", "slots", "status", "heartbeat", "started")
-    render.table(heads, lines, "no worker is on; start one with `rota up`")
+    render.table(heads, lines, "no worker is running; start one with `rota up`")
 
 
 def _queues(row: WorkerRecord) -> list[str]:
@@ -74,13 +74,13 @@ def _heartbeat(row: WorkerRecord, settings: Settings, now: int) -> str:
 
 @click.group(cls=CommandGroup)
 def queue() -> None:
-    """See queues, pause and resume them."""
+    """List, pause and resume queues."""
 
 
 @queue.command("list")
 @click.pass_obj
 def list_queues(call: CommonOptions) -> None:
-    """List queues: what waits, who serves them, their limits."""
+    """List queues: waiting runs, workers and limits."""
     rows = connect.ask(call, _read_queues)
     if call.json:
         render.document(rows)
@@ -93,7 +93,7 @@ def list_queues(call: CommonOptions) -> None:
         for row in rows
     ]  # fmt: skip
     heads = ("name", "status", "pending", "oldest", "workers", "limits")
-    render.table(heads, lines, "no queues: nothing waits, no worker is on")
+    render.table(heads, lines, "no queues: nothing waits, no worker is running")
 
 
 async def _read_queues(client: Client) -> list[dict[str, Any]]:
@@ -146,7 +146,7 @@ def _limits(row: dict[str, Any]) -> str:
 @complete.QUEUE
 @click.pass_obj
 def pause(call: CommonOptions, name: str) -> None:
-    """Stop taking runs from a queue, on all workers. Runs in progress continue."""
+    """Pause a queue. Runs in progress continue."""
     _set_paused(call, name, True)
 
 
@@ -154,7 +154,7 @@ def pause(call: CommonOptions, name: str) -> None:
 @complete.QUEUE
 @click.pass_obj
 def resume(call: CommonOptions, name: str) -> None:
-    """Take runs from a queue again."""
+    """Resume a paused queue."""
     _set_paused(call, name, False)
 
 

@@ -27,7 +27,7 @@ STARTERS = ("custom", "data", "models", "generated")
 
 @click.group(cls=CommandGroup)
 def pipeline() -> None:
-    """Make AI pipelines, check them, try them, run them."""
+    """Create, check and run AI pipelines."""
 
 
 # -- beginning ---------------------------------------------------------------------------------
@@ -40,11 +40,11 @@ def pipeline() -> None:
     type=click.Choice(STARTERS),
     default="custom",
     show_default=True,
-    help="Kind of pipeline to begin with.",
+    help="Kind of starter.",
 )
 @click.pass_obj
 def init(call: CommonOptions, folder: Path, template: str) -> None:
-    """Write a pipeline to begin with into FOLDER.
+    """Write a starter pipeline into FOLDER.
 
     The template custom has a few items, and data the rows of a CSV file. In models several models
     get one question. In generated an AI makes the items.
@@ -73,7 +73,7 @@ def init(call: CommonOptions, folder: Path, template: str) -> None:
 @pipeline.command("validate")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option("-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="As for a run.")
-@click.option("--strict", is_flag=True, help="Warnings are errors.")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @click.pass_obj
 def validate(
     call: CommonOptions, paths: tuple[str, ...], params: tuple[str, ...], strict: bool
@@ -129,7 +129,7 @@ def _examined(paths: tuple[str, ...], given: dict[str, Any]) -> list[Listed]:
 @click.argument("folder", default=".", type=click.Path(path_type=Path), metavar="[FOLDER]")
 @click.pass_obj
 def list_(call: CommonOptions, folder: Path) -> None:
-    """List the pipelines of a folder, broken ones too.
+    """List the pipelines of a folder, broken ones included.
 
     FOLDER is this one if it is not named. If it has no pipelines, those of its folder `pipelines`
     (or `.vscode/pipelines`) are listed.
@@ -156,7 +156,7 @@ def list_(call: CommonOptions, folder: Path) -> None:
 @complete.PATH
 @click.pass_obj
 def show(call: CommonOptions, path: str) -> None:
-    """Show what a pipeline does, part by part, and when.
+    """Show the parts of a pipeline and its schedule.
 
     PATH is a pipeline.yaml, its folder, or the name of a pipeline in this folder or in its folder
     `pipelines`.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def generate(
     call: CommonOptions, path: str, params: tuple[str, ...], model: str | None, ai: Path | None
 ) -> None:
-    """Let an AI make the items of a pipeline, and print them.
+    """Generate the items of a pipeline and print them.
 
     For pipelines with `input.generate`, one call: look at the items, change them, then hand them
     to `rota pipeline run PATH --items FILE`. Each item is a line of JSON; with --json they are one

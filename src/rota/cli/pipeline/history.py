@@ -65,11 +65,11 @@ class HistoryEntry(NamedTuple):
     show_default=True,
     help="How many runs; with --run, how many items.",
 )
-@click.option("--run", "run_id", metavar="ID", help="All about this run: its items, its errors.")
-@click.option("--result", is_flag=True, help="Only the result of the run (the newest), as it was.")
+@click.option("--run", "run_id", metavar="ID", help="Show the items and errors of this run.")
+@click.option("--result", is_flag=True, help="Print only the result of the (newest) run.")
 @click.pass_obj
 def history(call: CommonOptions, path: str, limit: int, run_id: str | None, result: bool) -> None:
-    """List the runs of a pipeline, newest first: outcome, items, cost.
+    """List runs of a pipeline: outcome, items, cost.
 
     Runs started by hand and by its schedule, as far as they are in the same database (see `rota
     pipeline run`). With --run the items of one run and what became of them; with --result what

@@ -36,9 +36,9 @@ _OPTIONS = (
         help="Format of --items: csv, json, jsonl or lines. Stdin: jsonl.",
     ),
     click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N items."),
-    click.option("--sample", type=click.IntRange(1), metavar="N", help="N items by chance."),
+    click.option("--sample", type=click.IntRange(1), metavar="N", help="N random items."),
     click.option(
-        "--seed", type=int, metavar="N", help="With --sample: another seed, another choice."
+        "--seed", type=int, metavar="N", help="With --sample: seed of the random choice."
     ),
     click.option("--model", metavar="MODEL", help="This model for every call: provider:model."),
 )  # fmt: skip

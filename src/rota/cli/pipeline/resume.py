@@ -120,7 +120,7 @@ async def _must_be_free(app: Rota, last: Run, flag: str) -> None:
 
 resume = _again(
     "resume",
-    """Continue with a run that was cut off, from what is done.
+    """Resume an interrupted run from its finished items.
 
     For runs that were cancelled, failed, crashed, ran out of budget or wait for a login: the newest
     run of the pipeline PATH, or --run. It continues with the definition and the parameters it began
@@ -129,7 +129,7 @@ resume = _again(
 )
 retry = _again(
     "retry",
-    """Try the failed items of a run again, and only these.
+    """Retry only the failed items of a run.
 
     Then all results are reduced again. The newest run of the pipeline PATH, or --run. It continues
     with the definition and the parameters it began with. Exit codes are those of

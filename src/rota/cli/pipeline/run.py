@@ -41,7 +41,7 @@ _OUT = (
         "--ai", metavar="FILE", type=click.Path(path_type=Path),
         help="AI settings: providers, limits, prices. [ROTA_AI_FILE]",
     ),
-    click.option("-q", "--quiet", is_flag=True, help="No progress; problems are still told."),
+    click.option("-q", "--quiet", is_flag=True, help="Show no progress, only problems."),
 )  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def ending(command: Any) -> Any:
 @click.option("--timeout", metavar="DURATION", help="End the run after this time, as in 30m.")
 @click.option(
     "--reuse", metavar="RUN",
-    help="Take over equal results of this run: an id, or last.",
+    help="Reuse equal results of this run: an id, or last.",
 )  # fmt: skip
 @ending
 @click.pass_obj
@@ -77,7 +77,7 @@ def run(
     quiet: bool,
     **chosen: Any,
 ) -> int:
-    """Run a pipeline now, in this process, and print its result.
+    """Run a pipeline in this process and print its result.
 
     PATH is a pipeline.yaml, its folder, or the name of a pipeline in this folder or in its folder
     `pipelines`. stdout has the result and nothing else; progress and problems are on stderr.

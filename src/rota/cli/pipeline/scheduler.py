@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @click.group(cls=CommandGroup)
 def scheduler() -> None:
-    """Run the pipelines of a folder on their schedules.
+    """Run and manage pipelines on schedules.
 
     `rota pipeline schedule` and `rota scheduler` are the same. All commands work while a scheduler
     runs and while none does. An ID is the name of the pipeline's folder, or the id of its schedule.
@@ -87,7 +87,7 @@ def with_commands(
 @in_folder
 @click.pass_obj
 def list_(call: CommonOptions, folder: str | None) -> None:
-    """List the scheduled pipelines, with what they did and do next; broken ones, too."""
+    """List scheduled pipelines, broken ones included."""
 
     async def look(
         folder_commands: ScheduleCommands,
@@ -124,7 +124,7 @@ def _report_holder(folder: str | None, now: int) -> None:
 @in_folder
 @click.pass_obj
 def status(call: CommonOptions, schedule_id: str | None, folder: str | None) -> None:
-    """Show one schedule, or without an ID whether a scheduler runs.
+    """Show a schedule; without ID, whether a scheduler runs.
 
     Without an ID the exit code is 0 when one runs, and 1 when none does.
     """
@@ -175,7 +175,7 @@ def _status_of_scheduler(call: CommonOptions, folder: str | None) -> None:
 @in_folder
 @click.pass_obj
 def history(call: CommonOptions, schedule_id: str, limit: int, folder: str | None) -> None:
-    """Show the executions of a schedule, newest first; also those that were skipped, and why.
+    """Show executions, newest first, skipped ones included.
 
     The last 50 that took place are kept in the pipeline's folder, the others in the database.
     """
@@ -199,7 +199,7 @@ def history(call: CommonOptions, schedule_id: str, limit: int, folder: str | Non
 @in_folder
 @click.pass_obj
 def upcoming(call: CommonOptions, limit: int, folder: str | None) -> None:
-    """Show what runs next, across all pipelines of the folder."""
+    """Show the next executions of all pipelines."""
 
     async def look(folder_commands: ScheduleCommands) -> tuple[list[Any], int]:
         return await folder_commands.upcoming(limit), folder_commands.now()
@@ -225,7 +225,7 @@ scheduler.add_command(trigger)
 @in_folder
 @click.pass_obj
 def pause(call: CommonOptions, schedule_id: str, note: str, folder: str | None) -> None:
-    """Skip upcoming executions until it is resumed. One that is in progress continues."""
+    """Pause a schedule. An execution in progress continues."""
 
     async def rest(folder_commands: ScheduleCommands) -> tuple[Scheduled, int]:
         return await folder_commands.pause(schedule_id, note=note), folder_commands.now()
@@ -238,7 +238,7 @@ def pause(call: CommonOptions, schedule_id: str, note: str, folder: str | None) 
 @in_folder
 @click.pass_obj
 def resume(call: CommonOptions, schedule_id: str, folder: str | None) -> None:
-    """Let a paused schedule continue with its next execution."""
+    """Resume a paused schedule from its next execution."""
 
     async def wake(folder_commands: ScheduleCommands) -> tuple[Scheduled, int]:
         return await folder_commands.resume(schedule_id), folder_commands.now()
@@ -260,7 +260,7 @@ def _done(call: CommonOptions, info: Scheduled, now: int) -> None:
 @in_folder
 @click.pass_obj
 def cancel(call: CommonOptions, schedule_id: str, folder: str | None) -> None:
-    """Cancel the execution that is in progress, and one that waits behind it.
+    """Cancel the execution in progress and the queued one.
 
     The schedule itself continues.
     """

@@ -32,8 +32,8 @@ log = logging.getLogger("rota.scheduler")
     "--ai", metavar="FILE", type=click.Path(path_type=Path),
     help="AI settings: providers, limits, prices. [ROTA_AI_FILE]",
 )  # fmt: skip
-@click.option("--slots", type=int, help="Runs performed at the same time. [ROTA_SLOTS]")
-@click.option("--migrate", is_flag=True, help="PostgreSQL: bring the tables up to date first.")
+@click.option("--slots", type=int, help="Runs to execute at the same time. [ROTA_SLOTS]")
+@click.option("--migrate", is_flag=True, help="PostgreSQL: migrate the tables first.")
 @click.option(
     "--stop-timeout", metavar="DURATION", default="30s", show_default=True,
     help="Time for executions to end when the scheduler stops.",
@@ -50,7 +50,7 @@ def start(
     migrate: bool,
     stop_timeout: str,
 ) -> int:
-    """Run the scheduled pipelines of FOLDER until stopped.
+    """Run a scheduler for the pipelines of FOLDER.
 
     Without FOLDER it is this folder, or its `pipelines`. Files are watched: what is added,
     changed or removed takes effect by itself. A second scheduler for the same folder is

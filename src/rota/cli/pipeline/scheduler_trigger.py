@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 @click.command(cls=BaseCommand)
 @click.argument("schedule_id", metavar="ID")
-@click.option("--wait", is_flag=True, help="Wait for the end and tell what came of it.")
+@click.option("--wait", is_flag=True, help="Wait for the end and print the outcome.")
 @click.option("--timeout", metavar="DURATION", help="With --wait: how long.")
 @click.option(
     "--ai", metavar="FILE", type=click.Path(path_type=Path),
-    help="AI settings for what is performed here. [ROTA_AI_FILE]",
+    help="AI settings for a run in this process. [ROTA_AI_FILE]",
 )  # fmt: skip
 @click.option("--folder", metavar="PATH", help="The folder that holds the pipelines.")
 @click.pass_obj
@@ -42,7 +42,7 @@ def trigger(
     ai: Path | None,
     folder: str | None,
 ) -> int:
-    """Execute a scheduled pipeline now. The schedule itself does not move.
+    """Run a scheduled pipeline now.
 
     While a scheduler runs, it does the work; with --wait this command waits for it. While none
     runs, this command does the work itself and waits for the end; Ctrl-C then calls it off.

@@ -88,11 +88,11 @@ def _title(row: LedgerRow | None) -> str:
 @PERSON
 @click.pass_obj
 def approve(call: CommonOptions, answer_to: str, by: str | None, note: str | None) -> None:
-    """Agree to the change that an automation's run waits with.
+    """Approve the pending change of an automation run.
 
-    ID is that of the change or of the run; `rota automation show` gives the whole command. The
-    change is made with exactly the parameters shown there; where it has other ones by now, nothing
-    is approved.
+    ID is the id of the change or of the run; `rota automation show` prints the whole command.
+    Approving covers exactly the parameters shown there. If they have changed since, the command
+    approves nothing.
     """
     _answer(
         call, answer_to,
@@ -106,10 +106,10 @@ def approve(call: CommonOptions, answer_to: str, by: str | None, note: str | Non
 @PERSON
 @click.pass_obj
 def reject(call: CommonOptions, answer_to: str, by: str | None, note: str | None) -> None:
-    """Refuse the change that an automation's run waits with.
+    """Reject the pending change of an automation run.
 
-    ID is that of the change or of the run. The automation continues without the change; the events
-    behind it are skipped.
+    ID is the id of the change or of the run. The automation continues without the change and skips
+    the events behind it.
     """
     _answer(
         call, answer_to,
@@ -132,14 +132,19 @@ def resolve(
     by: str | None,
     note: str | None,
 ) -> None:
-    """Clear what an automation's run waits for.
+    """Resolve what an automation run waits for.
 
-    ID is that of the run, or of the change in doubt. HOW is try-again (the cause is gone; a change
-    in doubt is looked up again), happened (you looked: the change in doubt was made; the automation
-    continues with its result), did-not-happen (you looked: it was not made, so it is made again) or
-    skip (continue without it; a change in doubt is left unchanged; after a failure the events that
-    the run had taken are skipped, or the one it stumbled over). `rota automation show` says which
-    of them apply.
+    ID is the id of the run, or of the change with the unknown outcome. `rota automation show` says
+    which values of HOW apply.
+
+    try-again: the cause is fixed. Rota looks up an unknown outcome again.
+
+    happened: you checked, and the change was made. The automation continues with its result.
+
+    did-not-happen: you checked, and the change was not made. Rota makes it again.
+
+    skip: continue without it. After a failure Rota skips the events that the run had taken, or the
+    event that caused the failure. It leaves an unknown change as it is.
     """
 
     async def verb(ask: Automations, seen: ApprovalTarget) -> None:

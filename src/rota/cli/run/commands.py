@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def run() -> None:
-    """Start runs, look at them, steer them."""
+    """Start, inspect and manage runs."""
 
 
 run.add_command(start)
@@ -142,7 +142,7 @@ def result(call: CommonOptions, run_id: str, timeout: str | None) -> None:
 def cancel(
     call: CommonOptions, /, run_id: str | None, reason: str, every: bool, yes: bool, **given: Any
 ) -> None:
-    """Cancel a run and its children, or with --all many runs.
+    """Cancel a run and its children; many runs with --all.
 
     With --all and filters it takes every open run that fits, at most 1,000. Without --yes it only
     counts them.
@@ -163,7 +163,7 @@ def cancel(
 @bulk.many_options
 @click.pass_obj
 def retry(call: CommonOptions, /, run_id: str | None, every: bool, yes: bool, **given: Any) -> None:
-    """Try a run again after its last finished step, or with --all many.
+    """Retry a run from its last finished step; many with --all.
 
     With --all and filters it takes every run that fits and failed or crashed, at most 1,000.
     Without --yes it only counts them.
@@ -209,11 +209,11 @@ def signal(call: CommonOptions, run_id: str, name: str, value: str | None) -> No
     "from_step",
     required=True,
     metavar="STEP",
-    help="First step to do again, as `run show` names it.",
+    help="First step to execute again, as `run show` names it.",
 )
 @click.pass_obj
 def fork(call: CommonOptions, run_id: str, from_step: str) -> None:
-    """Start again from a step of an old run.
+    """Start a copy of a run from one of its steps.
 
     The new run has the same input and remembers every step before STEP.
     """

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from rota.core.runs.model import Run, StoredStep
 
 SENTENCES: dict[str, str] = {
-    Status.COMPLETED: "Nothing to do: it has its result.",
+    Status.COMPLETED: "Completed. Nothing to do.",
     Status.PENDING: "It waits for a worker that serves queue {queue}: see `rota worker list`, "
     "and `rota doctor` if it waits for long.",
-    Status.RUNNING: "A worker is at it; `rota run result {id}` waits for its end.",
+    Status.RUNNING: "A worker is executing it. `rota run result {id}` waits for its end.",
     Status.WAITING: "It needs help: {action} (`rota run retry {id}`).",
-    Status.CRASHED: "It took its worker down too often and was quarantined. Fix the cause, then "
+    Status.CRASHED: "It crashed its worker too often and was quarantined. Fix the cause, then "
     "`rota run retry {id}`.",
-    Status.CANCELLED: "Nothing to do; `rota run retry {id}` would take it up again.",
+    Status.CANCELLED: "Nothing to do. `rota run retry {id}` would continue it.",
 }
 
 
@@ -31,7 +31,7 @@ CUT_OFF = (Status.FAILED, Status.CRASHED, Status.CANCELLED)
 def next_step(run: Run, steps: Sequence[StoredStep], now: int) -> str:
     """The sentence for the newest attempt of a chain."""
     if run.kind == "automation" and not run.is_final:
-        return f"It is a run of an automation: see `rota automation show {run.name}`."
+        return f"It is a handler run of an automation: see `rota automation show {run.name}`."
     if run.status == Status.SLEEPING:
         return _sleeping(run, steps, now)
     if run.kind == "pipeline" and run.status in CUT_OFF:
@@ -56,8 +56,8 @@ def _sleeping(run: Run, steps: Sequence[StoredStep], now: int) -> str:
     if run.reason == "child":
         return "It waits for its child runs; they are among the steps above."
     if run.available_at is None:
-        return "It waits to be woken."
+        return "It waits for an event that wakes it."
     what = "It tries again" if run.reason == "retry" else "It wakes by itself"
     if run.available_at <= now:
-        return f"{what} as soon as a worker looks; see `rota worker list`."
+        return f"{what} as soon as a worker polls; see `rota worker list`."
     return f"{what} {ago(run.available_at, now)}; nothing to do."

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LOOK_US = 2 * SECOND
 
-OPTION = click.option("--watch", is_flag=True, help="Look again every 2 s, until Ctrl-C.")
+OPTION = click.option("--watch", is_flag=True, help="Refresh every 2 s until Ctrl-C.")
 
 
 def watch(

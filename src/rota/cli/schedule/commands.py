@@ -18,13 +18,12 @@ from rota.core.time.instants import micros, patience_micros
 
 if TYPE_CHECKING:
     from rota.client.client import Client
-    from rota.client.schedule_view import ScheduleView
-    from rota.client.schedules import Occurrence
+    from rota.client.schedule_view import Occurrence, ScheduleView
 
 
 @click.group(cls=CommandGroup)
 def schedule() -> None:
-    """Make schedules, look at them, steer them."""
+    """Create, inspect and manage schedules."""
 
 
 schedule.add_command(create)
@@ -40,7 +39,7 @@ schedule.add_command(create)
 )
 @click.pass_obj
 def list_(call: CommonOptions, after: str, limit: int) -> None:
-    """List schedules by name, with when they fire next."""
+    """List schedules by name, with their next occurrence."""
 
     async def look(client: Client) -> tuple[Sequence[ScheduleView], int]:
         return await client.schedules.list(after=after, limit=limit), client.clock.now()
@@ -76,7 +75,7 @@ def _next(shown: ScheduleView, now: int) -> str:
 @complete.SCHEDULE
 @click.pass_obj
 def show(call: CommonOptions, name: str) -> None:
-    """Show what a schedule means, does next and did last."""
+    """Show a schedule: meaning, next and last occurrences."""
     explanation = connect.ask(call, lambda client: page.read(client, name))
     if call.json:
         render.document(page.explanation_document(explanation))
@@ -97,7 +96,7 @@ schedule.add_command(reset)
 )
 @click.pass_obj
 def history(call: CommonOptions, name: str, start: str | None, end: str | None, limit: int) -> None:
-    """Show what became of every occurrence: the ledger.
+    """Show the outcome of every occurrence (the ledger).
 
     Newest first. An outcome is fired, skipped (with its reason), merged, backfilled or manual; a
     long row of skipped ones is one line, at the last of them, with their number and the first.
@@ -142,7 +141,7 @@ async def _times(
 )
 @click.pass_obj
 def upcoming(call: CommonOptions, within: str, limit: int) -> None:
-    """Show what fires next, across all schedules.
+    """Show the next occurrences of all schedules.
 
     In this machine's wall time and in UTC.
     """
@@ -174,7 +173,7 @@ def upcoming(call: CommonOptions, within: str, limit: int) -> None:
 @click.option("--until", metavar="TIME", help="Resume by itself at this time.")
 @click.pass_obj
 def pause(call: CommonOptions, name: str, note: str, until: str | None) -> None:
-    """Stop a schedule from firing. Runs already created are left alone."""
+    """Pause a schedule. Runs already created continue."""
 
     async def stop(client: Client) -> ScheduleView:
         _, [until_at] = await _times(client, name, until)
@@ -185,12 +184,10 @@ def pause(call: CommonOptions, name: str, note: str, until: str | None) -> None:
 
 @schedule.command("resume")
 @complete.SCHEDULE
-@click.option(
-    "--catch-up", is_flag=True, help="Owe what was skipped since the pause; policies decide."
-)
+@click.option("--catch-up", is_flag=True, help="Catch up on occurrences missed while paused.")
 @click.pass_obj
 def resume(call: CommonOptions, name: str, catch_up: bool) -> None:
-    """Let a paused schedule fire again, from its next occurrence on."""
+    """Resume a paused schedule from its next occurrence."""
     _done(call, connect.ask(call, lambda client: client.schedules.resume(name, catch_up=catch_up)))
 
 
@@ -207,7 +204,7 @@ def _done(call: CommonOptions, shown: ScheduleView) -> None:
 @click.option("--timeout", metavar="DURATION", help="With --wait: how long.")
 @click.pass_obj
 def trigger(call: CommonOptions, name: str, wait: bool, timeout: str | None) -> None:
-    """Run a schedule's workflow now.
+    """Run the workflow of a schedule now.
 
     The schedule itself does not move.
     """
@@ -231,8 +228,8 @@ def trigger(call: CommonOptions, name: str, wait: bool, timeout: str | None) -> 
 
 @schedule.command("backfill")
 @complete.SCHEDULE
-@click.option("--from", "start", metavar="TIME", required=True, help="First time to run for.")
-@click.option("--to", "end", metavar="TIME", help="Last time to run for; now, if none is given.")
+@click.option("--from", "start", metavar="TIME", required=True, help="Begin of the range.")
+@click.option("--to", "end", metavar="TIME", help="End of the range. Default: now.")
 @click.option(
     "--parallel", type=click.IntRange(min=1), default=1, show_default=True,
     help="How many run at the same time.",
@@ -242,7 +239,7 @@ def trigger(call: CommonOptions, name: str, wait: bool, timeout: str | None) -> 
 def backfill(
     call: CommonOptions, name: str, start: str, end: str | None, parallel: int, dry_run: bool
 ) -> None:
-    """Run the occurrences of a past range that have not run yet.
+    """Run past occurrences that have not run yet.
 
     TIME is wall time in the schedule's zone, unless it has an offset.
     """
@@ -281,7 +278,7 @@ def backfill(
 @complete.SCHEDULE
 @click.pass_obj
 def delete(call: CommonOptions, name: str) -> None:
-    """Remove a schedule. The runs it fired stay, and those in progress continue."""
+    """Delete a schedule. Its runs stay."""
     connect.ask(call, lambda client: client.schedules.delete(name))
     if call.json:
         render.document({"deleted": name})

@@ -25,7 +25,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Callback = Callable[[click.Context, click.Parameter, str | None], int | str | None]
 POLICIES = ("overlap", "missed", "missed_max", "max_delay", "jitter", "max_runs",
     "pause_after_failures", "retries", "timeout", "grace", "expires_after")  # fmt: skip
-NONE = "none"  # what takes a bound away again
+NONE = "none"  # clears a limit
 _PAIR = re.compile(r"(?!(?:CRON_)?TZ=)[A-Za-z_]\w*=", re.DOTALL)
 
 
@@ -56,21 +56,21 @@ def _length(_: click.Context, __: click.Parameter, text: str | None) -> str | No
 
 
 def _options(command: Decorated) -> Decorated:
-    """The options of a schedule beside its time; `none` takes a bound away."""
+    """The options of a schedule beside its time; `none` clears a limit."""
     rows: list[tuple[str, Any, str | None, str]] = [
         ("--overlap", click.Choice([o.value for o in Overlap]), None,
-            "While the run before continues: queue one or all, skip, allow, or cancel it."),
+            "Choose what happens while the previous run is open."),
         ("--missed", click.Choice([m.value for m in Missed]), None,
-            "Missed occurrences: run the latest, skip, or all up to --missed-max."),
-        ("--missed-max", click.IntRange(min=0), "N", "With --missed all: at most so many."),
-        ("--max-delay", _length, "DURATION", "Later than this it is skipped."),
-        ("--grace", str, "DURATION", "So late still counts as on time, not as missed (30s)."),
-        ("--expires-after", _length, "DURATION", "End a fired run that has not begun by then."),
-        ("--jitter", _length, "DURATION", "Spread by up to this; stable for each schedule."),
-        ("--max-runs", _count(1), "N", "Fire so many times in all."),
-        ("--pause-after-failures", _count(1), "N", "Pause after so many failures in a row."),
-        ("--retries", _count(0), "N", "Further attempts of a run, instead of the workflow's."),
-        ("--timeout", _length, "DURATION", "Time limit of a run, instead of the workflow's."),
+            "Missed occurrences: run the latest, none or all."),
+        ("--missed-max", click.IntRange(min=0), "N", "With --missed all: run at most N."),
+        ("--max-delay", _length, "DURATION", "Skip an occurrence that is later than this."),
+        ("--grace", str, "DURATION", "Delay that still counts as on time, not missed. [30s]"),
+        ("--expires-after", _length, "DURATION", "Skip a fired run that has not begun by then."),
+        ("--jitter", _length, "DURATION", "Delay each occurrence by a fixed part of this time."),
+        ("--max-runs", _count(1), "N", "Fire N times in all."),
+        ("--pause-after-failures", _count(1), "N", "Pause after N failures in a row."),
+        ("--retries", _count(0), "N", "Retries of each run, instead of the workflow's."),
+        ("--timeout", _length, "DURATION", "Time limit of each run, instead of the workflow's."),
         ("--start", str, "TIME", "No occurrence before this time."),
         ("--end", str, "TIME", "No occurrence after this time."),
         ("--input", str, "JSON", "Arguments: JSON, @file, or - for stdin; or KEY=VALUE."),
@@ -84,7 +84,7 @@ def _options(command: Decorated) -> Decorated:
             help=text,
         )(command)  # fmt: skip
     sub_second = click.option(
-        "--sub-second", is_flag=True, help="Yes, more often than once a second is meant."
+        "--sub-second", is_flag=True, help="Allow more than one occurrence a second."
     )
     return zone_options(sub_second(command))
 
@@ -94,13 +94,13 @@ def _options(command: Decorated) -> Decorated:
 @click.argument("workflow", shell_complete=complete.workflows)
 @click.argument("words", nargs=-1, required=True, metavar="WHEN... [KEY=VALUE]...")
 @_options
-@click.option("--paused", is_flag=True, help="Make it, but do not let it fire yet.")
-@click.option("--replace", is_flag=True, help="Redefine the schedule of that name, if there is.")
+@click.option("--paused", is_flag=True, help="Create it paused.")
+@click.option("--replace", is_flag=True, help="Replace the schedule if it exists.")
 @click.pass_obj
 def create(
     call: CommonOptions, /, name: str, workflow: str, words: tuple[str, ...], **options: Any
 ) -> None:
-    """Make schedule NAME that runs WORKFLOW.
+    """Create schedule NAME, which runs WORKFLOW.
 
     WHEN is cron in quotes ("0 9 * * MON-FRI"), an interval (5m), a time (2027-03-28T09:00) or
     words (weekdays at 9:30); several quoted ones are one schedule. `rota next WHEN` shows what it
@@ -117,13 +117,14 @@ def create(
         from rota.schedules.preview import read_when
 
         # Not said, it stays unsaid: a schedule that is made again keeps the zone it has.
-        zone = options.pop("zone")
-        wall = zone or host_zone_name()
+        timezone = options.pop("timezone")
+        wall = timezone or host_zone_name()
         words_of = _policies(options) | _bounds(options, wall, client.clock.now())
         rest = {key: value for key, value in options.items() if value is not None}
         return await client.schedules.create(
-            name, target, read_when(when, zone=wall), input=kwargs, zone=zone, **words_of, **rest
-        )
+            name, target, read_when(when, zone=wall), input=kwargs, timezone=timezone,
+            **words_of, **rest,
+        )  # fmt: skip
 
     _done(call, _checked(call, workflow, given, said, make))
 
@@ -133,14 +134,14 @@ def create(
 @click.argument("words", nargs=-1, metavar="[WHEN]... [KEY=VALUE]...")
 @_options
 @click.option("--workflow", metavar="NAME", help="Run another workflow.")
-@click.option("--confirm", is_flag=True, help="Release what the edit makes due at once.")
+@click.option("--confirm", is_flag=True, help="Accept that missed occurrences run at once.")
 @click.pass_obj
 def update(call: CommonOptions, /, name: str, words: tuple[str, ...], **options: Any) -> None:
-    """Change any part of a schedule; what is not named stays.
+    """Change a schedule. Fields you do not name stay.
 
-    `none` takes a bound away: --max-delay none, --end none. Arguments given replace all arguments.
-    An edit that would make missed occurrences due at once is refused, unless confirmed. One that
-    has ended continues when it is given more; one that was quarantined is fixed.
+    Use `none` to clear a limit: --max-delay none, --end none. New arguments replace all existing
+    ones. Rota refuses an edit that would run missed occurrences at once, unless you confirm. A
+    schedule that has ended continues if the edit allows it. An edit repairs a quarantined one.
     """
     pairs = [word for word in words if _PAIR.match(word)]
     when = [word for word in words if not _PAIR.match(word)]
@@ -153,7 +154,7 @@ def update(call: CommonOptions, /, name: str, words: tuple[str, ...], **options:
         from rota.schedules.preview import read_when, zone_of
 
         shown = await client.schedules.get(name)
-        zone = options["zone"] or zone_of(shown.intent.spec)
+        zone = options["timezone"] or zone_of(shown.intent.spec)
         words_of = _policies(options) | _bounds(options, zone, client.clock.now())
         rest = {key: value for key, value in options.items() if value is not None}
         if pairs or source is not None:
@@ -182,13 +183,13 @@ def update(call: CommonOptions, /, name: str, words: tuple[str, ...], **options:
 @click.command(cls=BaseCommand)
 @complete.SCHEDULE
 @click.argument("fields", nargs=-1, metavar="[FIELD]...", shell_complete=complete.fields)
-@click.option("--confirm", is_flag=True, help="Release what the reset makes due at once.")
+@click.option("--confirm", is_flag=True, help="Accept that missed occurrences run at once.")
 @click.pass_obj
 def reset(call: CommonOptions, name: str, fields: tuple[str, ...], confirm: bool) -> None:
-    """Restore what the code says about a schedule.
+    """Restore the declared values of a schedule.
 
     An operator's changes of a schedule in code, rota.toml or a pipeline outlive deploys. This ends
-    them: of the named fields (when, zone, max-delay, ...), or of all. `rota schedule show NAME`
+    them: of the named fields (when, timezone, max-delay, ...), or of all. `rota schedule show NAME`
     lists them with both values. A pause stays.
     """
     names = [field.replace("-", "_") for field in fields]

@@ -12,7 +12,7 @@ from rota.cli.schedule.options import zone_options
 from rota.core.time.instants import instant
 
 if TYPE_CHECKING:
-    from rota.client.schedules import Occurrence
+    from rota.client.schedule_view import Occurrence
     from rota.schedules.preview import Preview
 
 
@@ -32,13 +32,13 @@ def next_(
     call: CommonOptions,
     /,
     words: tuple[str, ...],
-    zone: str | None,
+    timezone: str | None,
     gap: str | None,
     repeat: str | None,
     count: int,
     start: str | None,
 ) -> None:
-    """Show when WHEN would fire, in a zone's wall time and in UTC.
+    """Preview the occurrences of WHEN, local and UTC.
 
     WHEN is cron in quotes ("30 2 * * *"), an interval (5m), a time (2027-03-28T09:00) or words
     (every friday at 5pm); several quoted ones are one schedule. When the clock changes, a note says
@@ -47,7 +47,7 @@ def next_(
     from rota.schedules.preview import look_ahead
 
     found = look_ahead(
-        words, zone=zone, start=start, count=count, gap=gap or "auto", repeat=repeat or "auto"
+        words, zone=timezone, start=start, count=count, gap=gap or "auto", repeat=repeat or "auto"
     )
     if call.json:
         render.document(_document(found))
@@ -99,7 +99,7 @@ def _document(found: Preview) -> dict[str, Any]:
     return {
         "text": found.text,
         "forms": found.forms,
-        "zone": found.zone,
+        "timezone": found.zone,
         "occurrences": [occurrence_document(one, found.zone) for one in found.occurrences],
         "remarks": [
             {"at": render.at(one.at), "kind": one.kind, "text": one.text} for one in found.remarks

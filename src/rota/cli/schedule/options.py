@@ -19,7 +19,7 @@ def zone_options(command: Decorated) -> Decorated:
             help="Run a repeated wall time the first, second or both times."),
         click.option("--gap", type=click.Choice(GAPS),
             help="Run a missing wall time after the gap (next), or skip it."),
-        click.option("--zone", metavar="ZONE",
+        click.option("--timezone", metavar="ZONE",
             help="Time zone: Europe/Berlin. Default: that of this machine."),
     ):  # fmt: skip
         command = option(command)

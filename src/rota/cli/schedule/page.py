@@ -17,8 +17,7 @@ from rota.core.time.instants import span
 
 if TYPE_CHECKING:
     from rota.client.client import Client
-    from rota.client.schedule_view import ScheduleView
-    from rota.client.schedules import Occurrence
+    from rota.client.schedule_view import Occurrence, ScheduleView
     from rota.core.runs.model import Run
     from rota.core.schedules.intent import Policies
     from rota.explain.schedule import Explanation
@@ -83,7 +82,7 @@ def document(shown: ScheduleView) -> dict[str, Any]:
         "input": render.parsed(row.input),
         "when": intent.text, "text": shown.text,
         "forms": [form_of(timing) for timing in intent.spec.timings],
-        "zone": zone_of(intent.spec),
+        "timezone": zone_of(intent.spec),
         "start_at": render.at(intent.spec.start_at), "end_at": render.at(intent.spec.end_at),
         "policies": policy_words(intent.policies),
         "fired_count": intent.fired_count,

@@ -66,7 +66,7 @@ RULES: dict[str, Transition] = {
     "fail": Transition(_from(R), Status.FAILED, "held", "it raised; a retry is a new run"),
     "suspend": Transition(_from(R), S, "held", "it gives its slot back until a time or an event"),
     "skip": Transition(
-        _from(R), Status.SKIPPED, "held", "what it depends on is not so; it did nothing"
+        _from(R), Status.SKIPPED, "held", "a precondition was not met; nothing was executed"
     ),
     "ask": Transition(_from(R), W, "held", "a person or a reconciliation is needed"),
     "release": Transition(_from(R), P, "held", "a stopping worker hands it over"),
@@ -74,7 +74,10 @@ RULES: dict[str, Transition] = {
     "resolve": Transition(_from(W), P, "none", "the person or the reconciliation answered"),
     "cancel": Transition(_from(P, R, S, W), Status.CANCELLED, "any", "an operator cancelled it"),
     "expire": Transition(
-        _from(P, S), Status.SKIPPED, "none", "it waited too long before it began; it did nothing"
+        _from(P, S),
+        Status.SKIPPED,
+        "none",
+        "it waited too long before it began; nothing was executed",
     ),
     "reap": Transition(
         _from(R), Status.CRASHED, "lapsed", "its worker is gone; a recovery takes over"

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from rota.client.overview import ActivitySeries
 from rota.client.schedule_pages import LastOutcomes
-from rota.client.schedule_view import ScheduleView
-from rota.client.schedules import Occurrence
+from rota.client.schedule_view import Occurrence, ScheduleView
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.core.schedules.intent import jitter_us

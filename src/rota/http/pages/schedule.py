@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 
 from rota.client.schedule_pages import OutcomeCalendar
-from rota.client.schedule_view import ScheduleView
-from rota.client.schedules import Occurrence
+from rota.client.schedule_view import Occurrence, ScheduleView
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.core.schedules.intent import ENDED

@@ -261,7 +261,7 @@ async def create(request: WebRequest) -> Answer:
     async def act() -> str:
         form = _typed(request)
         await request.client.schedules.create(
-            form.name, form.workflow, form.when, zone=form.zone or None,
+            form.name, form.workflow, form.when, timezone=form.zone or None,
             input=read_input(form.input), overlap=form.overlap, missed=form.missed,
             queue=form.queue or None,
         )  # fmt: skip
@@ -286,7 +286,7 @@ async def save(request: WebRequest) -> Answer:
         if form.when != old.when:
             changes["when"] = form.when
         if form.zone and form.zone != old.zone:
-            changes["zone"] = form.zone
+            changes["timezone"] = form.zone
         for key in ("overlap", "missed", "queue"):
             if getattr(form, key) and getattr(form, key) != getattr(old, key):
                 changes[key] = getattr(form, key)

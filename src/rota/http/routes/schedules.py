@@ -45,7 +45,7 @@ def schedule_document(view: ScheduleView) -> ScheduleDocument:
     paused = row.status == "paused"
     return document(
         ScheduleDocument, row, workflow=intent.workflow, when=intent.text, text=view.text,
-        zone=zone_of(intent.spec), owner=intent.owner,
+        timezone=zone_of(intent.spec), owner=intent.owner,
         policies=msgspec.to_builtins(intent.policies), last_due_at=row.started_at,
         paused_until=row.available_at if paused else None, problem=view.problem,
         etag=f'"{view.etag}"',
@@ -95,7 +95,7 @@ class ScheduleBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit
 
     workflow: Text
     when: When
-    zone: Text | None = None
+    timezone: Text | None = None
     input: dict[str, Any] | None = None
     queue: Text | None = None
     priority: int | None = None
@@ -178,7 +178,7 @@ class EditBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_def
 
     workflow: Text | None = None
     when: When | None = None
-    zone: Text | None = None
+    timezone: Text | None = None
     input: dict[str, Any] | None = None
     queue: Text | None = None
     priority: int | None = None
@@ -229,7 +229,7 @@ class TimingBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """An edit of the timing that is not stored yet."""
 
     when: When | None = None
-    zone: Text | None = None
+    timezone: Text | None = None
     gap: Text | None = None
     repeat: Text | None = None
     start: datetime | None = None
@@ -256,7 +256,7 @@ class PreviewBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A timing that is not stored yet."""
 
     when: Text
-    zone: Text | None = None
+    timezone: Text | None = None
     gap: Text = "auto"
     repeat: Text = "auto"
     count: Limit = 5
@@ -266,7 +266,7 @@ class PreviewBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 async def preview_timing(request: WebRequest, body: PreviewBody) -> PreviewDocument:
     """Say what a timing means, and when it fires next."""
     found = await request.client.schedules.preview_of(
-        body.when, zone=body.zone, count=body.count, gap=body.gap, repeat=body.repeat
+        body.when, timezone=body.timezone, count=body.count, gap=body.gap, repeat=body.repeat
     )
     return PreviewDocument(
         found.text, found.zone, found.forms, documents(OccurrenceDocument, found.occurrences),
@@ -288,7 +288,7 @@ async def list_upcoming(request: WebRequest, query: UpcomingQuery) -> list[Occur
     return documents(OccurrenceDocument, found)
 
 
-class LedgerQuery(
+class OccurrencesQuery(
     msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename={"from_": "from"}
 ):
     """Which occurrences."""
@@ -300,7 +300,9 @@ class LedgerQuery(
 
 
 @route("GET", "/schedules/{name}/occurrences", "read", "schedules.ledger", problems=NOT_FOUND)
-async def list_occurrences(request: WebRequest, name: str, query: LedgerQuery) -> LedgerDocument:
+async def list_occurrences(
+    request: WebRequest, name: str, query: OccurrencesQuery
+) -> LedgerDocument:
     """List the occurrences of a schedule with their outcomes, newest first."""
     found = await request.client.schedules.ledger(
         name, after=query.cursor or None, limit=query.limit, start=query.from_, end=query.to
@@ -316,7 +318,7 @@ class CalendarQuery(
     from_: datetime | None = None
     to: datetime | None = None
     by: Literal["day", "hour"] = "day"
-    zone: Text | None = None
+    timezone: Text | None = None
 
 
 @route("GET", "/schedules/{name}/calendar", "read", "schedules.calendar", problems=NOT_FOUND)
@@ -324,7 +326,9 @@ async def show_calendar(request: WebRequest, name: str, query: CalendarQuery) ->
     """Count the outcomes of a schedule by day or hour."""
     end = query.to or moment(request.client.clock.now())
     start = query.from_ or end - timedelta(days=30 if query.by == "day" else 2)
-    found = await request.client.schedules.calendar(name, start, end, by=query.by, zone=query.zone)
+    found = await request.client.schedules.calendar(
+        name, start, end, by=query.by, timezone=query.timezone
+    )
     cells = [CellDocument(one.day.isoformat(), one.hour, one.counts) for one in found.cells]
     return CalendarDocument(found.zone, found.unit, found.is_whole, cells)
 

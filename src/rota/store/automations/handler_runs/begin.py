@@ -38,7 +38,7 @@ class Work(NamedTuple):
     run: HandlerRun
     way: Way
     mutation: LedgerRow | None
-    killer: HandlerRun | None = None  # the run that killed its worker once more; not executed again
+    killer: bool = False  # this run killed its worker once more, and is not executed again
 
 
 class HandlerRunSettled(NamedTuple):
@@ -138,8 +138,8 @@ async def _begin(tx: Tx, one: Beginning, held: Held, group: Group) -> Work | Han
     mutation = await effects.of_chain(tx, claim.root_id) if last else None
     way = take_up(_left(claim, last, mutation))
     handler = held.handlers.get(last.handler) if last else None
-    killer = last if handler is not None and _is_killer(one, last, way, group) else None
-    if killer is None and claim.recoveries >= max(1, group.recoveries_max):
+    killer = handler is not None and _is_killer(one, last, way, group)
+    if not killer and claim.recoveries >= max(1, group.recoveries_max):
         text = died_of(claim.recoveries)
         await settle(tx, Outcome(claim, "ask", reason="crashes", error=host_error(text)), now)
         return HandlerRunSettled()
@@ -149,8 +149,9 @@ async def _begin(tx: Tx, one: Beginning, held: Held, group: Group) -> Work | Han
         await let_go(tx, claim, mutation, now)
         if handler is None:
             return await _choose(tx, claim, held, group)
-        work = _start(claim, automation, handler, _again(claim), group)
-        return work._replace(killer=killer)
+        if killer:
+            return Work(automation, handler, last, way, None, killer)
+        return _start(claim, automation, handler, _again(claim), group)
     return await _go_on(tx, claim, Work(automation, handler, last, way, mutation), group)
 
 

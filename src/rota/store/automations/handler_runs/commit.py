@@ -242,7 +242,7 @@ async def stop(
     held = await hold(tx, claim)
     await events.note_refused(tx, claim.id, stop.refused, now=now)
     if stop.asks or stop.wake_at is not None:
-        await _stopped(tx, claim, stop, stop.notes.remark, None)
+        await _stopped(tx, work, stop, stop.notes.remark, None)
         verb = "ask" if stop.asks else "suspend"
         await settle(
             tx, Outcome(claim, verb, stop.kind, error=stop.error, wake_at=stop.wake_at), now
@@ -257,12 +257,12 @@ async def stop(
     left_out = None
     if after.skips and free and stop.fix is None:
         target = SkipTarget(
-            held.place, work.killer or work.run, held.handlers.get(work.run.handler), stop.error,
+            held.place, work.run, held.handlers.get(work.run.handler), stop.error,
             stop.failed.crashes or count.number, stop.dead_letter, stop.next_run_at,
         )  # fmt: skip
         left_out = await leave_out(tx, target, now=now, new_ids=new_ids)
     remarks = [stop.notes.remark, left_out.remark if left_out else None]
-    await _stopped(tx, claim, stop, "; ".join(filter(None, remarks)) or None, now)
+    await _stopped(tx, work, stop, "; ".join(filter(None, remarks)) or None, now)
     await settle(tx, Outcome(claim, "fail", reason=stop.kind, error=stop.error), now)
     if left_out is not None:
         return await _begin_again(tx, held, left_out, now, next(new_ids))
@@ -276,10 +276,10 @@ async def stop(
 
 
 async def _stopped(
-    tx: Tx, claim: Claim, stop: Stop, remark: str | None, finished_at: int | None
+    tx: Tx, work: Work, stop: Stop, remark: str | None, finished_at: int | None
 ) -> None:
     await tx.rows(
-        "stop_handler_run", run_id=claim.id, phase=stop.phase, logs=stop.notes.logs,
+        "stop_handler_run", run_id=work.run.run_id, phase=stop.phase, logs=stop.notes.logs,
         remark=remark, error_kind=stop.kind, finished_at=finished_at,
     )  # fmt: skip
 
