@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import httpx2
 import pytest
@@ -21,6 +22,9 @@ from tests.engine.kit import StoreTap, eventually, live, timer_set
 from tests.http.kit import API, browsing
 from tests.kit.prometheus_parser import Family, parse
 from tests.workflows.kit import result
+
+# No polls: the timers are what is measured.
+QUIET: dict[str, Any] = {"poll_s": 100_000, "heartbeat_s": 100_000, "lease_s": 300_000}
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +45,7 @@ async def shown(http: httpx2.AsyncClient) -> dict[str, Family]:
 
 
 async def test_runs_are_counted_and_timed_by_name(database_url: str) -> None:
-    app = Rota()
+    app = Rota(**QUIET)
 
     @app.workflow
     async def slow() -> None:
@@ -53,6 +57,11 @@ async def test_runs_are_counted_and_timed_by_name(database_url: str) -> None:
 
     async with live(app, database_url) as clock:
         run = await app.start(slow)
+
+        async def sleeps() -> bool:
+            return (await app.runs.get(run.id)).status == "sleeping"
+
+        await eventually(sleeps)
         await timer_set(clock, "90s")
         for _ in range(2):
             with pytest.raises(rota.RunFailed):
@@ -75,8 +84,7 @@ async def test_runs_are_counted_and_timed_by_name(database_url: str) -> None:
 
 
 async def test_lateness_and_skips_of_schedules_are_counted(database_url: str) -> None:
-    # Polls would fire it as well: the timers are what is measured.
-    app = Rota(poll_s=100_000, heartbeat_s=100_000, lease_s=300_000)
+    app = Rota(**QUIET)
 
     @app.workflow
     async def work() -> None: ...
