@@ -90,7 +90,7 @@ async def test_the_server_of_a_database_is_found_among_others(tmp_path: Path) ->
     assert nowhere is None
 
 
-async def test_a_server_without_a_worker_hears_what_other_processes_do(database_url: str) -> None:
+async def test_a_server_without_a_worker_learns_what_other_processes_do(database_url: str) -> None:
     heard: list[str] = []
     async with Client(database_url, migrate=True) as own, Client(database_url) as other:
         server = HttpServer(own, HttpOptions(port=0))
