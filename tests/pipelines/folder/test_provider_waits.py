@@ -32,8 +32,12 @@ async def test_an_execution_that_waits_for_a_login_is_not_idle(folder_world: Fol
     async with folder_world.daemon() as scheduler:
         folder_world.pass_time("9h")
         await folder_world.until(lambda: folder_world.of("execution:error"))
-        [told] = folder_world.of("execution:error")
-        assert (told.error, told.will_retry, told.waits) == ("acme needs a key", False, True)
+        [reported] = folder_world.of("execution:error")
+        assert (reported.error, reported.will_retry, reported.waits) == (
+            "acme needs a key",
+            False,
+            True,
+        )
         state = folder_world.state("daily")
         assert state["status"] == "error"
         assert state["lastRun"]["outcome"] == "waiting"
@@ -52,12 +56,12 @@ async def test_an_execution_that_waits_for_a_login_is_not_idle(folder_world: Fol
         assert len(folder_world.of("execution:error")) == 1
         assert folder_world.state("daily")["status"] == "error"
         app = scheduler._app
-        await app.runs.retry(told.run_id)
+        await app.runs.retry(reported.run_id)
         await folder_world.until(lambda: len(folder_world.of("execution:complete")) == 2)
         state = folder_world.state("daily")
         assert (state["status"], state["lastRun"]["outcome"]) == ("idle", "completed")
         assert (state["stats"]["totalRuns"], state["stats"]["failedRuns"]) == (2, 0)
-        assert folder_world.state("daily")["history"][1]["runId"] == told.run_id
+        assert folder_world.state("daily")["history"][1]["runId"] == reported.run_id
 
 
 async def test_a_scheduler_that_takes_over_knows_that_an_execution_waits(

@@ -218,8 +218,8 @@ def test_the_questions_of_filter_rules_are_checked_before_the_run(tmp_path: Path
         "{{WHO}} in the prompt of node keep has no value",
         "{{typo}} in the prompt of node keep has no value",
     ]
-    told = examined(tmp_path / "p", {"WHO": "me", "typo": "x"})
-    assert told.problems == []  # both names are asked for
+    reported = examined(tmp_path / "p", {"WHO": "me", "typo": "x"})
+    assert reported.problems == []  # both names are asked for
     assert models_of(loaded) == ["offline:one", ""]
 
 
