@@ -56,24 +56,15 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from error
 
 
-HERE = Path(__file__).parent
-# Workers with all their loops, processes that are killed, servers that restart: these wait for real
-# time throughout, so their folder is their mark. So does whatever waits for the PostgreSQL server.
-REAL_TIME = tuple(
-    HERE / name
-    for name in (
-        *("ai", "automations", "browser", "cli", "crash", "engine", "faults", "pipelines", "tools"),
-    )
-)
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test that depends on real time is tried twice; any other that fails has failed."""
-    if os.environ.get("ROTA_NIGHTLY"):
-        return
     for item in items:
-        by_folder = any(item.path.is_relative_to(folder) for folder in REAL_TIME)
-        if by_folder or item.get_closest_marker("wall_clock") or item.get_closest_marker("pg"):
+        mark = item.get_closest_marker("wall_clock")
+        if mark is None:
+            continue
+        if not mark.args:
+            raise pytest.UsageError(f"{item.nodeid} is marked wall_clock without a reason")
+        if not os.environ.get("ROTA_NIGHTLY"):
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 

@@ -107,16 +107,19 @@ FAILS_ONCE = """
 import pytest
 seen = []
 
-@pytest.mark.parametrize("name", ["plain", pytest.param("timed", marks=pytest.mark.wall_clock)])
+TIMED = pytest.mark.wall_clock("it says why")
+
+@pytest.mark.parametrize("name", ["plain", pytest.param("timed", marks=TIMED)])
 def test_it(name):
     seen.append(name)
     assert seen.count(name) == 2
 """
 
 
-def test_only_a_test_of_the_wall_clock_is_tried_twice(tmp_path: Path) -> None:
-    (tmp_path / "test_once.py").write_text(FAILS_ONCE)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", str(tmp_path)]
+def pytest_in(folder: Path, text: str) -> str:
+    """What pytest prints about a test file, under the rules of this repository."""
+    (folder / "test_it.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", str(folder)]
     done = subprocess.run(
         [*command, f"--rootdir={ROOT}", f"--config-file={ROOT / 'pyproject.toml'}"],
         cwd=ROOT,
@@ -124,8 +127,22 @@ def test_only_a_test_of_the_wall_clock_is_tried_twice(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert "1 failed, 1 passed, 1 rerun in" in done.stdout
+    return done.stdout + done.stderr
+
+
+def test_only_a_test_of_the_wall_clock_is_tried_twice(tmp_path: Path) -> None:
+    assert "1 failed, 1 passed, 1 rerun in" in pytest_in(tmp_path, FAILS_ONCE)
     assert "--reruns" not in (ROOT / "Makefile").read_text()
+
+
+def test_a_test_that_needs_postgresql_is_tried_once(tmp_path: Path) -> None:
+    said = pytest_in(tmp_path, FAILS_ONCE.replace('wall_clock("it says why")', "pg"))
+    assert "2 failed in" in said
+
+
+def test_a_mark_of_the_wall_clock_needs_a_reason(tmp_path: Path) -> None:
+    said = pytest_in(tmp_path, FAILS_ONCE.replace('("it says why")', ""))
+    assert "is marked wall_clock without a reason" in said
 
 
 def test_a_table_of_checks_names_each_row_that_fails() -> None:

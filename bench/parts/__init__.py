@@ -11,6 +11,7 @@ from bench.parts.fairness import Fairness
 from bench.parts.fan_out import FanOut
 from bench.parts.herd import Herd
 from bench.parts.history import History
+from bench.parts.http_server import HttpRequests
 from bench.parts.idle import Idle
 from bench.parts.latency import Latency
 from bench.parts.many_automations import ManyAutomations
@@ -41,5 +42,6 @@ PARTS: dict[str, Part] = {
         ManyAutomations(),
         Pipelines(),
         Surfaces(),
+        HttpRequests(),
     )
 }

@@ -22,7 +22,7 @@ from bench.sides import Side
 
 WARM_UP = 10
 PAUSE_S = (0.008, 0.016)
-TARGET = Target("<=", 1.4)
+TARGETS = {"sqlite": Target("<=", 1.4), "postgres": Target("<=", 1.6)}
 
 
 class Latency:
@@ -84,7 +84,7 @@ async def _compare(
     return [
         Sample(
             f"{name}, p{percent}", place.name, "ms", percentile(rota, percent),
-            percentile(raw, percent), TARGET if percent == 50 else None,
+            percentile(raw, percent), TARGETS[place.name] if percent == 50 else None,
         )
         for percent in (50, 99)
     ]  # fmt: skip

@@ -59,7 +59,7 @@ from rota.workflows.definition import (
     WorkflowOptions,
 )
 from rota.workflows.executor import WorkflowExecutor
-from rota.workflows.run import current_run
+from rota.workflows.run import current_run, is_replay
 from rota.workflows.waits import Siblings, start_child, start_children
 
 log = logging.getLogger("rota.app")
@@ -361,6 +361,7 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
             ],
             [limits for _, limits in declared.values()],
             version_of(self.workflows), fires=fires, notifies=bool(self.notifications.declared),
+            is_replay=is_replay,
         )  # fmt: skip
         self._worker = self.runtime.worker
         return self.runtime
@@ -417,6 +418,11 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
     def healthy(self) -> bool:
         """Whether the worker's loop turns (no worker is healthy too)."""
         return self.runtime is None or self.runtime.maintenance.is_healthy()
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the worker of this process stops: it ends its runs and claims no more."""
+        return self.runtime is not None and self.runtime.is_stopping
 
     # -- starting --------------------------------------------------------------------------
 

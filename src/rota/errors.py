@@ -5,7 +5,7 @@
     │   ├── BadSetting · UnknownOption · BadInput · PayloadTooBig · NotSerialisable · Unstorable
     │   ├── UnknownWorkflow · UnknownRun · AlreadyStarted · WrongState
     │   ├── BadSchedule · UnknownZone · BadPipeline · NotTrusted · SchedulerLockError
-    │   ├── BadToken · StaleCursor
+    │   ├── BadToken · UnknownToken · UnknownQueue · StaleCursor · ChangedSince
     ├── StoreError            the database cannot do it now, or not this way
     │   ├── BadDatabaseUrl · MissingExtra · StoreUnreachable · StoreBusy · StoreFull
     │   ├── StoreReadOnly · StoreIOError · StoreNoSharedMemory · StoreGone · StoreHeld
@@ -132,6 +132,27 @@ class WrongState(UsageError):
 
     code = "wrong_state"
     hint = "Look at the run with `rota run show`; the verb does not apply to its status."
+
+
+class ChangedSince(UsageError):
+    """A definition is no longer the one that the caller has read."""
+
+    code = "changed_since"
+    hint = "Read it again, then decide."
+
+
+class UnknownQueue(UsageError):
+    """No queue of that name is declared or served."""
+
+    code = "unknown_queue"
+    hint = "List queues with `rota queue list`."
+
+
+class UnknownToken(UsageError):
+    """No valid token has that name or id in this namespace."""
+
+    code = "unknown_token"
+    hint = "List tokens with `rota token list`."
 
 
 class BadSchedule(UsageError):

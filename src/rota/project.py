@@ -23,7 +23,7 @@ from rota import settings as settings_
 from rota.app import Rota
 from rota.client.inbound_webhook import WebhookTable
 from rota.client.start import RunBuilder
-from rota.core.suggest import close_names, did_you_mean
+from rota.core.suggest import close_names, did_you_mean, hint_of
 from rota.core.time.instants import SECOND, micros
 from rota.errors import BadInput, BadSetting, RotaError, StoreUnreachable, UsageError
 from rota.notifications.definition import NotificationTable, declared
@@ -384,7 +384,7 @@ def _app_in(module: ModuleType, attribute: str | None, location: str) -> Rota:
         near = close_names(attribute, apps) or list(apps)
         raise UsageError(
             f"{location} has no Rota app called {attribute!r}",
-            hint=f"Did you mean {', '.join(near)}?" if near else 'Write app = Rota("sqlite:///…").',
+            hint=hint_of(near, 'Write app = Rota("sqlite:///…").'),
         )
     if len({id(app) for app in apps.values()}) == 1:
         return next(iter(apps.values()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
@@ -83,6 +83,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep_runs: Annotated[
         int, Meta(ge=0, description="Keep at most this many finished runs; 0 keeps all.")
     ] = 0
+    keep_logs: Annotated[
+        bool, Meta(description="Store what the code of a run logs with `logging`, bounded.")
+    ] = True
+    traces: Annotated[
+        bool, Meta(description="Make spans with OpenTelemetry; needs the extra `otel`.")
+    ] = False
     stuck_s: Annotated[
         float, Meta(gt=0, description="An event loop blocked this long fails health.")
     ] = 10.0
@@ -147,6 +153,8 @@ class SettingOptions(TypedDict, total=False):
     keep_days: float
     keep_events_days: float
     keep_runs: int
+    keep_logs: bool
+    traces: bool
     stuck_s: float
     phase_s: float
     tool_s: float
@@ -159,7 +167,7 @@ class SettingOptions(TypedDict, total=False):
     wake_s_min: float
     wake_s_max: float
     stale_days: float
-    secret_fields: Sequence[str]
+    secret_fields: tuple[str, ...]
 
 
 def load(values: Mapping[str, Any], *, source: str) -> Settings:
@@ -195,6 +203,7 @@ def _plain(refused: str) -> str:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str | None:
+    # Settings lie below the core, so `core.suggest` cannot be imported here.
     near = difflib.get_close_matches(name, sorted(known), 3, 0.6)
     return f"Did you mean {', '.join(near)}?" if near else None
 

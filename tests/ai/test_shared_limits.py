@@ -104,7 +104,7 @@ async def test_no_window_ever_sees_more_than_it_may_however_many_ask(database_ur
             assert given
 
 
-@pytest.mark.wall_clock
+@pytest.mark.wall_clock("processes share a limit per real minute")
 async def test_processes_share_one_limit(database_url: str, tmp_path: Path) -> None:
     per_minute, seconds = 2400, 2.0
     async with workers(database_url, 1):

@@ -199,7 +199,7 @@ async def test_an_item_whose_change_has_happened_is_not_left_out_for_killing_its
 
 
 @pytest.mark.parametrize(
-    ("error", "stands"),
+    ("error", "state"),
     [(NotSent("down"), "sleeping:transient"), (NeedsLogin("expired"), "waiting:auth")],
     ids=["outage", "login"],
 )

@@ -91,7 +91,7 @@ async def test_a_handler_in_a_thread_can_treat_a_failed_read_in_code(database_ur
 
 
 @pytest.mark.parametrize(
-    ("error", "stands"),
+    ("error", "state"),
     [
         (NotSent("refused"), "sleeping:transient"),
         (BadInput("a bug"), "waiting:logic"),

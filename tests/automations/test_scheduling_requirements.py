@@ -155,7 +155,7 @@ async def test_paused_transient_backs_off_then_a_new_run(database_url: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("verb", "event", "told"),
+    ("verb", "event", "reported"),
     [("approve", "consumed", "applied"), ("reject", "skipped", "skipped")],
 )
 async def test_paused_approval_waits_until_the_user_approves_or_rejects(

@@ -6,7 +6,7 @@ import pytest
 
 from rota.client.client import Client
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
-from rota.errors import BadInput, BadToken
+from rota.errors import BadInput, BadToken, UnknownToken
 from rota.settings import Settings
 from rota.store.access import audit as store
 from rota.testing import VirtualClock
@@ -55,7 +55,7 @@ async def test_a_wrong_expired_revoked_or_foreign_token_is_refused(database_url:
         async with elsewhere:
             with pytest.raises(BadToken, match="not known"):
                 await elsewhere.tokens.authenticate(made.text)
-            with pytest.raises(BadInput, match="no valid token"):
+            with pytest.raises(UnknownToken, match="no valid token"):
                 await elsewhere.tokens.revoke("ci")
         await client.tokens.revoke("other")
         with pytest.raises(BadToken, match="other was revoked"):
@@ -72,7 +72,7 @@ async def test_a_name_is_taken_until_its_token_is_revoked(database_url: str) -> 
             await client.tokens.create("ci")
         await client.tokens.revoke(first.token.id)
         assert (await client.tokens.create("ci")).token.id != first.token.id
-        with pytest.raises(BadInput, match="no valid token 'cl'"):
+        with pytest.raises(UnknownToken, match="no valid token 'cl'"):
             await client.tokens.revoke("cl")
         for name in HOSTILE:
             with pytest.raises(BadInput):

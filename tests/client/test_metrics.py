@@ -55,6 +55,7 @@ async def test_an_empty_store_is_reported_in_zeros(database_url: str) -> None:
         found = await read(client)
     window = found.pop("rota_runs_ended_window_seconds")
     assert window.at() == 3600
+    assert found.pop("rota_build_info").at(namespace=SPACE) == 1
     numbers = {value for family in found.values() for value in family.samples.values()}
     assert numbers == {0}
     assert found["rota_runs_open"].at(kind="workflow", status="pending") == 0
@@ -88,7 +89,7 @@ async def test_open_runs_are_counted_exactly_however_they_rest(database_url: str
         assert runs.at(kind=kind, status="running") == each
         assert runs.at(kind=kind, status="sleeping") == 3 * each
         assert runs.at(kind=kind, status="waiting") == each
-    assert found["rota_runs_waiting"].at(kind="pipeline", reason="auth") == 1
+    assert found["rota_waiting_for_person"].at(kind="pipeline", why="auth") == 1
     assert {dict(key)["namespace"] for key in runs.samples} == {SPACE}
 
 
@@ -207,10 +208,10 @@ async def test_an_automation_that_waits_for_a_person_is_reported_twice(database_
     app = Line(approval=True)
     async with begun(app, database_url, "e1"):
         [view], words = await _words(app)
-        waiting = (await read(app))["rota_runs_waiting"]
+        waiting = (await read(app))["rota_waiting_for_person"]
     assert view.status == "Needs attention"
     assert words.at(word="Needs attention") == 1
-    assert waiting.at(kind="automation", reason="approval") == 1
+    assert waiting.at(kind="automation", why="approval") == 1
 
 
 def _open_run(status: str, reason: str | None) -> Run:

@@ -98,7 +98,7 @@ DOORS: dict[str, Door] = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("starter", DOORS)
 async def test_parameters_named_like_options_arrive(database_url: str, starter: str) -> None:
     app, echo = echo_app()
     async with virtual(app, url=database_url) as world:

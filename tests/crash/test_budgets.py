@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.crash.kit import SLICES, KillSlice, MakeDatabase
+from tests.crash.kit import KillLoop, KillSlice, MakeDatabase, kill_at_each
 from tests.crash.kit.budget_life import CALLS_MAX, TOKENS_MAX
 from tests.kit import Effects
 from tests.kit.warm_children import WarmChild
 
-KILLS_MAX = 200
-AT_ONCE = 2
-SPARED = 2
+KILLS = KillLoop(least=15, most=400, at_once=2, spared=2)
 
 
 def _child(url: str, folder: Path, *extra: object) -> WarmChild:
@@ -55,31 +52,13 @@ def kill_and_restart(url: str, folder: Path, nth: int) -> bool:
 
 @pytest.mark.timeout(240)
 @pytest.mark.slow
-def test_a_kill_at_every_commit_passes_no_budget(
+async def test_a_kill_at_every_commit_passes_no_budget(
     make_database: MakeDatabase, tmp_path: Path, kills: KillSlice, request: pytest.FixtureRequest
 ) -> None:
     # On PostgreSQL every write is a commit of its own: a part of them tells as much.
     every = 4 if "postgres" in request.node.name else 1
-    numbers = kills.numbers(every)
-    done = threading.Event()
-    struck: list[int] = []
-    spared: list[int] = []
 
-    def kill_some() -> None:
-        while not done.is_set():
-            nth = next(numbers)
-            folder = tmp_path / f"kill-{nth}"
-            folder.mkdir()
-            try:
-                alive = not kill_and_restart(make_database(), folder, nth)
-            except BaseException:
-                done.set()
-                raise
-            (spared if alive else struck).append(nth)
-            if len(spared) >= SPARED or nth > KILLS_MAX:
-                done.set()
+    async def at(nth: int, url: str, folder: Path) -> bool:
+        return await asyncio.to_thread(kill_and_restart, url, folder, nth)
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for future in [pool.submit(kill_some) for _ in range(AT_ONCE)]:
-            future.result()
-    assert 15 < len(struck) * every * SLICES < KILLS_MAX
+    await kill_at_each(kills, at, make_database, tmp_path, KILLS._replace(every=every))

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.crash.kit import (
-    SLICES,
+    KillLoop,
     KillSlice,
     MakeDatabase,
     has_tables,
+    kill_at_each,
 )
 from tests.crash.kit.workflow_life import expected
 from tests.kit import Effects, broken, select
 from tests.kit.warm_children import WarmChild
 
-KILLS_MAX = 400
-AT_ONCE = 3
+KILLS = KillLoop(least=40, most=400, at_once=3, spared=1)
 
 COMPLETED_STEPS = """
 select runs.name, runs.input, steps.key from steps join runs on runs.id = steps.root_id
@@ -70,30 +68,10 @@ async def _check(url: str, effects: Effects, nth: int) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_a_kill_at_every_commit_loses_nothing_and_doubles_nothing(
+async def test_a_kill_at_every_commit_loses_nothing_and_doubles_nothing(
     make_database: MakeDatabase, tmp_path: Path, kills: KillSlice
 ) -> None:
-    numbers = kills.numbers()
-    done = threading.Event()
-    struck: list[int] = []
+    async def at(nth: int, url: str, folder: Path) -> bool:
+        return await asyncio.to_thread(kill_and_restart, url, folder, nth)
 
-    def kill_some() -> None:
-        while not done.is_set():
-            nth = next(numbers)
-            folder = tmp_path / f"kill-{nth}"
-            folder.mkdir()
-            try:
-                alive = not kill_and_restart(make_database(), folder, nth)
-            except BaseException:
-                done.set()
-                raise
-            if alive or nth > KILLS_MAX:
-                done.set()
-            else:
-                struck.append(nth)
-
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for future in [pool.submit(kill_some) for _ in range(AT_ONCE)]:
-            future.result()
-    # A few dozen commits, each with a point before and one after: fewer would test nothing.
-    assert 40 < len(struck) * SLICES < KILLS_MAX
+    await kill_at_each(kills, at, make_database, tmp_path, KILLS)

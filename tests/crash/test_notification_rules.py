@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.crash.kit import KillSlice, MakeDatabase, kill_at_each
+from tests.crash.kit import KillLoop, KillSlice, MakeDatabase, kill_at_each
 from tests.kit import Child, broken, select
 
-KILLS_MAX = 60
+KILLS = KillLoop()
 
 
 def child(url: str, root: Path, kill_at: int = 0) -> Child:
@@ -57,4 +57,4 @@ async def at(nth: int, url: str, root: Path) -> bool:
 async def test_a_failure_and_its_notification_survive_a_kill_at_every_commit(
     make_database: MakeDatabase, tmp_path: Path, kills: KillSlice
 ) -> None:
-    await kill_at_each(kills, at, make_database, tmp_path, most=KILLS_MAX)
+    await kill_at_each(kills, at, make_database, tmp_path, KILLS)

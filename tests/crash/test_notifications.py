@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.kit import (
+    KillLoop,
     KillSlice,
     MakeDatabase,
     kill_at_each,
@@ -17,7 +18,7 @@ from tests.crash.kit.notification_life import NAME, PIPELINE
 from tests.kit import Child, broken, select
 from tests.pipelines.kit.receiver import Receiver
 
-KILLS_MAX = 120
+KILLS = KillLoop()
 
 
 def child(url: str, root: Path, kill_at: int = 0) -> Child:
@@ -66,4 +67,4 @@ async def at(nth: int, url: str, root: Path) -> bool:
 async def test_a_message_survives_a_kill_at_every_commit(
     make_database: MakeDatabase, tmp_path: Path, kills: KillSlice
 ) -> None:
-    await kill_at_each(kills, at, make_database, tmp_path, most=KILLS_MAX)
+    await kill_at_each(kills, at, make_database, tmp_path, KILLS)

@@ -5,26 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.crash.kit import (
-    SLICES,
+    KillLoop,
     KillSlice,
     MakeDatabase,
     has_tables,
+    kill_at_each,
 )
 from tests.crash.kit.pipeline_life import GRAPH_QUESTIONS, QUESTIONS
 from tests.kit import Effects, broken, select
 from tests.kit.warm_children import WarmChild
 
-KILLS_MAX = 500
+KILLS = KillLoop(least=40, most=800, at_once=3, spared=3)
 ENOUGH = {"Join 2", QUESTIONS[-2]}  # reduces of what there was before the retry
-AT_ONCE = 3
-SPARED = 3
 DONE = "select key, output from steps where status = 'completed' and kind in ('item', 'call')"
 
 
@@ -71,7 +68,7 @@ def kill_and_restart(url: str, folder: Path, form: str, nth: int) -> bool:
 @pytest.mark.timeout(240)
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["linear", "graph"])
-def test_a_kill_at_every_commit_pays_for_nothing_twice(
+async def test_a_kill_at_every_commit_pays_for_nothing_twice(
     make_database: MakeDatabase,
     tmp_path: Path,
     form: str,
@@ -80,27 +77,8 @@ def test_a_kill_at_every_commit_pays_for_nothing_twice(
 ) -> None:
     # On PostgreSQL every write is a commit of its own: a part of them tells as much.
     every = 4 if "postgres" in request.node.name else 1
-    numbers = kills.numbers(every)
-    done = threading.Event()
-    struck: list[int] = []
-    spared: list[int] = []
 
-    def kill_some() -> None:
-        while not done.is_set():
-            nth = next(numbers)
-            folder = tmp_path / f"kill-{nth}"
-            folder.mkdir()
-            try:
-                alive = not kill_and_restart(make_database(), folder, form, nth)
-            except BaseException:
-                done.set()
-                raise
-            (spared if alive else struck).append(nth)
-            # The number of commits differs from life to life, as writes share them or not.
-            if len(spared) >= SPARED or nth > KILLS_MAX:
-                done.set()
+    async def at(nth: int, url: str, folder: Path) -> bool:
+        return await asyncio.to_thread(kill_and_restart, url, folder, form, nth)
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for future in [pool.submit(kill_some) for _ in range(AT_ONCE)]:
-            future.result()
-    assert 40 < len(struck) * every * SLICES < KILLS_MAX
+    await kill_at_each(kills, at, make_database, tmp_path, KILLS._replace(every=every))

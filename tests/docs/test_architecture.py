@@ -49,6 +49,25 @@ def test_the_walks_are_found() -> None:
     assert len(walks()) >= 40
 
 
+def files_of(text: str, walk: str) -> set[str]:
+    """The files of the first table of a walk."""
+    section = text.split(f"## Walk: {walk}\n", 1)[1]
+    table = section[section.index("|---|---|---|") :].split("\n\n", 1)[0]
+    return {file for file, _ in ROW.findall(table)}
+
+
+@pytest.mark.parametrize(("walk", "most"), [("one run", 14), ("one pipeline run", 20)])
+def test_a_walk_passes_few_files(walk: str, most: int) -> None:
+    files = files_of((ROOT / "ARCHITECTURE.md").read_text(), walk)
+    assert 8 <= len(files) <= most, sorted(files)
+
+
+def test_a_longer_walk_is_found_out() -> None:
+    rows = "".join(f"| `core/m{n}.py` | `f` | x |\n" for n in range(15))
+    text = f"## Walk: one run\n\n| file |\n|---|---|---|\n{rows}\n| `core/other.py` | `f` | x |\n"
+    assert len(files_of(text, "one run")) == 15
+
+
 @pytest.mark.parametrize(("file", "function"), walks())
 def test_a_step_of_a_walk_exists(file: str, function: str) -> None:
     assert (PACKAGE / file).is_file(), f"there is no {file}"

@@ -18,7 +18,7 @@ UNTIL_IT_SLEEPS = "until rota run show ann | grep -q sleeping; do sleep 0.2; don
 
 
 @pytest.mark.slow
-@pytest.mark.wall_clock
+@pytest.mark.wall_clock("the page sleeps for real seconds")
 def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
     [code, *_] = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     [_, script, *_] = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

@@ -14,7 +14,7 @@ from tests.engine.kit import Gate, StoreTap, eventually, live
 
 pytestmark = [
     pytest.mark.pg,
-    pytest.mark.wall_clock,
+    pytest.mark.wall_clock("counts claims in a moment of real time"),
     pytest.mark.parametrize("database_url", ["postgres"], indirect=True),
 ]
 WORKERS = 6

@@ -93,7 +93,7 @@ async def test_a_run_that_ends_elsewhere_unheard_is_found_by_the_poll(
     app, flow = gated(gate)
     other, _ = gated(gate)
     async with live(app, database_url) as clock:
-        monkeypatch.setattr(app.database, "tell", lambda topic: None)
+        monkeypatch.setattr(app.database, "notify_soon", lambda topic: None)
         run = await app.start(flow, 1)
         await eventually(lambda: gate.under_way == 1)
         # Only now: else it might be the one who performs the run.

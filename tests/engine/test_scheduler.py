@@ -32,7 +32,7 @@ def make_app(**settings: Any) -> tuple[Rota, list[str]]:
     return app, seen
 
 
-@pytest.mark.wall_clock
+@pytest.mark.wall_clock("nothing may happen in a moment of real time")
 async def test_it_fires_at_the_instant_and_rests_until_then(database_url: str) -> None:
     app, seen = make_app()
     async with live(app, database_url) as clock:
@@ -48,7 +48,7 @@ async def test_it_fires_at_the_instant_and_rests_until_then(database_url: str) -
         assert run.created_at == run.due_at == run.started_at
 
 
-@pytest.mark.wall_clock
+@pytest.mark.wall_clock("nothing may happen in a moment of real time")
 async def test_at_rest_it_asks_nothing(database_url: str) -> None:
     app, _ = make_app()
     async with live(app, database_url) as clock:
@@ -187,7 +187,7 @@ async def test_two_schedulers_on_one_database_fire_each_occurrence_once(database
         assert len(await first.schedules.history("s")) == 3
 
 
-@pytest.mark.wall_clock
+@pytest.mark.wall_clock("counts attempts in a moment of real time")
 @pytest.mark.pg
 async def test_it_does_not_spin_while_another_has_the_due_schedule_in_hand(
     postgres_url: str, database_url: str

@@ -76,7 +76,6 @@ async def test_a_start_by_another_process_wakes_the_worker(database_url: str) ->
             assert await run.result(timeout=30) == 3
 
 
-@pytest.mark.wall_clock
 async def test_a_delayed_start_by_another_process_is_timed_exactly(database_url: str) -> None:
     app, flow = plain()
     other, _ = plain()
@@ -101,7 +100,7 @@ async def silently(other: Rota, flow: Any) -> list[RunHandle[Any]]:
     return [other.runs.handle(run.id, flow) for run in runs]
 
 
-@pytest.mark.wall_clock
+@pytest.mark.wall_clock("nothing may happen in a moment of real time")
 async def test_work_without_a_notification_is_found_by_the_poll(database_url: str) -> None:
     app, flow = plain()
     other, _ = plain()

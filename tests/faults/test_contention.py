@@ -79,7 +79,7 @@ async def test_a_limit_per_key_holds_across_workers(
     assert len(effects.read()) == 240
 
 
-@pytest.mark.wall_clock
+@pytest.mark.wall_clock("a rate is counted in real seconds across processes")
 async def test_a_rate_holds_across_workers(database_url: str, hire: Hire, effects: Effects) -> None:
     count, per_s = 10, 0.5
     for _ in range(CREW):
@@ -100,7 +100,7 @@ async def test_a_rate_holds_across_workers(database_url: str, hire: Hire, effect
         assert within <= 2 * count
 
 
-@pytest.mark.wall_clock
+@pytest.mark.wall_clock("the victim must be killed within the second that its run takes")
 @pytest.mark.parametrize("limit", [{"concurrency": 1}, {"concurrency_per_key": 1}])
 async def test_a_limited_queue_with_a_dead_holder_goes_on(
     database_url: str, hire: Hire, effects: Effects, limit: dict[str, int]

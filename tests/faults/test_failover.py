@@ -16,7 +16,11 @@ from tests.kit import broken, execute, select, until
 from tests.kit.postgres import PostgresServer
 from tests.kit.standby import StandbyServer
 
-pytestmark = [pytest.mark.pg, pytest.mark.slow, pytest.mark.wall_clock]
+pytestmark = [
+    pytest.mark.pg,
+    pytest.mark.slow,
+    pytest.mark.wall_clock("two servers change roles within real seconds"),
+]
 NODES = ("primary", "standby")
 
 

@@ -20,7 +20,11 @@ from tests.kit import execute, select
 from tests.kit.builders import NOW, SPACE, new_run
 from tests.kit.postgres import PostgresServer
 
-pytestmark = [pytest.mark.pg, pytest.mark.slow, pytest.mark.wall_clock]
+pytestmark = [
+    pytest.mark.pg,
+    pytest.mark.slow,
+    pytest.mark.wall_clock("commits hang until timeouts of real seconds"),
+]
 
 CONNECTIONS = 3
 LIMIT = 2 * CONNECTIONS + 1  # those in use, those that hang, one that looks

@@ -22,7 +22,7 @@ async def _is_ready(log: Path) -> bool:
     return "ready" in log.read_text()
 
 
-@pytest.mark.wall_clock
+@pytest.mark.wall_clock("runs resume within a real second")
 @pytest.mark.parametrize("run_count", [1, 100, 450])
 async def test_a_daemon_killed_with_kill_9_resumes_within_a_second_of_its_restart(
     database_url: str, hire: Hire, effects: Effects, run_count: int
@@ -51,7 +51,7 @@ async def test_a_daemon_killed_with_kill_9_resumes_within_a_second_of_its_restar
     assert await broken(database_url) == []
 
 
-@pytest.mark.wall_clock
+@pytest.mark.wall_clock("runs are taken over within a real second")
 async def test_a_neighbour_takes_over_the_runs_of_a_killed_process_at_its_next_heartbeat(
     database_url: str, hire: Hire, effects: Effects
 ) -> None:

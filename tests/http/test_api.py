@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tests.http.kit import API, app_on, browsing, seed
 
 
@@ -121,11 +123,113 @@ async def test_every_write_is_in_the_audit_list(database_url: str) -> None:
     async with app.connected(), browsing(app) as http:
         sent = await http.post(f"{API}/runs", json={"workflow": "add", "input": {"a": 1}})
         await http.post(f"{API}/runs", json={"workflow": "none"})
+        await http.post(f"{API}/schedules/preview", json={"when": "daily at 9:00"})
+        many = {"verb": "cancel", "filter": {"name": "add"}}
+        await http.post(f"{API}/runs/actions", json=many)
         audit = (await http.get(f"{API}/audit")).json()["entries"]
-    assert [(one["who"], one["verb"], one["target"]) for one in audit] == [
-        ("local", "start", f"{API}/runs")
+    assert [(one["who"], one["verb"], one["target"], one["detail"]) for one in audit] == [
+        ("local", "runs.apply", f"{API}/runs/actions", many),
+        ("local", "start", sent.headers["location"], None),
     ]
-    assert audit[0]["request_id"] == sent.headers["x-request-id"]
+    assert audit[1]["request_id"] == sent.headers["x-request-id"]
+
+
+async def test_a_key_makes_every_creating_verb_happen_once(database_url: str) -> None:
+    app = app_on(database_url)
+
+    @app.step
+    async def one() -> int:
+        return 1
+
+    @app.workflow
+    async def stepped() -> int:
+        return await one()
+
+    async with app.connected(), browsing(app) as http:
+        await seed(app)
+        run = await app.start("stepped")
+        await app.start_worker()
+        await app.runs.wait(run.id, timeout="30s")
+        bodies = {
+            "/schedules/daily/trigger": {"input": {"a": 5}},
+            "/runs/batch": {"workflow": "add", "items": [{"input": {"a": 1}}, {"input": {"a": 2}}]},
+            f"/runs/{run.id}/fork": {"from_step": (await app.runs.steps(run.id))[0].key},
+        }
+        for path, body in bodies.items():
+            key = {"idempotency-key": f"k {path}".replace(" ", "")}
+            first = await http.post(f"{API}{path}", json=body, headers=key)
+            again = await http.post(f"{API}{path}", json=body, headers=key)
+            assert (first.status_code, again.status_code) == (201, 200), path
+            ids = [
+                [each["id"] for each in (found if isinstance(found, list) else [found])]
+                for found in (first.json(), again.json())
+            ]
+            assert ids[0] == ids[1], path
+        changed = [
+            await http.post(f"{API}{path}", json=body, headers={"idempotency-key": f"k{path}"})
+            for path, body in (
+                ("/schedules/daily/trigger", {"input": {"a": 6}}),
+                ("/runs/batch", {"workflow": "add", "items": [{"input": {"a": 9}}]}),
+            )
+        ]
+    assert {(one.status_code, one.json()["code"]) for one in changed} == {(422, "bad_input")}
+
+
+async def test_a_second_retry_of_the_same_attempt_answers_with_the_first(database_url: str) -> None:
+    app = app_on(database_url)
+    async with app.connected(), browsing(app) as http:
+        run = await app.start("add", 1)
+        await app.runs.cancel(run.id)
+        path = f"{API}/runs/{run.id}/retry"
+        first = await http.post(path, json={"expected": run.id})
+        again = await http.post(path, json={"expected": run.id})
+        open_one = await http.post(path)
+    assert (first.status_code, again.status_code, open_one.status_code) == (201, 200, 409)
+    assert again.json() == {"id": first.json()["id"], "existed": True}
+    assert first.headers["location"] == f"{API}/runs/{first.json()['id']}"
+
+
+async def test_names_that_are_not_there_are_404(database_url: str) -> None:
+    app = app_on(database_url)
+    async with app.connected(), browsing(app) as http:
+        answers = [
+            await http.post(f"{API}/queues/none/pause"),
+            await http.delete(f"{API}/tokens/none"),
+            await http.get(f"{API}/pipelines/none"),
+            await http.post(f"{API}/pipelines/none/runs"),
+            await http.post(f"{API}/automations/none/deploy"),
+            await http.patch(f"{API}/schedules/none", json={}, headers={"if-match": '"x"'}),
+        ]
+    assert [(one.status_code, one.json()["code"]) for one in answers] == [
+        (404, "unknown_queue"), (404, "unknown_token"), (404, "unknown_pipeline"),
+        (404, "unknown_pipeline"), (404, "unknown_automation"), (404, "unknown_schedule"),
+    ]  # fmt: skip
+
+
+async def test_of_two_edits_of_the_same_definition_one_is_refused(database_url: str) -> None:
+    app = app_on(database_url)
+    async with app.connected(), browsing(app) as http:
+        await seed(app)
+        path = f"{API}/schedules/daily"
+        seen = (await http.get(path)).headers["etag"]
+        edits = [
+            http.patch(path, json={"when": f"daily at {hour}:00"}, headers={"if-match": seen})
+            for hour in (7, 8)
+        ]
+        statuses = sorted(one.status_code for one in await asyncio.gather(*edits))
+        body = {"workflow": "add", "when": "daily at 6:00", "zone": "UTC", "input": {"a": 1}}
+        stale = await http.put(path, json=body, headers={"if-match": seen})
+        anyone = await http.put(path, json=body, headers={"if-match": "*"})
+        new = await http.put(f"{API}/schedules/fresh", json=body)
+        end = {"end": "2099-01-01T00:00:00Z"}
+        ended = (await http.patch(path, json=end)).json()["text"]
+        endless = (await http.patch(path, json={"end": None})).json()["text"]
+        gone = await http.delete(path, headers={"if-match": seen})
+    assert statuses == [200, 412]
+    assert (stale.status_code, anyone.status_code, new.status_code) == (412, 200, 201)
+    assert "2099" in ended
+    assert "2099" not in endless
+    assert (gone.status_code, gone.json()["code"]) == (412, "changed_since")
 
 
 async def test_the_process_says_how_it_is(database_url: str) -> None:

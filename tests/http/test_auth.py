@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,12 @@ from typing import Any
 import pytest
 
 from rota.client.client import Client
-from rota.http.options import load
+from rota.http import site
+from rota.http.auth import allowed_hosts
+from rota.http.options import HttpOptions, load
+from rota.http.request import Answer, WebRequest
 from rota.http.routes import ROUTES
+from rota.http.table import Page
 from rota.settings import Settings
 from rota.testing import VirtualClock
 from tests.http.kit import API, BASE, browsing
@@ -86,7 +91,7 @@ async def test_tokens_let_in_by_role_until_they_end(client: Client) -> None:
             assert await status(wrong) in (401, 429)
 
 
-async def test_wrong_tokens_are_counted_per_address(client: Client) -> None:
+async def test_wrong_tokens_are_counted_per_address_and_lock_nobody_out(client: Client) -> None:
     async with (
         client,
         browsing(client, **LOCKED) as http,
@@ -98,8 +103,13 @@ async def test_wrong_tokens_are_counted_per_address(client: Client) -> None:
             for n in range(11)
         ]
         assert wrong == [401] * 10 + [429]
-        assert (await http.get(f"{API}/me", headers=bearer(good.text))).status_code == 429
-        assert (await other.get(f"{API}/me", headers=bearer(good.text))).status_code == 200
+        # A proxy has one address for many people: a right token passes.
+        assert (await http.get(f"{API}/me", headers=bearer(good.text))).status_code == 200
+        assert (await other.get(f"{API}/me", headers=bearer("rota_0_x"))).status_code == 401
+        clock = client.clock
+        assert isinstance(clock, VirtualClock)
+        clock.jump("2m")
+        assert (await http.get(f"{API}/me", headers=bearer("rota_0_x"))).status_code == 401
 
 
 async def test_a_link_logs_in_once_and_its_cookie_cannot_be_read_or_sent_along(
@@ -190,6 +200,41 @@ async def test_a_body_of_ten_megabytes_is_not_kept(client: Client) -> None:
     assert reported.status_code == streamed.status_code == 413
     assert reported.json()["code"] == "payload_too_big"
     assert heads.status_code == 431
+
+
+async def test_a_sender_that_is_too_slow_loses_its_connection(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site, "BODY_S", 0.2)
+
+    async def drops() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.sleep(30)
+        yield b"}"
+
+    async with client, browsing(client) as http, asyncio.timeout(10):
+        slow = await http.post(f"{API}/runs", content=drops())
+    assert (slow.status_code, slow.json()["code"]) == (408, "slow_body")
+    assert slow.headers["connection"] == "close"
+
+
+async def test_a_look_that_takes_too_long_is_given_up(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hangs(request: WebRequest) -> Answer:
+        await asyncio.sleep(30)
+        raise AssertionError("unreachable")
+
+    monkeypatch.setattr(site, "READ_S", 0.2)
+    table = [Page("GET", "/hangs", "read", hangs)]
+    async with client, browsing(client, table) as http, asyncio.timeout(10):
+        late = await http.get("/hangs")
+    assert (late.status_code, late.json()["code"]) == (503, "timeout")
+
+
+def test_a_server_for_all_addresses_answers_this_machine() -> None:
+    everywhere = allowed_hosts(HttpOptions(host="0.0.0.0", hosts=["rota.example"]), 8420)
+    assert everywhere == {"localhost:8420", "127.0.0.1:8420", "[::1]:8420", "rota.example:8420"}
 
 
 def test_every_route_has_a_role_and_only_the_bare_ones_are_open() -> None:

@@ -7,26 +7,31 @@ from pathlib import Path
 
 import pytest
 
+from rota.automations.deploy import AppAutomations
 from rota.client.audit import Audit
-from rota.client.automations import Automations
+from rota.client.client import Client
+from rota.client.notifications import Notifications
+from rota.client.operations import Operations
 from rota.client.overview import Overview
 from rota.client.runs import Runs
 from rota.client.schedules import Schedules
-from rota.client.tokens import Tokens
+from rota.client.tokens import Sessions, Tokens
 from rota.http.reference import page
 from rota.http.routes import ROUTES
 from rota.pipelines.client import PipelineClient
 from tests.tidy.tree import ROOT
 
 NOUNS = {
-    "runs": Runs, "schedules": Schedules, "automations": Automations, "pipelines": PipelineClient,
-    "tokens": Tokens, "audit": Audit, "overview": Overview,
+    "runs": Runs, "schedules": Schedules, "automations": AppAutomations,
+    "pipelines": PipelineClient, "tokens": Tokens, "audit": Audit, "overview": Overview,
+    "sessions": Sessions, "operations": Operations, "notifications": Notifications,
 }  # fmt: skip
 # Methods that no route renders, and why.
 WITHOUT_ROUTE = {
     "runs.list": "runs.page is the same in pages",
     "runs.ready": "GET /metrics has it by queue",
     "runs.counts": "GET /counts has them, bounded",
+    "schedules.trigger": "schedules.trigger_once is the same with a key",
     "schedules.history": "schedules.ledger is the same in pages",
     "schedules.last_outcomes": "GET …/occurrences has them",
     "schedules.declared_by": "deploys use it",
@@ -42,13 +47,40 @@ WITHOUT_ROUTE = {
     "automations.answers": "GET …/activity has it",
     "automations.prune_versions": "the command line does it",
     "pipelines.items": "pipelines.items_page is the same in pages",
-    "pipelines.start": "a pipeline is a file on the machine of its worker",
+    "pipelines.forecast": "a dry run of POST /pipelines/{id}/runs",
     "pipelines.write_results": "it writes a file on this machine",
     "pipelines.close": "it ends the client",
     "overview.activity": "a chart of the dashboard",
+    "automations.deploy_all": "a worker does it when it starts",
     "tokens.authenticate": "the gate calls it",
+    "sessions.open": "POST /login, a page",
+    "sessions.redeem": "GET /open/{secret}, a page",
+    "sessions.close": "POST /logout, a page",
+    "sessions.get": "the gate calls it",
+    "notifications.latest": "a remark on the page of a run",
+    **dict.fromkeys(
+        (
+            "operations.archive",
+            "operations.archive_months",
+            "operations.archived",
+            "operations.drop_archive",
+            "operations.arm",
+            "operations.disarm",
+            "operations.disarmed",
+            "operations.must_be_armed",
+        ),
+        "about all namespaces of a database: the command line does it",
+    ),
+    "sessions.link": "the command line makes links: `rota open`",
     "audit.record": "the site calls it",
 }
+# The same for methods of the client itself.
+WITHOUT_NOUN = {
+    "connect": "it opens the client", "close": "it ends the client",
+    "start_run": "start is the public form", "start_runs": "start_many is the public form",
+    "backup": "it writes a file on this machine",
+    "queues": "GET /queues has their limits",
+}  # fmt: skip
 
 
 def verbs() -> dict[str, object]:
@@ -70,10 +102,22 @@ def test_every_verb_of_the_client_has_its_route() -> None:
     assert not stale, f"no longer without a route: {stale}"
 
 
+def test_every_verb_without_a_noun_has_its_route() -> None:
+    own = {
+        name
+        for name, method in inspect.getmembers(Client, inspect.isfunction)
+        if not name.startswith("_")
+        and (inspect.iscoroutinefunction(method) or name in ("start", "start_many"))
+    }
+    rendered = {route.client for route in ROUTES}
+    missing = sorted(own - rendered - set(WITHOUT_NOUN))
+    assert not missing, f"no route, and no reason why: {missing}"
+    assert not set(WITHOUT_NOUN) & rendered | set(WITHOUT_NOUN) - own
+
+
 def test_every_route_names_a_verb_that_exists() -> None:
-    named = {route.client for route in ROUTES if "." in route.client}
-    unknown = sorted(named - set(verbs()))
-    assert not unknown
+    named = [route.client.split(".") for route in ROUTES if "." in route.client]
+    assert not [f"{noun}.{verb}" for noun, verb in named if not hasattr(NOUNS[noun], verb)]
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda one: one.name)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, cast
@@ -13,7 +15,7 @@ import httpx2
 import pytest
 
 from rota.client.client import Client
-from rota.http import events
+from rota.http import adapter, events
 from rota.http.events import EventHub
 from rota.http.options import HttpOptions
 from rota.http.problems import RequestRefused
@@ -104,6 +106,73 @@ async def test_streams_are_bounded_and_a_reader_that_is_gone_frees_its_slot(
         hub.close()
         for stream in open_ones[1:]:
             assert all("reset" not in text for text in [text async for text in stream])
+
+
+async def test_requests_of_one_moment_share_the_slots_that_are_left(client: Client) -> None:
+    async with client:
+        hub = EventHub(client)
+        hub.open()
+        promised = [hub.reserve("me") for _ in range(10)]
+        streams = [hub.stream(ALL, "", slot) for slot in promised]
+        begun = [[text async for text in _first(stream)] for stream in streams]
+        hub.close()
+    assert [len(texts) for texts in begun] == [1] * 4 + [0] * 6
+
+
+async def _first(stream: AsyncIterator[str]) -> AsyncIterator[str]:
+    """The first text of a stream, which stays open."""
+    with contextlib.suppress(StopAsyncIteration):
+        yield await anext(stream)
+
+
+async def test_a_reader_that_vanishes_or_only_asks_for_headers_frees_its_slot(
+    client: Client,
+) -> None:
+    async with client:
+        server = HttpServer(client, HttpOptions(port=0))
+        await server.start()
+        port = int(server.address.rpartition(":")[2])
+        hub = server._site._hub  # type: ignore[union-attr]
+        async with httpx2.AsyncClient(base_url=server.address, timeout=10) as http:
+            for _ in range(6):
+                heads = await http.head(f"{API}/events")
+                assert (heads.status_code, heads.text) == (200, "")
+        for _ in range(6):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(f"GET {API}/events HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+            await reader.readuntil(b"retry: 2000")
+            assert hub._readers.total() == 1
+            writer.transport.abort()
+            await until_true(lambda: hub._readers.total() == 0)
+        await server.stop()
+
+
+async def until_true(holds: Callable[[], bool]) -> None:
+    """Wait until something holds, up to 20 s."""
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.02)
+
+
+async def test_a_reader_that_does_not_read_is_dropped(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "SLOW_S", 0.5)
+    monkeypatch.setattr(events, "COALESCE_S", 0.0)
+    async with client:
+        server = HttpServer(client, HttpOptions(port=0))
+        await server.start()
+        port = int(server.address.rpartition(":")[2])
+        hub = server._site._hub  # type: ignore[union-attr]
+        monkeypatch.setattr(hub, "_line", lambda event, number: f": {'x' * 1_000_000}\n\n")
+        with socket.create_connection(("127.0.0.1", port)) as lazy:
+            lazy.sendall(f"GET {API}/events HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+            await until_true(lambda: hub._readers.total() == 1)
+            async with asyncio.timeout(20):
+                while hub._readers.total():
+                    client.wakeups.notified("schedule")
+                    await asyncio.sleep(0.02)
+        await server.stop()
 
 
 async def test_a_run_is_followed_to_its_end_and_resumed_by_any_process(database_url: str) -> None:

@@ -88,3 +88,18 @@ async def test_the_server_of_a_database_is_found_among_others(tmp_path: Path) ->
         await other.stop()
     assert found == own.address
     assert nowhere is None
+
+
+async def test_a_server_without_a_worker_hears_what_other_processes_do(database_url: str) -> None:
+    heard: list[str] = []
+    async with Client(database_url, migrate=True) as own, Client(database_url) as other:
+        server = HttpServer(own, HttpOptions(port=0))
+        await server.start()
+        own.wakeups.subscribe(heard.append)
+        try:
+            async with asyncio.timeout(10):
+                while "ready" not in heard:
+                    await other.start("anything")
+                    await asyncio.sleep(0.05)
+        finally:
+            await server.stop()

@@ -42,7 +42,11 @@ def parse(text: str) -> dict[str, Family]:
         family = found[name] = Family(_plain(said, '"'), kind, {})
         while lines and not lines[0].startswith("#"):
             own, labels, value = _sample(lines.pop(0))
-            assert own == name, f"{own} is under {name}"
+            if kind == "histogram":
+                assert own in (f"{name}_bucket", f"{name}_sum", f"{name}_count"), own
+                labels = (*labels, ("__name__", own))
+            else:
+                assert own == name, f"{own} is under {name}"
             assert labels not in family.samples, f"{labels} comes twice"
             family.samples[labels] = value
         assert family.samples, f"{name} has no number"

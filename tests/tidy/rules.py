@@ -37,6 +37,28 @@ RETIRED_BUT_STORED = {
     *(("src/rota/notifications/workflow.py", "tells"), ("src/rota/store/invariants.py", "turn")),
 }
 
+# A Protocol needs two implementations in the package, or a reason. The value says which.
+PROTOCOLS = {
+    "Backend": "SQLite and PostgreSQL of the SQL tool",
+    "Clock": "real and virtual time",
+    "CodePlace": "a branch and a step; the client lies below workflows",
+    "Database": "SQLite and PostgreSQL",
+    "Engine": "the app, which lies above pipelines",
+    "Entry": "the pages of the site, which lie above the router",
+    "Executor": "workflows, automations, pipelines",
+    "Fold": "Anthropic and OpenAI",
+    "Invoker": "every provider",
+    "Keeper": "this process and a row of the database",
+    "NotificationHost": "the app, which lies above notifications",
+    "Ticking": "real and virtual time; the engine lies beside ai",
+    "Timer": "a handle of asyncio and one of virtual time",
+    "Times": "cron, interval, dates",
+    "ToolTx": "SQLite and PostgreSQL of the SQL tool",
+    "Tx": "SQLite and PostgreSQL",
+    "WatchedConnection": "a transaction of PostgreSQL, which imports its watchdog",
+    "WorkflowDecorator": "overloads of one callable, which a function type cannot express",
+}
+
 CLOCKS = {
     "time.sleep",
     "time.time",
@@ -138,6 +160,15 @@ def _is_field(node: ast.stmt) -> bool:
     return isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
 
 
+def few_protocols(module: Module) -> Iterator[str]:
+    """A Protocol is for several implementations: say which in `PROTOCOLS`, or use the class."""
+    for node in module.nodes:
+        if isinstance(node, ast.ClassDef) and _in_src(module) and node.name not in PROTOCOLS:
+            bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
+            if any(isinstance(base, ast.Name) and base.id == "Protocol" for base in bases):
+                yield module.at(node, f"{node.name} is a Protocol that is not listed")
+
+
 def sql_in_store_only(module: Module) -> Iterator[str]:
     """All SQL is in one room."""
     if not _in_src(module) or module.path.startswith("src/rota/store/"):
@@ -190,6 +221,7 @@ RULES: dict[str, Rule] = {
         module_docstrings,
         plain_names,
         no_retired_names,
+        few_protocols,
         sql_in_store_only,
         injected_clock,
         pure_core,

@@ -31,6 +31,8 @@ BAD = [
     ("plain_names", SRC, "class HTTPService: ..."),
     ("plain_names", "src/rota/utils.py", ""),
     ("plain_names", "src/rota/helpers/x.py", ""),
+    ("few_protocols", SRC, "class Startable(Protocol): ..."),
+    ("few_protocols", SRC, "class Startable(Protocol[T]): ..."),
     ("no_retired_names", SRC, "def f(room): ..."),
     ("no_retired_names", SRC, "def f(*, told): ..."),
     ("no_retired_names", SRC, "class X:\n    open_turn: int"),
@@ -68,6 +70,7 @@ GOOD = [
     ("module_docstrings", SRC, '"""Owns x."""'),
     ("plain_names", SRC, "class Handler: ...\nclass Metadata: ...\ndef processed(): ..."),
     ("no_retired_names", SRC, "class QueueSlots: ...\ndef researcher(early): ..."),
+    ("few_protocols", SRC, "class Clock(Protocol): ...\nclass Startable(Base): ..."),
     ("no_retired_names", SRC, "def f(returned, saturn):\n    told = 1"),
     ("sql_in_store_only", "src/rota/store/runs/settle.py", "q = 'select id from runs'"),
     (

@@ -248,7 +248,7 @@ async def test_a_branch_that_awaits_something_real_is_not_taken_for_blocked(
         assert began == [1]
 
 
-@pytest.mark.wall_clock
+@pytest.mark.wall_clock("a branch awaits a real timer during replay")
 async def test_a_branch_that_awaits_something_real_on_replay_strands_nothing(
     database_url: str,
 ) -> None:

@@ -13,6 +13,7 @@ from rota.ai.base import (
 )
 from rota.ai.prices import Prices
 from rota.ai.request_fields import body_problems, header_problems
+from rota.core.meters import AI_COST, AI_TOKENS
 from rota.errors import UsageError
 
 
@@ -61,7 +62,16 @@ class Priced:
         if cost is None and model:
             cost = self._prices.cost(self.name, model, asked, answered)
         named = model or request.model
+        count_reply(named, asked, answered, cost)
         return Reply(text, named, asked, answered, cost, finish, guessed=used is None)
+
+
+def count_reply(model: str, tokens_in: int, tokens_out: int, cost_usd: float | None) -> None:
+    """Count an answer, in the metrics of this process."""
+    AI_TOKENS.add(model, "in", by=tokens_in)
+    AI_TOKENS.add(model, "out", by=tokens_out)
+    if cost_usd is not None:
+        AI_COST.add(model, by=cost_usd)
 
 
 def check(request: Request, *, model: bool = True) -> None:

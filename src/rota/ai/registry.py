@@ -18,6 +18,7 @@ from rota.ai.base import Estimate, Invoker, Reply, Request, announced, announces
 from rota.ai.limiter import Limiter
 from rota.ai.limits import Limits
 from rota.ai.prices import Prices, read_prices
+from rota.core import spans
 from rota.core.suggest import did_you_mean, nearest
 from rota.errors import BadSetting, UsageError
 
@@ -140,7 +141,10 @@ class Switchboard:
         invoker, model = self._chosen(request.model)
         if not announces(invoker):
             request = await announced(request)
-        return await invoker.ask(msgspec.structs.replace(request, model=model))
+        with spans.chat(invoker.name, model) as span:
+            reply = await invoker.ask(msgspec.structs.replace(request, model=model))
+            span.note(_usage(reply))
+        return reply
 
     def estimate(self, request: Request) -> Estimate:
         """Estimates what `ask` would take; calls no model."""
@@ -189,6 +193,14 @@ class Switchboard:
         if provider not in self._made:  # only now: an extra is needed by those who use it
             self._made[provider] = self._makers[provider]()
         return self._made[provider], model
+
+
+def _usage(reply: Reply) -> dict[str, int | float]:
+    known: dict[str, int | float] = {
+        "gen_ai.usage.input_tokens": reply.tokens_in,
+        "gen_ai.usage.output_tokens": reply.tokens_out,
+    }
+    return known if reply.cost_usd is None else {**known, "rota.cost_usd": reply.cost_usd}
 
 
 def invoker_of(

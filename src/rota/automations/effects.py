@@ -17,10 +17,11 @@ from msgspec.structs import replace
 
 from rota import faults
 from rota.automations.environment import AutomationEnvironment, HandlerSuspended, NotHappened
-from rota.core import typed
+from rota.core import spans, typed
 from rota.core.automations.failure_policy import EffectivePolicy, tries_within
 from rota.core.automations.model import LedgerRow
 from rota.core.automations.phases import Mutation
+from rota.core.meters import MUTATIONS
 from rota.core.runs.failures import describe, is_outage, kind_of
 from rota.core.runs.model import Claim
 from rota.core.runs.retry import capped_delay_s, next_try_us
@@ -86,8 +87,11 @@ class Effects:
         limit_s = self._environment.settings.tool_s
         params: dict[str, Any] = msgspec.json.decode(row.params)
         # The tool keeps the time itself; this is for one that does not.
-        async with asyncio.timeout(limit_s + OVERRUN_S):
-            return await tool.call(params, Call(row.id, limit_s))
+        with spans.tool(tool.name, tool.safety, row.id) as span:
+            async with asyncio.timeout(limit_s + OVERRUN_S):
+                result = await tool.call(params, Call(row.id, limit_s))
+            span.note({"rota.mutation.outcome": Mutation.APPLIED})
+            return result
 
     async def _unknown(self, tool: Tool, row: LedgerRow, error: Exception) -> LedgerRow:
         log.warning("%s of %s: the outcome is unknown: %s", tool.name, self._claim.name, error)
@@ -214,10 +218,12 @@ class Effects:
         by: str = "tool",
         count: int | None = None,
     ) -> LedgerRow:
-        return await self._environment.write(
+        ended = await self._environment.write(
             checkpoint.call_ended, self._claim, row, status, now=self._now(), result=result,
             error=error, resolved_by=by, reconcile_count=count,
         )  # fmt: skip
+        MUTATIONS.add(self._claim.namespace, row.tool, status)
+        return ended
 
     def _now(self) -> int:
         return self._environment.clock.now()

@@ -21,9 +21,11 @@ from rota.automations.threads import HandlerThreads
 from rota.core.automations.failure_policy import FailedAttempt
 from rota.core.runs.code_set import code_set
 from rota.core.runs.failures import Kind, describe, is_outage
+from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Claim, Outcome, StoredStep
 from rota.engine.context import EngineContext
 from rota.engine.outcome import JudgedFailure, judge_handler
+from rota.engine.run_log import count_end
 from rota.engine.wakeups import READY, TIMER
 from rota.errors import LeaseLost, ReadFailed, RotaError, StoreError
 from rota.store.automations import state
@@ -109,7 +111,9 @@ class AutomationExecutor:
         try:
             if work.killer is not None:
                 return await self._leave_out(claim, work, performance)
-            return await performance.perform()
+            settled = await performance.perform()
+            count_end(claim, Status.COMPLETED, self._environment.clock.now())
+            return settled
         except (LeaseLost, asyncio.CancelledError):
             raise
         except HandlerSuspended as pause:
@@ -158,6 +162,8 @@ class AutomationExecutor:
         self, claim: Claim, work: Work, performance: HandlerRunner, error: Exception
     ) -> HandlerRunSettled:
         failure = judge_handler(error)
+        if not failure.asks:
+            count_end(claim, Status.FAILED, self._environment.clock.now())
         level = logging.WARNING if failure.passes else logging.ERROR
         log.log(
             level, "automation %s, %s: %s: %s", claim.name, work.run.handler, failure.kind, error,

@@ -19,7 +19,7 @@ from rota.automations.definition import Automation, Handler
 from rota.automations.effects import Effects
 from rota.automations.environment import AutomationEnvironment
 from rota.automations.invoke import call
-from rota.core import typed
+from rota.core import spans, typed
 from rota.core.automations.failure_policy import EffectivePolicy, effective
 from rota.core.automations.model import HandlerPlan, LedgerRow, StoredEvent
 from rota.core.automations.phases import Mutation, Phase, Way
@@ -285,7 +285,8 @@ class HandlerRunner:
     async def _read(self, tool: Tool, params: dict[str, Any], limit_s: float) -> Any:
         try:
             async with asyncio.timeout(limit_s):
-                return await tool.call(params, Call(self._claim.id, limit_s))
+                with spans.tool(tool.name, tool.safety):
+                    return await tool.call(params, Call(self._claim.id, limit_s))
         except _REFUSED as error:
             raise ReadFailed(f"{tool.name}: {error}", tool=tool.name) from error
         except _HOST_ERRORS:

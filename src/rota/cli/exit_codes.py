@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import click
 
-from rota.core.suggest import close_names
+from rota.core.suggest import close_names, hint_of
 from rota.errors import RotaError
 
 OK, FAILED, USAGE, DATABASE, NOT_FOUND, CONFLICT, TIMEOUT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
@@ -55,6 +55,9 @@ EXITS: dict[str, int] = {
     "unknown_automation": NOT_FOUND,
     "unknown_pipeline": NOT_FOUND,
     "unknown_input": NOT_FOUND,
+    "unknown_queue": NOT_FOUND,
+    "unknown_token": NOT_FOUND,
+    "changed_since": CONFLICT,
     "already_started": CONFLICT,
     "wrong_state": CONFLICT,
     "scheduler_locked": CONFLICT,
@@ -150,7 +153,7 @@ def _usage(error: click.UsageError) -> RotaError:
     message = error.format_message() if not near else error.message
     if isinstance(error, click.NoSuchOption):  # versions of click word it differently
         message = f"no such option '{error.option_name}'"
-    hint = f"Did you mean {', '.join(sorted(near))}?" if near else f"See `{path} --help`."
+    hint = hint_of(sorted(near or ()), f"See `{path} --help`.")
     return _Usage(message[:1].lower() + message[1:].rstrip("."), hint=hint)
 
 

@@ -34,6 +34,7 @@ from rota.client.start import (
 )
 from rota.client.starter import ClientStarter, Starter
 from rota.client.tokens import Sessions, Tokens
+from rota.core import spans
 from rota.core.runs.fairness import QueueLimits, stored_queue
 from rota.core.runs.ids import IdMaker
 from rota.core.runs.model import NewRun, Queue, Started, WorkerRecord
@@ -44,7 +45,7 @@ from rota.engine.wakeups import READY, TIMER, Wakeups
 from rota.engine.worker import Worker
 from rota.errors import (
     AlreadyStarted,
-    BadInput,
+    UnknownQueue,
     UsageError,
 )
 from rota.settings import Settings
@@ -100,6 +101,8 @@ class Client(Starter):
             self.leave_home()
         if self._database is not None:
             return self
+        if self.settings.traces and not spans.is_on():
+            self.trace()
         database = open_url(self.url, self.settings)
         await database.open()
         try:
@@ -113,6 +116,22 @@ class Client(Starter):
         self._wakeups = Wakeups(database)
         self._results = Results(database, self.clock, self._wakeups)
         return self
+
+    def trace(self, provider: Any = None) -> None:
+        """Make spans with OpenTelemetry in this process, from now on.
+
+        Args:
+            provider: A tracer provider; without one, that of the program.
+
+        Raises:
+            MissingExtra: The package is not installed: `pip install 'rota[otel]'`.
+
+        Example:
+            app.trace(provider)
+        """
+        from rota.engine import otel
+
+        otel.install(provider)
 
     async def _follow(self, database: Database) -> None:
         if isinstance(self.clock, SystemClock):
@@ -226,7 +245,10 @@ class Client(Starter):
             child = await self._start_inside(workflow, args, kwargs, options)
             if child is not None:
                 return child
-        started = await self._starts.put(self.new_run(workflow, args, kwargs, options))
+        with spans.start(workflow if isinstance(workflow, str) else workflow.name) as span:
+            fresh = self.new_run(workflow, args, kwargs, options)
+            span.note({"rota.run.id": fresh.id, "rota.queue": fresh.queue})
+            started = await self._starts.put(fresh)
         if started.existed and options.on_conflict == "reject":
             unique = options.unique_key
             held = f"unique key {unique!r}" if unique else f"external id {options.external_id!r}"
@@ -256,7 +278,8 @@ class Client(Starter):
         definition, name = self._definition(workflow)
         now = self.clock.now()
         # Every input is checked before the first run is inserted.
-        template, rows, plain = self.starter.bulk(definition, name, items, options, now=now)
+        with spans.start(name, len(items := list(items))):
+            template, rows, plain = self.starter.bulk(definition, name, items, options, now=now)
         store: Any = start_minimal if plain else start_uniform
         returns = definition.signature.returns if definition else None
         handles: list[RunHandle[Any]] = []
@@ -329,7 +352,7 @@ class Client(Starter):
         for worker in await self.workers():
             known.update(msgspec.json.decode(worker.queues))
         if name not in known:
-            raise BadInput(
+            raise UnknownQueue(
                 f"there is no queue {name!r}",
                 hint=suggestion(name, known, f"Known: {', '.join(sorted(known))}."),
             )

@@ -237,7 +237,8 @@ class Doctor:
             count = len(invariants.INVARIANTS)
             says = f"all {count} hold"
             if not self._full:
-                says = f"{count - len(invariants.SCANS)} of {count} hold; `--full` reads all runs"
+                checked = count - len(invariants.SCANS)
+                says = f"{checked} of {count} checked, and hold; `--full` reads all runs"
             return [Finding("ok", "invariants", says)]
         return [
             Finding(

@@ -1,4 +1,4 @@
-"""The state of a store as numbers, for `rota metrics` and other monitors. Only reads.
+"""The state of a store as gauges, for `rota metrics` and other monitors. Only reads.
 
 Open runs are counted exactly. Ended runs are counted over a stated range and up to a stated number
 of rows. So a scrape costs the same however long the history is.
@@ -6,13 +6,15 @@ of rows. So a scrape costs the same however long the history is.
 
 from __future__ import annotations
 
+import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from importlib.metadata import version
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from rota.client.doctor import absence
+from rota.client.doctor import absence, served
 from rota.core.automations.text import Word, word_of
 from rota.core.prometheus_text import Metric, MetricSample
 from rota.core.runs.lifecycle import FINAL, OPEN, Status
@@ -20,7 +22,7 @@ from rota.core.schedules.intent import ENDED, QUARANTINED_REASON
 from rota.core.time.instants import DAY, HOUR, SECOND
 from rota.settings import Settings
 from rota.store import metrics as store
-from rota.store.metrics import Bounds, Counted, Execution, ScheduleCounts
+from rota.store.metrics import Bounds, Counted, Execution, ScheduleCounts, ScheduleTime
 
 if TYPE_CHECKING:
     from rota.client.client import Client
@@ -29,6 +31,7 @@ NEWEST_US = HOUR
 NEWEST_MAX = 100_000
 EXECUTIONS_US = DAY
 EXECUTIONS_MAX = 10_000
+SCHEDULES_MAX = 200
 
 KINDS = ("workflow", "automation", "pipeline")
 SCHEDULE_STATUSES = ("scheduled", "paused", "ended", "quarantined")
@@ -64,13 +67,14 @@ class MetricsRead(NamedTuple):
 async def collect(client: Client) -> list[Metric]:
     """All metrics of the client's namespace; each number has the label `namespace`."""
     now, space = client.clock.now(), client.settings.namespace
-    bounds = Bounds(now - NEWEST_US, NEWEST_MAX, now - EXECUTIONS_US, EXECUTIONS_MAX)
+    bounds = Bounds(now - NEWEST_US, NEWEST_MAX, now - EXECUTIONS_US, EXECUTIONS_MAX, SCHEDULES_MAX)
     counted = await client.database.read(store.count, namespace=space, now=now, bounds=bounds)
     look = MetricsRead(counted, client.settings, now)
     disarmed = await client.operations.disarmed()
     found = [
         *_open(look), *_ended(look), *_queues(look), *_workers(look), *_schedules(look),
         _automations(look), *_pipelines(counted.executions),
+        *_schedule_times(counted.times), _build(),
         Metric("rota_disarmed", "1 while the database is disarmed.", _one(int(bool(disarmed)))),
     ]  # fmt: skip
     return [_placed(metric, space) for metric in found]
@@ -115,9 +119,9 @@ def _open(look: MetricsRead) -> Iterable[Metric]:
         _by(("kind", "status"), runs),
     )
     yield Metric(
-        "rota_runs_waiting",
+        "rota_waiting_for_person",
         "Runs that wait for a person, all of them, by kind and by what they wait for.",
-        _by(("kind", "reason"), waiting),
+        _by(("kind", "why"), waiting),
     )
     yield Metric(
         "rota_runs_lapsed",
@@ -175,8 +179,11 @@ def _queues(look: MetricsRead) -> Iterable[Metric]:
 def _workers(look: MetricsRead) -> Iterable[Metric]:
     states: Counter[tuple[str, ...]] = Counter({("alive",): 0, ("gone",): 0, ("silent",): 0})
     slots = 0
+    serving: Counter[tuple[str, ...]] = Counter()
     for row in look.counted.workers:
         why = absence(row, look.settings, look.now)
+        if why is None:
+            serving.update((queue,) for queue in served(row))
         states[why or "alive",] += 1
         slots += row.slots if why is None else 0
     yield Metric(
@@ -186,6 +193,9 @@ def _workers(look: MetricsRead) -> Iterable[Metric]:
         _by(("state",), states),
     )
     yield Metric("rota_worker_slots", "Runs that the living workers can hold.", _one(slots))
+    yield Metric(
+        "rota_queue_workers", "Living workers by queue that they serve.", _by(("queue",), serving)
+    )
 
 
 def _schedules(look: MetricsRead) -> Iterable[Metric]:
@@ -209,6 +219,31 @@ def _schedules(look: MetricsRead) -> Iterable[Metric]:
         "How late the latest of the overdue schedules is; 0 when none is.",
         _one(_seconds(first, look.now)),
     )
+
+
+def _schedule_times(rows: Iterable[ScheduleTime]) -> Iterable[Metric]:
+    """Instants, not ages: an age that is no longer measured looks well."""
+    fired: dict[tuple[str, ...], float] = {
+        (row.name,): row.fired_at / SECOND for row in rows if row.fired_at is not None
+    }
+    due: dict[tuple[str, ...], float] = {(row.name,): row.due_at / SECOND for row in rows}
+    bound = f"of the {SCHEDULES_MAX} schedules that are due next"
+    yield Metric(
+        "rota_schedule_last_fired_timestamp_seconds",
+        f"The last occurrence that was fired, in Unix time, {bound}.",
+        _by(("schedule",), fired),
+    )
+    yield Metric(
+        "rota_schedule_next_due_timestamp_seconds",
+        f"When it is due next, in Unix time, {bound}.",
+        _by(("schedule",), due),
+    )
+
+
+def _build() -> Metric:
+    labels = {"version": version("rota"), "python": platform.python_version()}
+    one = [MetricSample(1, labels)]
+    return Metric("rota_build_info", "Always 1; the labels tell versions.", one)
 
 
 def _schedule_status(row: ScheduleCounts) -> str:

@@ -75,7 +75,10 @@ class Runs(BulkVerbs):
         run = await self.get(run_id)
         if run.kind == "schedule":
             run = await self._own(run_id)
-        return await self._client.database.read(history.chain, root_id=run.root_id)
+        attempts = await self._client.database.read(history.chain, root_id=run.root_id)
+        if not attempts:  # pruned or archived a moment ago: the error says which
+            await self.get(run.id)
+        return attempts
 
     async def steps(self, run_id: str) -> list[StoredStep]:
         """Return the recorded steps of a run, in order.
@@ -232,7 +235,9 @@ class Runs(BulkVerbs):
             name=name, body=body, now=now,
         )  # fmt: skip
 
-    async def fork(self, run_id: str, *, from_step: str) -> RunHandle[Any]:
+    async def fork(
+        self, run_id: str, *, from_step: str, external_id: str | None = None
+    ) -> RunHandle[Any]:
         """Start a new run with the input and the first steps of another.
 
         In a workflow, call it in a step.
@@ -240,6 +245,7 @@ class Runs(BulkVerbs):
         Args:
             run_id: The id of any attempt.
             from_step: The key of the first step to execute again; see `steps`.
+            external_id: A second fork with this external id returns the first one.
 
         Returns:
             A handle of the new run.
@@ -253,6 +259,8 @@ class Runs(BulkVerbs):
             fork = await app.runs.fork(run.id, from_step="charge")
         """
         refuse_in_workflow("fork")
+        if external_id is not None:
+            checked_key(external_id, "external_id")
         run = await self._own(run_id)
         if run.kind == "pipeline":
             raise WrongState(
@@ -270,13 +278,13 @@ class Runs(BulkVerbs):
             id=self._client.ids.make(now), namespace=run.namespace, name=run.name,
             available_at=now, input=run.input, kind=run.kind, queue=run.queue,
             priority=run.priority, trigger=Trigger.FORK, limit_key=run.limit_key,
-            version=run.version, tags=run.tags, options=_seeded(run),
+            version=run.version, tags=run.tags, options=_seeded(run), external_id=external_id,
         )  # fmt: skip
         started = await self._client.wakeups.write(
             (READY,), steps.fork, fresh, from_root=run.root_id,
             position=recorded[from_step].position, now=now,
         )  # fmt: skip
-        return self.handle(started.id, self._known(run.name))
+        return self.handle(started.id, self._known(run.name), existed=started.existed)
 
     async def _own(self, run_id: str) -> Run:
         """A run that these verbs may change: schedules and automations have their own."""

@@ -12,7 +12,7 @@ from statistics import median
 from types import EllipsisType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Unpack
 
-from rota.client.schedule_view import Occurrence, ahead, next_of, sane
+from rota.client.schedule_view import Occurrence, ahead, evaluable, next_of
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.core.runs.names import checked_key, checked_limit, checked_name
@@ -128,7 +128,7 @@ class SchedulePages:
         Raises:
             UnknownSchedule: There is no schedule of that name.
         """
-        shown = sane(await self._client.schedules.get(name))
+        shown = evaluable(await self._client.schedules.get(name))
         return next_of(name, shown.intent, self._client.clock.now(), count)
 
     async def upcoming(self, *, within: Duration = "1d", limit: int = 50) -> Sequence[Occurrence]:

@@ -1,17 +1,20 @@
-"""A schedule as people see it, and its next occurrences."""
+"""A schedule as people and programs see it: its row, its meaning, and the tag of its definition."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
+
+import msgspec
 
 from rota.core.runs.model import Schedule
 from rota.core.schedules.intent import Intent, jitter_us
 from rota.core.time.describe import describe
 from rota.core.time.instants import moment
 from rota.core.time.recurrence import Spec, next_after, notes
-from rota.errors import BadSchedule
+from rota.errors import BadSchedule, ChangedSince
 from rota.schedules import definition
 from rota.schedules.overrides import FieldDifference, differences
 
@@ -39,6 +42,16 @@ class ScheduleView(NamedTuple):
     def differences(self) -> Sequence[FieldDifference]:
         """The fields that an operator has changed, with the code's value and the one in force."""
         return differences(self.schedule, self.intent)
+
+    @property
+    def etag(self) -> str:
+        """A digest of the definition: it changes with every edit, not with every firing."""
+        row, intent = self.schedule, self.intent
+        parts = (
+            intent.workflow, intent.spec, intent.policies, row.queue, row.priority, row.input,
+            row.status, row.reason,
+        )  # fmt: skip
+        return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:16]
 
 
 def ahead(row: Schedule, now: int, until: int) -> Iterator[tuple[int, str, int, Spec]]:
@@ -78,7 +91,7 @@ def view_of(schedule: Schedule) -> ScheduleView:
     return ScheduleView(schedule, intent, describe(intent.spec))
 
 
-def sane(shown: ScheduleView) -> ScheduleView:
+def evaluable(shown: ScheduleView) -> ScheduleView:
     """The schedule, or an error when it cannot be evaluated."""
     if shown.problem is None:
         return shown
@@ -87,3 +100,9 @@ def sane(shown: ScheduleView) -> ScheduleView:
         f"schedule {name} cannot be read any more: {shown.problem}",
         hint=f"Fix it first: `rota schedule update {name}` with what is wrong or lost.",
     )
+
+
+def check_match(schedule: Schedule, if_match: str | None) -> None:
+    """Refuse a change of a definition that differs from the one that the caller has read."""
+    if if_match is not None and view_of(schedule).etag != if_match:
+        raise ChangedSince(f"schedule {schedule.name} has changed since it was read")

@@ -14,11 +14,11 @@ import msgspec
 
 from rota.client.caller import refuse_in_workflow
 from rota.client.schedule_pages import SchedulePages
-from rota.client.schedule_view import ScheduleView, sane, view_of
+from rota.client.schedule_view import ScheduleView, check_match, evaluable, view_of
 from rota.client.start import NO_OPTIONS, RunOptions, Startable
 from rota.core.redaction import Redactor
 from rota.core.runs.lifecycle import Status, Trigger
-from rota.core.runs.model import NewRun, Schedule
+from rota.core.runs.model import NewRun, Schedule, Started
 from rota.core.runs.names import checked_key, checked_name
 from rota.core.schedules.intent import RUNS_DONE
 from rota.core.suggest import check_options, suggestion
@@ -71,6 +71,7 @@ class Schedules(SchedulePages):
         owner: str = "operator",
         origin: str | None = None,
         replace: bool = False,
+        if_match: str | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleView:
         """Create a schedule that an operator owns.
@@ -83,6 +84,7 @@ class Schedules(SchedulePages):
             owner: Who may redefine it; for Rota's own use.
             origin: The program that declares it; for Rota's own use.
             replace: Redefine an existing schedule instead of raising an error.
+            if_match: With `replace`, only if the schedule still has this `etag`.
             options: Arguments (`args`, `input`), limits and policies; see `ScheduleOptions`.
 
         Returns:
@@ -117,13 +119,17 @@ class Schedules(SchedulePages):
         fresh = told.made(
             timezone or told.host_zone, schedule_id=self._client.ids.make(now), now=now
         )
-        if not await self._client.database.write(store.put, fresh, trigger="manual", now=now):
+        if if_match is not None or not await self._client.database.write(
+            store.put, fresh, trigger="manual", now=now
+        ):
             if not replace:
                 raise BadSchedule(
                     f"there is a schedule {name!r} already",
                     hint="Use another name, update it, or create it with replace.",
                 )
-            await self._change(name, lambda old: definition.redefined(old, told, now=now))
+            await self._change(
+                name, lambda old: definition.redefined(old, told, now=now), if_match=if_match
+            )
         await self._client.wakeups.announce(SCHEDULE)
         return await self.get(name)
 
@@ -221,7 +227,7 @@ class Schedules(SchedulePages):
         def wake(old: Schedule) -> Schedule:
             if old.status != Status.PAUSED:
                 raise WrongState(f"schedule {name} is not paused")
-            shown = sane(view_of(old))
+            shown = evaluable(view_of(old))
             fresh = store.resumed(old, shown.intent, now=now, catch_up=catch_up)
             if fresh.reason == RUNS_DONE:
                 raise WrongState(f"schedule {name} has done all its runs; raise its max runs first")
@@ -248,6 +254,7 @@ class Schedules(SchedulePages):
         priority: int | None = None,
         confirm: bool = False,
         sub_second: bool = False,
+        if_match: str | None = None,
         **words: Unpack[PolicyOptions],
     ) -> ScheduleView:
         """Change a schedule. Fields that are not named stay; None clears a limit.
@@ -263,11 +270,13 @@ class Schedules(SchedulePages):
             start, end: No occurrence outside of these times; None clears them.
             input: Arguments that replace all existing ones.
             queue, priority: Another queue or priority.
+            if_match: Change it only if it still has this `etag`.
             confirm: Accept that missed occurrences run at once.
             sub_second: Allow more than one occurrence a second.
             words: Policies; see `PolicyOptions`.
 
         Raises:
+            ChangedSince: It no longer has the etag `if_match`.
             BadSchedule: A value is wrong, or missed occurrences would run at once.
             UnknownSchedule: There is no schedule of that name.
         """
@@ -300,7 +309,7 @@ class Schedules(SchedulePages):
             )  # fmt: skip
             return definition.with_changes_noted(old, fresh, fields)
 
-        changed = await self._change(name, edit)
+        changed = await self._change(name, edit, if_match=if_match)
         self._client.wakeups.notify_soon(READY)  # Another overlap policy may have released a run.
         return changed
 
@@ -321,7 +330,7 @@ class Schedules(SchedulePages):
         chosen = checked_fields(fields)
 
         def restore(old: Schedule) -> Schedule:
-            sane(view_of(old))
+            evaluable(view_of(old))
             return definition.reset(old, chosen, now, confirm=confirm)
 
         changed = await self._change(name, restore)
@@ -339,16 +348,26 @@ class Schedules(SchedulePages):
 
         await self._change(name, edit)
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, *, if_match: str | None = None) -> None:
         """Delete a schedule. Its runs stay.
 
         Raises:
+            ChangedSince: It no longer has the etag `if_match`.
             UnknownSchedule: There is no schedule of that name.
         """
         refuse_in_workflow("schedules.delete")
-        shown = await self.get(name)
-        now = self._client.clock.now()
-        await self._client.database.write(store.delete, shown.schedule.id, now=now)
+        checked_name(name, "schedule name")
+        namespace, now = self._client.settings.namespace, self._client.clock.now()
+
+        async def remove(tx: Tx) -> bool:
+            old = await store.find(tx, namespace=namespace, name=name, lock=True)
+            if old is not None:
+                check_match(old, if_match)
+                await store.delete(tx, old.id, now=now)
+            return old is not None
+
+        if not await self._client.database.write(remove):
+            raise await self._unknown(name)
         await self._client.wakeups.announce(READY, SCHEDULE)
 
     async def trigger(self, name: str, *, input: dict[str, Any] | None = None) -> str:  # noqa: A002
@@ -364,10 +383,21 @@ class Schedules(SchedulePages):
         Raises:
             UnknownSchedule: There is no schedule of that name.
         """
+        return (await self.trigger_once(name, None, input=input)).id
+
+    async def trigger_once(
+        self,
+        name: str,
+        external_id: str | None,
+        *,
+        input: dict[str, Any] | None = None,  # noqa: A002
+    ) -> Started:
+        """The same, once: a second call with this external id answers with the first run."""
         refuse_in_workflow("schedules.trigger")
+        RunOptions(external_id=external_id).check()
         shown = await self.get(name)
         if shown.intent.workflow == LOST:
-            sane(shown)
+            evaluable(shown)
         now = self._client.clock.now()
         template, workflow = shown.schedule, shown.intent.workflow
         body = template.input
@@ -378,12 +408,12 @@ class Schedules(SchedulePages):
             id=self._client.ids.make(now), namespace=template.namespace, name=workflow,
             available_at=now, input=body, queue=template.queue, priority=template.priority,
             kind="pipeline" if workflow.startswith("pipeline:") else "workflow",
-            trigger=Trigger.MANUAL, schedule_id=template.id,
+            trigger=Trigger.MANUAL, schedule_id=template.id, external_id=external_id,
             options=store.with_previous(template.options, template.started_at),
         )  # fmt: skip
         [started] = await self._client.database.write(start_runs, [row], now=now)
         await self._client.wakeups.announce(READY)
-        return started.id
+        return started
 
     async def backfill(
         self, name: str, start: datetime, end: datetime, *, parallel: int = 1, dry_run: bool = False
@@ -401,7 +431,7 @@ class Schedules(SchedulePages):
             BadSchedule: The range is wrong, or holds more than 100,000 occurrences.
             UnknownSchedule: There is no schedule of that name.
         """
-        shown = sane(await self.get(name))
+        shown = evaluable(await self.get(name))
         if parallel < 1:
             raise BadSchedule(f"parallel={parallel} lets nothing run", hint="Give 1 or more.")
         first, last = instant(start) - 1, instant(end)
@@ -447,7 +477,12 @@ class Schedules(SchedulePages):
         return Backfill(count, len(created), created)
 
     async def _change(
-        self, name: str, edit: Callable[[Schedule], Schedule], *, ends_pause: bool = True
+        self,
+        name: str,
+        edit: Callable[[Schedule], Schedule],
+        *,
+        ends_pause: bool = True,
+        if_match: str | None = None,
     ) -> ScheduleView:
         """Read, edit and write one schedule in one transaction."""
         refuse_in_workflow("a change of a schedule")
@@ -459,6 +494,7 @@ class Schedules(SchedulePages):
             old = await store.find(tx, namespace=namespace, name=name, lock=True)
             if old is None:
                 return None
+            check_match(old, if_match)
             if ends_pause:
                 old = await store.end_pause(tx, old, now=now, new_id=self._client.ids.make(now))
             return await store.replace(
@@ -472,9 +508,7 @@ class Schedules(SchedulePages):
         return view_of(changed)
 
     def _restored(self, given: dict[str, Any], stored: Any) -> dict[str, Any]:
-        redactor = Redactor(self._client.settings.secret_fields)
-        value: dict[str, Any] = redactor.restored(given, stored)
-        return value
+        return dict(Redactor(self._client.settings.secret_fields).restored(given, stored))
 
     async def _unknown(self, name: str) -> UnknownSchedule:
         names = [shown.schedule.name for shown in await self.list()]

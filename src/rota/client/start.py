@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypedDict, Type
 
 import msgspec
 
-from rota.core import typed
+from rota.core import spans, typed
 from rota.core.redaction import Redactor
 from rota.core.runs.ids import IdMaker
 from rota.core.runs.model import NewRun
@@ -164,11 +164,11 @@ class RunOptions(msgspec.Struct, frozen=True):
 
     def stored(self) -> str | None:
         """Policies that differ from the workflow's, as JSON."""
-        if self.retries is None and self.timeout is None:
+        if self.retries is None and self.timeout is None and not spans.is_on():
             return None
         retry = None if self.retries is None else RetryPolicy.of(self.retries)
         timeout_us = None if self.timeout is None else timeout_micros(self.timeout)
-        return StoredRunOptions(retry, timeout_us).text()
+        return StoredRunOptions(retry, timeout_us, traceparent=spans.traceparent()).text()
 
 
 NO_OPTIONS = RunOptions()

@@ -22,7 +22,7 @@ from rota.core.access.secret import digest, token_parts, token_text
 from rota.core.runs.names import checked_name
 from rota.core.suggest import suggestion
 from rota.core.time.instants import Duration, after, micros, shown
-from rota.errors import BadInput, BadToken, StoreReadOnly
+from rota.errors import BadInput, BadToken, StoreReadOnly, UnknownToken
 from rota.store.access import sessions, tokens
 from rota.store.access.sessions import LoginLink
 
@@ -85,7 +85,7 @@ class Tokens:
         )  # fmt: skip
         if found is None:
             names = [one.name for one in await self.list() if one.revoked_at is None]
-            raise BadInput(
+            raise UnknownToken(
                 f"there is no valid token {name!r}",
                 hint=suggestion(name, names, "List tokens with `rota token list`."),
             )

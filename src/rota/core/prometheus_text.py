@@ -12,14 +12,16 @@ class MetricSample(NamedTuple):
 
     value: float
     labels: Mapping[str, str] = {}
+    suffix: str = ""  # of a histogram: _bucket, _sum or _count
 
 
 class Metric(NamedTuple):
-    """A name, what it counts, and its numbers. All are gauges: what was counted may go down."""
+    """A name, what it counts, and its numbers. A gauge may go down."""
 
     name: str
     help: str
     samples: Sequence[MetricSample]
+    type: str = "gauge"
 
 
 def text(metrics: Iterable[Metric]) -> str:
@@ -29,9 +31,9 @@ def text(metrics: Iterable[Metric]) -> str:
 
 def _lines(metric: Metric) -> Iterable[str]:
     yield f"# HELP {metric.name} {_escaped(metric.help)}"
-    yield f"# TYPE {metric.name} gauge"
+    yield f"# TYPE {metric.name} {metric.type}"
     for sample in metric.samples:
-        yield f"{metric.name}{_labels(sample.labels)} {number(sample.value)}"
+        yield f"{metric.name}{sample.suffix}{_labels(sample.labels)} {number(sample.value)}"
 
 
 def _labels(labels: Mapping[str, str]) -> str:

@@ -36,8 +36,13 @@ def close_names(name: str, known: Iterable[str]) -> list[str]:
 
 def suggestion(name: str, known: Iterable[str], otherwise: str | None = None) -> str | None:
     """The hint for an unknown name: `Did you mean a, b?`, or `otherwise`."""
-    near = close_names(name, known)
-    return f"Did you mean {', '.join(near)}?" if near else otherwise
+    return hint_of(close_names(name, known), otherwise)
+
+
+def hint_of(near: Iterable[str], otherwise: str | None = None) -> str | None:
+    """The same when the names are known that may have been meant."""
+    listed = ", ".join(near)
+    return f"Did you mean {listed}?" if listed else otherwise
 
 
 def _nearness(asked: str, known: str) -> float:
@@ -63,7 +68,7 @@ def check_options(given: Mapping[str, object], kind: type, call: Callable[..., A
     meant = nearest(unknown, known)
     raise UnknownOption(
         f"{call.__name__}() has no option {unknown!r}",
-        hint=f"Did you mean {meant}?" if meant else f"Its options: {', '.join(sorted(known))}.",
+        hint=hint_of([meant] if meant else [], f"Its options: {', '.join(sorted(known))}."),
         option=unknown,
     )
 

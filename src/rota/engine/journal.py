@@ -26,7 +26,7 @@ from rota.errors import (
     StoreUnreachable,
     Unstorable,
 )
-from rota.store.backend.batching import Batch
+from rota.store.backend.batching import BATCH_MAX, Batch
 from rota.store.backend.database import BRIEF, Database
 from rota.store.runs import steps
 from rota.store.runs.steps import ChildEnd, ChildQuery, ChildStart
@@ -79,8 +79,8 @@ class Journal:
         self._database = database
         self.clock = clock
         self._batch: Batch[StepRecord, Written] = Batch(self._send, TOGETHER)
-        self._children: Batch[ChildStart, Started | None] = Batch(self._send_children, TOGETHER)
-        self._child_queries: Batch[ChildQuery, ChildEnd] = Batch(self._send_child_queries, TOGETHER)
+        self._children: Batch[ChildStart, Started | None] = Batch(self._send_children)
+        self._child_queries: Batch[ChildQuery, ChildEnd] = Batch(self._send_child_queries)
 
     async def record(self, claim: Claim, step: StoredStep) -> None:
         """Durable when this returns; LeaseLost when the run is not ours any more."""
@@ -104,8 +104,8 @@ class Journal:
         """The same for many children of one run, in few transactions."""
         starts = [ChildStart(StepRecord(claim, step), child) for step, child in children]
         started: list[Started | None] = []
-        for begin in range(0, len(starts), TOGETHER):
-            started += await self._send_children(starts[begin : begin + TOGETHER])
+        for begin in range(0, len(starts), BATCH_MAX):
+            started += await self._send_children(starts[begin : begin + BATCH_MAX])
         return [_ours(claim, one) for one in started]
 
     async def await_signal(

@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from rota.core import meters
 from rota.core.runs.fleet import Fleet
 from rota.core.runs.ids import id_bound
+from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import WorkerRecord as WorkerRow
 from rota.core.runs.recovery import runs_alone
 from rota.core.time.instants import DAY, iso, micros
@@ -185,6 +187,8 @@ class Maintenance:
         if any(recovered and runs_alone(run.recoveries + 1) for run, recovered in reaped):
             self._worker.expect_alone(True)
         for run, recovered in reaped:
+            meters.RUNS_FINISHED.add(run.namespace, run.kind, run.name, Status.CRASHED)
+            meters.RUNS_RECOVERED.add(run.namespace, by=int(recovered))
             log.warning(
                 "run %s (%s) lost its worker %s; %s", run.id, run.name, run.lease_owner,
                 "a recovery takes over" if recovered else "quarantined: it crashed too often",

@@ -9,10 +9,12 @@ import logging
 from collections.abc import Sequence
 from contextvars import ContextVar
 
-from rota.core import redaction
+from rota.core import redaction, spans
+from rota.core.meters import RUN_SECONDS, RUN_WAIT_SECONDS, RUNS_FINISHED
 from rota.core.redaction import Redactor
+from rota.core.runs.lifecycle import FINAL, RULES
 from rota.core.runs.model import Claim, Outcome, StoredStep
-from rota.core.time.instants import span
+from rota.core.time.instants import SECOND, span
 
 RUNS = "rota.runs"
 log = logging.getLogger(RUNS)
@@ -20,8 +22,15 @@ log = logging.getLogger(RUNS)
 _current: ContextVar[Claim | None] = ContextVar("rota_run", default=None)
 
 
+def current_claim() -> Claim | None:
+    """The run that the code belongs to, if any."""
+    return _current.get()
+
+
 class RunIdFilter(logging.Filter):
-    """Adds `run_id` and `run_name` to each log record; both are empty outside of a run.
+    """Adds `run_id`, `run_name`, `root_id`, `attempt` and `trace_id` to each log record.
+
+    They are empty outside of a run, and `trace_id` is empty where nothing is traced.
 
     Add it to a handler: `handler.addFilter(RunIdFilter())`, and `%(run_id)s` to its format.
     """
@@ -32,6 +41,9 @@ class RunIdFilter(logging.Filter):
         if not hasattr(record, "run_id"):
             record.run_id = claim.id if claim else ""
             record.run_name = claim.name if claim else ""
+            record.root_id = claim.root_id if claim else ""
+            record.attempt = claim.attempt if claim else 0
+        record.trace_id = spans.trace_id()
         return True
 
 
@@ -56,9 +68,13 @@ def logs_ends() -> bool:
     return log.isEnabledFor(logging.INFO)
 
 
-def ended(outcome: Outcome, now: int) -> None:
+def ended(outcome: Outcome, now: int, logs: bool) -> None:
     """A run was settled. Failures are logged where the exception is known: see `failed`."""
-    claim = outcome.claim
+    claim, target = outcome.claim, RULES[outcome.verb].target
+    if target in FINAL:
+        count_end(claim, target, now)
+    if not logs:
+        return
     if outcome.verb == "complete":
         took = span(max(now - claim.started_at, 0))
         log.info("run %s (%s) completed in %s", claim.id, claim.name, took, extra=_of(claim))
@@ -66,6 +82,20 @@ def ended(outcome: Outcome, now: int) -> None:
         log.debug(
             "run %s (%s) suspended: %s", claim.id, claim.name, outcome.reason, extra=_of(claim)
         )
+
+
+def count_waits(claims: Sequence[Claim], now: int) -> None:
+    """Count how long claimed runs were ready, in the metrics of this process."""
+    for claim in claims:
+        wait_s = max(now - claim.available_at, 0) / SECOND
+        RUN_WAIT_SECONDS.observe(wait_s, claim.namespace, claim.kind, claim.name)
+
+
+def count_end(claim: Claim, status: str, now: int) -> None:
+    """Count a run that has ended, in the metrics of this process."""
+    key = (claim.namespace, claim.kind, claim.name)
+    RUNS_FINISHED.add(*key, status)
+    RUN_SECONDS.observe(max(now - claim.started_at, 0) / SECOND, *key)
 
 
 def failed(claim: Claim, error: BaseException, *, retry_in_us: int | None = None) -> None:
@@ -98,6 +128,9 @@ def step_failed(
     )  # fmt: skip
 
 
-def _of(claim: Claim) -> dict[str, str]:
+def _of(claim: Claim) -> dict[str, str | int]:
     """For lines that are written outside of the run's own task."""
-    return {"run_id": claim.id, "run_name": claim.name}
+    return {
+        "run_id": claim.id, "run_name": claim.name, "root_id": claim.root_id,
+        "attempt": claim.attempt,
+    }  # fmt: skip

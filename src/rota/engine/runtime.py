@@ -11,6 +11,7 @@ from rota.core.runs.model import Queue
 from rota.core.time.instants import micros
 from rota.engine.context import EngineContext
 from rota.engine.executor import Executor
+from rota.engine.log_capture import LogCapture
 from rota.engine.maintenance import Maintenance
 from rota.engine.notifier import Notifier
 from rota.engine.scheduler import Scheduler
@@ -38,6 +39,7 @@ class Runtime:
         *,
         fires: bool = True,
         notifies: bool = False,
+        is_replay: Callable[[], bool] = lambda: False,
     ) -> None:
         self._database = base.database
         self._clock = base.clock
@@ -51,8 +53,10 @@ class Runtime:
         self.maintenance = Maintenance(self.worker, base, self._watchdog.stuck_for_s, self._allow)
         self.scheduler = Scheduler(base)
         self.notifier = Notifier(base) if notifies else None
+        keeps_logs = base.settings.keep_logs
+        self.logs = LogCapture(self.worker.id, base, is_replay) if keeps_logs else None
         self._wakeups = base.wakeups
-        self._stopping = False
+        self.is_stopping = False
         self._loops: dict[str, asyncio.Task[None]] = {}
 
     async def register(self) -> None:
@@ -70,7 +74,7 @@ class Runtime:
         if self.notifier is not None:
             self.notifier.armed = acts
             self.notifier.poll()
-        self.worker.claiming = acts and not self._stopping
+        self.worker.claiming = acts and not self.is_stopping
         self.worker.poll()
 
     async def start(self) -> None:
@@ -92,10 +96,15 @@ class Runtime:
             self._loops["notifications"] = asyncio.create_task(
                 self._keep("notifications", self.notifier.run), name="rota-notifications"
             )
+        if self.logs is not None:
+            self.logs.start()
+            self._loops["logs"] = asyncio.create_task(
+                self._keep("logs", self.logs.run), name="rota-logs"
+            )
 
     async def stop(self, timeout_s: float | None = None) -> None:
         """Stop claiming, keep renewing, drain until the deadline, hand over, sign off."""
-        self._stopping = True
+        self.is_stopping = True
         await self._end("schedules")
         await self._end("notifications")
         self.worker.stop()
@@ -110,9 +119,17 @@ class Runtime:
             log.error("not everything could be settled; leases will lapse: %s", error)
         await self._end("leases")
         await self._end("house")
+        await self._end_logs()
         self._watchdog.stop()
         with contextlib.suppress(RotaError):
             await self.maintenance.leave()
+
+    async def _end_logs(self) -> None:
+        await self._end("logs")
+        if self.logs is not None:
+            self.logs.stop()
+            with contextlib.suppress(RotaError):
+                await self.logs.flush()
 
     async def _end(self, name: str) -> None:
         task = self._loops.pop(name, None)

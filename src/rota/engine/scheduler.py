@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from rota.core.time.instants import micros
+from rota.core.meters import SCHEDULE_LATENESS, SCHEDULE_SKIPPED
+from rota.core.time.instants import SECOND, micros
 from rota.engine.context import EngineContext
 from rota.engine.wakeups import ANY, CANCEL, DONE, READY, SCHEDULE
 from rota.store.schedules import expiry, fire
@@ -83,6 +84,10 @@ class Scheduler:
             new_ids=self._base.ids.endless(now),
         )  # fmt: skip
         self._complain(fired.quarantined)
+        for name, late_us in fired.lateness:
+            SCHEDULE_LATENESS.observe(max(late_us, 0) / SECOND, namespace, name)
+        for name, reason, count in fired.skips:
+            SCHEDULE_SKIPPED.add(namespace, name, reason, by=count)
         return fired
 
     async def _end_pauses(self, now: int) -> None:

@@ -2,7 +2,7 @@
 
 Topics: `ready` (there may be work), `timer` (a sleeper is due sooner than known), `done` (a run
 ended); `cancel` (a held run may have been cancelled), `schedule` (a schedule was made or changed),
-`*` (anything).
+`log` (user code has logged something), `*` (anything).
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 TIMER, DONE, CANCEL, SCHEDULE, ANY = "timer", "done", "cancel", "schedule", "*"
+LOG = "log"
 # Another process may owe a notification that it never sends, because its event loop has stopped. It
 # was due within a few milliseconds of one that was sent (`postgres.NOTIFY_EVERY_S`,
 # `sqlite_wakeup.REST_S`). So a listener finds the work when it looks again after this.
 LOOK_AGAIN_S = 0.025
 
-__all__ = ["ANY", "CANCEL", "DONE", "READY", "SCHEDULE", "TIMER", "Wakeups"]
+__all__ = ["ANY", "CANCEL", "DONE", "LOG", "READY", "SCHEDULE", "TIMER", "Wakeups"]
 
 
 class Wakeups:

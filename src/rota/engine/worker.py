@@ -23,6 +23,7 @@ from rota.engine.executor import Executor
 from rota.engine.journal import insist
 from rota.engine.single_settle import settle_one
 from rota.engine.slots import QueueSlots, claimable, divided, filled, lacks_slots
+from rota.engine.traced_run import performed
 from rota.engine.wakeups import ANY, CANCEL, DONE, READY, TIMER
 from rota.errors import LeaseLost, StoreError, UsageError
 from rota.store.backend.database import BRIEF
@@ -339,6 +340,7 @@ class Worker:
         self._claim_outcome_unknown = False
 
     def _hold(self, claims: Sequence[Claim]) -> None:
+        run_log.count_waits(claims, self._clock.now())
         for claim in claims:
             self.held[claim.id] = claim
             queue = self._queues[claim.queue]
@@ -379,7 +381,7 @@ class Worker:
         outcome: Outcome | None = None
         run_log.begins(claim, recorded, self._settings.secret_fields)
         try:
-            outcome = await self._executors[claim.kind].perform(claim, recorded)
+            outcome = await performed(self._executors[claim.kind], claim, recorded, self._clock)
         except LeaseLost as lost:
             log.info("run %s (%s) was taken from us: %s", claim.id, claim.name, lost)
         except asyncio.CancelledError:
@@ -427,8 +429,7 @@ class Worker:
             if claim.id not in settled.ids:
                 log.info("run %s (%s) was settled elsewhere", claim.id, claim.name)
                 continue
-            if logs_ends:
-                run_log.ended(outcome, now)
+            run_log.ended(outcome, now, logs_ends)
             limited = limited or claim.queue in self._limits
             if outcome.verb != "complete":
                 self._note_wake(outcome)

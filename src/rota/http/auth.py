@@ -56,7 +56,6 @@ class Gate:
         return LOCAL if self._options.is_free else NOBODY
 
     async def _by_token(self, given: str, peer: str) -> Identity:
-        self._logins.check(peer)
         text = given[len(BEARER) :] if given[: len(BEARER)].lower() == BEARER else ""
         try:
             token = await self._client.tokens.authenticate(text.strip())
@@ -160,9 +159,9 @@ def _foreign(detail: str) -> RequestRefused:
 def allowed_hosts(options: HttpOptions, port: int) -> frozenset[str]:
     """Every value of the Host header that is ours."""
     names = set(options.hosts)
-    if options.is_loopback:
+    if options.is_loopback or options.host in ("0.0.0.0", "::"):
         names.update(LOOPBACK_NAMES)
-    elif options.host not in ("0.0.0.0", "::"):
+    else:
         names.add(f"[{options.host}]" if ":" in options.host else options.host)
     own = {f"{name}:{port}" for name in names}
     if port == 80:

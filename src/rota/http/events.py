@@ -108,10 +108,13 @@ class EventHub:
 
     # -- readers ---------------------------------------------------------------------------
 
-    def reserve(self, reader: str) -> contextlib.AbstractContextManager[None]:
+    def stream_count(self) -> int:
+        """How many streams are open."""
+        return self._readers.total()
+
+    def reserve(self, reader: str) -> contextlib.AbstractContextManager[bool]:
         """A slot for one more stream of a reader, held while the stream is open."""
-        busy = self._readers.total() >= STREAMS_MAX
-        if self.is_closed or busy or self._readers[reader] >= STREAMS_OF_READER_MAX:
+        if self._is_full(reader):
             raise RequestRefused(
                 HTTPStatus.TOO_MANY_REQUESTS, "too_many_streams",
                 f"{STREAMS_OF_READER_MAX} streams of one reader and {STREAMS_MAX} in all are open",
@@ -120,11 +123,19 @@ class EventHub:
             )  # fmt: skip
         return self._slot(reader)
 
+    def _is_full(self, reader: str) -> bool:
+        busy = self._readers.total() >= STREAMS_MAX
+        return self.is_closed or busy or self._readers[reader] >= STREAMS_OF_READER_MAX
+
     @contextlib.contextmanager
-    def _slot(self, reader: str) -> Iterator[None]:
+    def _slot(self, reader: str) -> Iterator[bool]:
+        """Whether the slot is free. Requests of one moment may have been promised the same one."""
+        if self._is_full(reader):
+            yield False
+            return
         self._readers[reader] += 1
         try:
-            yield
+            yield True
         finally:
             self._readers[reader] -= 1
             if not self._readers[reader]:
@@ -134,10 +145,12 @@ class EventHub:
         self,
         topics: frozenset[str],
         last_id: str,
-        slot: contextlib.AbstractContextManager[None],
+        slot: contextlib.AbstractContextManager[bool],
     ) -> AsyncIterator[str]:
         """Hints after `last_id`, for as long as the reader listens."""
-        with slot:
+        with slot as is_free:
+            if not is_free:
+                return
             seen = self._resume(last_id)
             yield f"retry: {RETRY_MS}\n\n"
             if last_id and seen is None:
@@ -176,10 +189,12 @@ async def run_events(
     hub: EventHub,
     run_id: str,
     last_id: str,
-    slot: contextlib.AbstractContextManager[None],
+    slot: contextlib.AbstractContextManager[bool],
 ) -> AsyncIterator[str]:
     """New steps and changes of status of one run. The id holds both, so any process resumes it."""
-    with slot:
+    with slot as is_free:
+        if not is_free:
+            return
         yield f"retry: {RETRY_MS}\n\n"
         known, quiet_s = last_id, 0.0
         while not hub.is_closed:

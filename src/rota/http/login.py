@@ -38,30 +38,26 @@ class Logins:
         secure = "; Secure" if self._https else ""
         return f"{self.cookie_name}={secret}; Path=/; HttpOnly; SameSite=Lax; Max-Age={age}{secure}"
 
-    def check(self, peer: str) -> None:
-        """Refuse a peer that has failed too often."""
+    def failed(self, peer: str) -> None:
+        """Note a wrong token, and refuse the peer after too many. A right token always passes:
+        people behind one proxy share an address, and none of them may lock the others out."""
         now = self._client.clock.now()
-        failed = self._failures.get(peer)
-        while failed and failed[0] <= now - MINUTE:
-            failed.popleft()
-        if failed is not None and len(failed) >= FAILURES_MAX:
+        if peer not in self._failures and len(self._failures) >= PEERS_MAX:
+            self._failures.pop(next(iter(self._failures)))
+        failures = self._failures.setdefault(peer, deque(maxlen=FAILURES_MAX))
+        is_full = len(failures) == FAILURES_MAX and failures[0] > now - MINUTE
+        failures.append(now)
+        if is_full:
             raise RequestRefused(
                 HTTPStatus.TOO_MANY_REQUESTS, "too_many_logins",
                 "too many wrong tokens from this address", hint="Wait a minute.",
                 headers={"retry-after": "60"},
             )  # fmt: skip
 
-    def failed(self, peer: str) -> None:
-        """Note a wrong token."""
-        if len(self._failures) >= PEERS_MAX:
-            self._failures.pop(next(iter(self._failures)))
-        self._failures.setdefault(peer, deque()).append(self._client.clock.now())
-
 
 async def sign_in(request: WebRequest, token: str) -> tuple[str, ...]:
     """The cookies of a new session; BadToken for a token that is not valid."""
     logins: Logins = request.site.logins
-    logins.check(request.peer)
     try:
         opened = await request.client.sessions.open(token.strip())
     except BadToken:
@@ -76,7 +72,6 @@ async def sign_in(request: WebRequest, token: str) -> tuple[str, ...]:
 async def follow_link(request: WebRequest) -> Redirect:
     """`GET /open/{secret}`: the link that `rota open` prints; it works once, within a minute."""
     logins: Logins = request.site.logins
-    logins.check(request.peer)
     try:
         opened = await request.client.sessions.redeem(request.parameters["secret"])
     except BadToken:

@@ -16,7 +16,7 @@ from rota.http.route import KEY_PATTERN, Route
 
 REF = "#/components/schemas/{name}"
 ALWAYS = (400, 401, 403, 421, 422, 429, 503)
-WITH_BODY = (413, 415)
+WITH_BODY = (408, 413, 415)
 SECURITY: list[dict[str, list[str]]] = [{"token": []}]
 
 
@@ -106,7 +106,7 @@ def _headers(route: Route) -> list[dict[str, Any]]:
     if route.takes_key:
         schema = {"type": "string", "pattern": KEY_PATTERN}
         found.append({"name": "Idempotency-Key", "in": "header", "schema": schema})
-    if route.etag and route.method in ("PUT", "PATCH", "DELETE"):
+    if HTTPStatus.PRECONDITION_FAILED in route.problems:
         found.append({"name": "If-Match", "in": "header", "schema": {"type": "string"}})
     return found
 

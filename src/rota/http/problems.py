@@ -24,12 +24,13 @@ STATUS: Mapping[str, int] = {
         HTTPStatus.UNPROCESSABLE_ENTITY,
     ),
     "bad_token": HTTPStatus.UNAUTHORIZED,
+    "changed_since": HTTPStatus.PRECONDITION_FAILED,
     "payload_too_big": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     **dict.fromkeys(("not_allowed", "not_trusted"), HTTPStatus.FORBIDDEN),
     **dict.fromkeys(
         (
             "unknown_run", "unknown_workflow", "unknown_schedule", "unknown_automation",
-            "unknown_pipeline", "unknown_input",
+            "unknown_pipeline", "unknown_input", "unknown_queue", "unknown_token",
         ),
         HTTPStatus.NOT_FOUND,
     ),

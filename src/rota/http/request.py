@@ -118,7 +118,7 @@ class WebRequest:
         """A body of JSON."""
         try:
             return msgspec.json.decode(self.body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise BadInput(f"the body is not JSON: {error}") from error
 
 

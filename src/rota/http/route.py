@@ -53,6 +53,8 @@ class Route:
     etag: bool = False  # sends ETag; a write checks If-Match
     media: str = "application/json"
     prefix: str = PREFIX
+    audits_body: bool = False  # the audit list keeps the body: it says what was changed
+    limit_s: float | None = None  # the longest time for an answer; None is the usual one
 
     @property
     def name(self) -> str:
@@ -95,7 +97,10 @@ class Route:
     @property
     def page(self) -> Page:
         """The entry for the router."""
-        return Page(self.method, self.prefix + self.path, self.role, self.answer, self.client)
+        return Page(
+            self.method, self.prefix + self.path, self.role, self.answer, self.client,
+            audits=self.role == "read", audits_body=self.audits_body, limit_s=self.limit_s,
+        )  # fmt: skip
 
     async def answer(self, request: WebRequest) -> Answer:
         """Check what came in, call the handler, render what it returned."""

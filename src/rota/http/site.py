@@ -6,12 +6,14 @@ import asyncio
 import dataclasses
 import logging
 import secrets
+import time
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from rota.core import redaction
+from rota.core.meters import HTTP_REQUESTS, HTTP_SECONDS
 from rota.core.redaction import Redactor
 from rota.core.time.zones import zone_named
 from rota.errors import StoreError, UnknownZone
@@ -27,7 +29,17 @@ from rota.http.metrics_cache import MetricsCache
 from rota.http.options import HttpOptions
 from rota.http.problems import RequestRefused, problem_of
 from rota.http.raw_request import RawRequest
-from rota.http.request import NOBODY, Answer, Redirect, SiteState, WebRequest, read_cookies
+from rota.http.request import (
+    NOBODY,
+    Answer,
+    Download,
+    EventStream,
+    Redirect,
+    SiteState,
+    Text,
+    WebRequest,
+    read_cookies,
+)
 from rota.http.router import Router
 from rota.http.routes import ROUTES
 from rota.http.table import Page
@@ -41,7 +53,10 @@ log = logging.getLogger("rota.http")
 HEADER_BYTES_MAX = 16 * 1024
 BODY_BYTES_EXTRA = 64 * 1024
 REQUEST_S = 35.0  # a wait for a result takes up to 30 s of it
+READ_S = 10.0  # for a look; lists are bounded, so that a longer one is a store in trouble
+BODY_S = 30.0  # a sender that is slower is not worth its connection
 ZONE_COOKIE = "rota_zone"
+NO_ROUTE = "none"
 STATIC = Page("GET", "/static/{name}", "open", files.static_file)
 ROBOTS = Page("GET", "/robots.txt", "open", files.robots)
 OPEN = Page("GET", "/open/{secret}", "open", follow_link)
@@ -61,7 +76,9 @@ class Site:
         self._gate = Gate(client, options, port, logins)
         self._hub = EventHub(client)
         url = options.address(port)
-        self._state = SiteState(self._hub, MetricsCache(client), logins, url, store_key(client))
+        self._state = SiteState(
+            self._hub, MetricsCache(client, self._hub.stream_count), logins, url, store_key(client)
+        )
         own = [STATIC, OPEN, LOGOUT, ROBOTS, HOOK, *pages.PAGES, *(one.page for one in ROUTES)]
         if options.mcp != "off":
             own.append(mcp_page(options.mcp))
@@ -79,10 +96,12 @@ class Site:
         """The answer to one request, with the headers that every answer has."""
         request_id = secrets.token_hex(8)
         redaction.serve(self._redactor)
+        began = time.perf_counter()
         try:
             found = await self._answer(raw, request_id)
         except Exception as error:  # a handler's failure must not end the server
             found = self._problem(error, raw, request_id)
+        self._count(raw, found.status, time.perf_counter() - began)
         headers = security_headers(
             {"x-request-id": request_id, **found.headers}, https=self._options.is_https
         )
@@ -100,25 +119,51 @@ class Site:
         self._gate.check_role(identity, page.role)
         if not page.is_signed:
             self._gate.check_origin(raw, identity)
-        body = await raw.read(self.client.settings.payload_bytes_max + BODY_BYTES_EXTRA)
+        body = await self._body(raw)
         request = WebRequest(
             raw.method, raw.raw_path, self.client, identity, parameters,
             raw.query_string, raw.headers, body, request_id, raw.peer,
             _zone(raw), self._state,
         )  # fmt: skip
-        async with asyncio.timeout(REQUEST_S):
+        async with asyncio.timeout(page.limit_s or (READ_S if raw.method in SAFE else REQUEST_S)):
             found = await page.handler(request)
+        if raw.method == "HEAD" and isinstance(found, EventStream | Download):
+            found = Text("", found.media, headers=found.headers)
         is_write = raw.method not in SAFE and not page.audits
         if is_write and found.status < HTTPStatus.BAD_REQUEST:
-            await self._audit(page, request)
+            await self._audit(page, request, found)
         return found
 
-    async def _audit(self, page: Page, request: WebRequest) -> None:
+    async def _body(self, raw: RawRequest) -> bytes:
+        try:
+            async with asyncio.timeout(BODY_S):
+                return await raw.read(self.client.settings.payload_bytes_max + BODY_BYTES_EXTRA)
+        except TimeoutError as error:
+            raise RequestRefused(
+                HTTPStatus.REQUEST_TIMEOUT, "slow_body",
+                f"the body was not here after {BODY_S:.0f} s", headers={"connection": "close"},
+            ) from error  # fmt: skip
+
+    def _count(self, raw: RawRequest, status: int, took_s: float) -> None:
+        """Count an answer under the pattern of its path: paths have names of users in them."""
+        try:
+            match = self._router.match(raw.raw_path)
+        except UnicodeDecodeError:
+            match = None
+        page = next(iter(match.methods.values())) if match is not None else None
+        route = page.path if page is not None else NO_ROUTE
+        HTTP_REQUESTS.add(route, str(int(status)))
+        HTTP_SECONDS.observe(took_s, route)
+
+    async def _audit(self, page: Page, request: WebRequest, found: Answer) -> None:
         """Write down who did what. A refusal of the store does not undo what was done."""
         verb = page.verb or f"{page.method} {page.path}"
+        who = f"webhook {request.parameters['name']}" if page.is_signed else request.identity.name
+        created = found.headers.get("location") if page.path.startswith("/api/") else None
+        detail = redaction.shown(request.json()) if page.audits_body else None
         try:
             await self.client.audit.record(
-                request.identity.name, verb, request.path, request_id=request.request_id
+                who, verb, created or request.path, request_id=request.request_id, detail=detail
             )
         except StoreError as error:
             log.warning("request %s is not in the audit list: %s", request.request_id, error)

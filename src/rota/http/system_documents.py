@@ -76,6 +76,28 @@ class Readiness(ApiDocument, frozen=True):
     reasons: list[Reason]
 
 
+class NotificationDocument(ApiDocument, frozen=True):
+    """A recorded notification. `rules` that wanted it; null until it is dispatched."""
+
+    id: str
+    kind: str
+    source: str
+    name: str
+    run_id: str
+    at: Instant
+    queue: str
+    schedule: str | None
+    error: str | None
+    rules: list[str] | None
+
+
+class NotificationPage(ApiDocument, frozen=True):
+    """Notifications, newest first."""
+
+    notifications: list[NotificationDocument]
+    next: str | None = None
+
+
 class FindingDocument(ApiDocument, frozen=True):
     """A finding of the doctor."""
 

@@ -20,5 +20,7 @@ class Page:
     role: Role
     handler: PageHandler
     verb: str = ""  # for the audit list; without one, method and path
-    audits: bool = False  # the handler itself writes to the audit list
+    audits: bool = False  # the handler writes to the audit list, or changes nothing
     is_signed: bool = False  # its handler checks a secret, so the page that sent it does not matter
+    audits_body: bool = False  # the audit list keeps the JSON body
+    limit_s: float | None = None  # the longest time for an answer; None is the usual one

@@ -221,7 +221,7 @@ def _result(last: Attempt) -> ItemTotals | None:
 
 
 def _outcome(last: Attempt) -> str:
-    return "failed" if last.status == "crashed" else last.status
+    return "failed" if last.status in ("crashed", "waiting") else last.status
 
 
 def _why(last: Attempt) -> str:

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 from rota.client.handle import RunHandle
 from rota.core.pipelines.names import KIND, pipeline_id_of, run_name
 from rota.core.runs.lifecycle import Trigger
-from rota.core.runs.model import NewRun
+from rota.core.runs.model import NewRun, Run
 from rota.core.runs.names import checked_limit, checked_position
 from rota.core.runs.retry import RetryPolicy
+from rota.core.suggest import suggestion
 from rota.core.typed import JsonReader as TypedReader
 from rota.engine.wakeups import READY
-from rota.errors import BadInput, WrongState
+from rota.errors import BadInput, UnknownPipeline, WrongState
 from rota.pipelines.executor import PART_NAME
 from rota.store.pipelines import steps as store
 from rota.store.runs.retry import retry_chain
@@ -27,11 +28,26 @@ if TYPE_CHECKING:
     from rota.ai.limits import Limits
     from rota.client.client import Client
     from rota.pipelines.definition.loader import Loaded
-    from rota.pipelines.outcome import ItemOutcome, ItemsPage, PipelineResult, Progress
+    from rota.pipelines.outcome import (
+        ItemOutcome,
+        ItemsPage,
+        ModelCost,
+        PipelineResult,
+        Progress,
+    )
+    from rota.pipelines.preview.dry_run import Forecast
     from rota.pipelines.snapshot import Snapshot
     from rota.pipelines.trust import Trust
 
 Settings = Mapping[str, Any] | str | Path
+
+
+class KnownPipeline(NamedTuple):
+    """A pipeline: whether its folder is known to this process, and its newest run."""
+
+    id: str
+    is_here: bool
+    last_run: Run | None = None
 
 
 class PipelineClient:
@@ -77,6 +93,54 @@ class PipelineClient:
         """The names of the runs that this process may perform."""
         parts = [PART_NAME] if self.serves else []
         return parts + [run_name(name) for name in self._folders]
+
+    def located(self, pipeline_id: str) -> Path:
+        """The folder of a pipeline on this machine; UnknownPipeline if it was not given."""
+        folder = self.folder_of(pipeline_id)
+        if folder is None:
+            known = sorted(name for name, place in self._folders.items() if place is not None)
+            raise UnknownPipeline(
+                f"the folder of pipeline {pipeline_id!r} is not known to this process",
+                hint=suggestion(pipeline_id, known, f"Known: {', '.join(known) or 'none'}."),
+            )
+        return folder
+
+    async def known(self) -> list[KnownPipeline]:
+        """The pipelines with a folder here, and those of the newest 1,000 runs, by name."""
+        found = {name: KnownPipeline(name, True) for name, at in self._folders.items() if at}
+        for run in await self._client.runs.list(kind="pipeline", limit=1_000):
+            name = pipeline_id_of(run.name)
+            one = found.get(name, KnownPipeline(name, False))
+            if one.last_run is None and run.name != PART_NAME:
+                found[name] = one._replace(last_run=run)
+        return [found[name] for name in sorted(found)]
+
+    async def forecast(
+        self,
+        pipeline: Loaded | Path | str,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        model: str | None = None,
+    ) -> Forecast:
+        """Calls, tokens and cost that a run would take. Nothing is stored, no model is asked, and
+        no command is run."""
+        from rota.pipelines.preview.dry_run import DryRunOptions, dry_run
+
+        loaded = self.load(pipeline) if isinstance(pipeline, str | Path) else pipeline
+        return await dry_run(
+            loaded, self.ai(), DryRunOptions(parameters=parameters or {}, model=model)
+        )
+
+    async def cost_by_model(self, run_id: str) -> list[ModelCost]:
+        """The calls, tokens and cost of a run's items, by model. Other stages do not count."""
+        from rota.pipelines.outcome import ModelCost
+
+        found: dict[str, ModelCost] = {}
+        async for one in self.items(run_id):
+            if one.calls:
+                name = one.model or ""
+                found[name] = found.get(name, ModelCost(name)).plus(one)
+        return [found[name] for name in sorted(found)]
 
     # -- the AI ----------------------------------------------------------------------------
 

@@ -120,6 +120,24 @@ class ItemOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     duration_ms: int = 0
 
 
+class ModelCost(msgspec.Struct, frozen=True):
+    """The share of one model in a run."""
+
+    model: str
+    items: int = 0
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float = 0.0  # of the calls with a known price
+
+    def plus(self, one: ItemOutcome) -> ModelCost:
+        """The same with one more item."""
+        return ModelCost(
+            self.model, self.items + 1, self.calls + one.calls, self.tokens_in + one.tokens_in,
+            self.tokens_out + one.tokens_out, self.cost_usd + (one.cost_usd or 0.0),
+        )  # fmt: skip
+
+
 def shown_item(one: ItemOutcome) -> ItemOutcome:
     """An item for people: without the values of secret fields."""
     return msgspec.structs.replace(one, item=shown(one.item), output=shown(one.output))

@@ -13,7 +13,7 @@ import msgspec
 from rota.client.start import RunOptions
 from rota.core.runs.model import Schedule
 from rota.core.schedules.intent import CodeValues, Intent, Policies
-from rota.core.suggest import nearest
+from rota.core.suggest import suggestion
 from rota.core.time.instants import iso, span
 from rota.core.time.recurrence import parse
 from rota.core.time.spec import Timing
@@ -117,11 +117,11 @@ def checked_fields(fields: Iterable[str]) -> tuple[str, ...]:
     chosen = tuple(fields)
     for name in chosen:
         if name not in _NAMES:
-            meant = nearest(name, _NAMES)
-            hint = f"Did you mean {meant}? " if meant else ""
+            listed = f"Fields: {', '.join(_NAMES)}."
+            hint = suggestion(name, _NAMES)
             raise BadInput(
                 f"{name!r} is not a field of a schedule",
-                hint=f"{hint}Fields: {', '.join(_NAMES)}.",
+                hint=f"{hint} {listed}" if hint else listed,
             )
     return tuple(_NAMES[name] for name in chosen) or FIELDS
 

@@ -61,6 +61,14 @@ class Execution(NamedTuple):
     output: str | None
 
 
+class ScheduleTime(NamedTuple):
+    """When a schedule was last fired (nominal), and when it is due next."""
+
+    name: str
+    fired_at: int | None
+    due_at: int
+
+
 class Counted(NamedTuple):
     """All of it, as of one instant."""
 
@@ -70,6 +78,7 @@ class Counted(NamedTuple):
     automations: list[AutomationCounts]
     executions: list[Execution]
     workers: list[WorkerRecord]
+    times: list[ScheduleTime]
 
 
 class Bounds(NamedTuple):
@@ -79,6 +88,7 @@ class Bounds(NamedTuple):
     newest_max: int
     executions_since: int
     executions_max: int
+    schedules_max: int
 
 
 async def count(tx: Tx, *, namespace: str, now: int, bounds: Bounds) -> Counted:
@@ -95,6 +105,7 @@ async def count(tx: Tx, *, namespace: str, now: int, bounds: Bounds) -> Counted:
         "recent_executions", namespace=namespace, since=bounds.executions_since,
         limit=bounds.executions_max,
     )  # fmt: skip
+    times = await tx.rows("schedule_times", namespace=namespace, limit=bounds.schedules_max)
     return Counted(
         [OpenRuns(*row) for row in open_runs],
         [NewestRuns(*row) for row in newest],
@@ -102,6 +113,7 @@ async def count(tx: Tx, *, namespace: str, now: int, bounds: Bounds) -> Counted:
         [AutomationCounts(*row) for row in automations],
         [Execution(*row) for row in executions],
         await workers.listing(tx, namespace=namespace),
+        [ScheduleTime(*row) for row in times],
     )
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from rota.client.client import Client
 from rota.client.start import RunOptions
+from rota.core import spans
 from rota.core.runs.lifecycle import Trigger
 from rota.core.runs.model import NewRun
 from rota.engine.wakeups import READY, TIMER
@@ -26,7 +27,8 @@ class ChildRuns:
         self, flow: WorkflowRun, workflow: Any, args: Any, kwargs: Any, options: RunOptions
     ) -> NewRun:
         """A new child run of `flow`."""
-        fresh = self._client.new_run(workflow, args, kwargs, options)
+        with spans.start(workflow.name):
+            fresh = self._client.new_run(workflow, args, kwargs, options)
         trigger = Trigger.DETACHED if options.detached else Trigger.CHILD
         return msgspec.structs.replace(fresh, parent_id=flow.claim.root_id, trigger=trigger)
 

@@ -55,6 +55,12 @@ def current_run() -> WorkflowRun | None:
     return None if branch is None else branch.flow
 
 
+def is_replay() -> bool:
+    """Whether this code repeats what an earlier claim of its run has done already."""
+    flow = current_run()
+    return flow is not None and bool(flow.unasked)
+
+
 class WorkflowContext(NamedTuple):
     """The objects that all workflow runs of one process share."""
 

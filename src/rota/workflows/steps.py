@@ -3,39 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Protocol
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
-from rota.core import redaction, typed
+from rota.core import redaction, spans, typed
 from rota.core.runs.failures import describe
 from rota.core.runs.model import StoredStep
-from rota.core.runs.retry import RetryPolicy
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import after
 from rota.engine import run_log
 from rota.engine.outcome import retry_delay_us
 from rota.errors import StepFailed
-from rota.workflows import branches, cancelled_steps, invoke
+from rota.workflows import cancelled_steps, invoke
 from rota.workflows.run import WorkflowRun, is_cancelled
 
-
-class StepLike(Protocol):
-    """The facts about a step that executing it needs."""
-
-    name: str
-    result_name: str  # how messages call what it returns
-    function: Any
-    retry: RetryPolicy
-    timeout_us: int | None
-    is_async: bool
-    returns: typed.JsonReader
-    inside: branches.InStep
-
-    def digest(self, args: Any, kwargs: Any) -> int | None:
-        """The digest of the arguments; None when they are not compared."""
-        ...
+if TYPE_CHECKING:
+    from rota.workflows.definition import Step
 
 
-async def run_step(flow: WorkflowRun, step: StepLike, key: str, args: Any, kwargs: Any) -> Any:
+async def run_step(
+    flow: WorkflowRun, step: Step[..., Any], key: str, args: Any, kwargs: Any
+) -> Any:
     """The recorded result of a step, or its execution with retries."""
     flow.pending_calls.pop(key, None)
     digest = step.digest(args, kwargs)
@@ -56,9 +44,7 @@ async def run_step(flow: WorkflowRun, step: StepLike, key: str, args: Any, kwarg
         try:
             with flow:
                 try:
-                    result = await invoke.invoke(
-                        step, args, kwargs, flow.context.threads, flow.clock
-                    )
+                    result = await _invoked(flow, step, key, attempt, args, kwargs)
                     flow.check_open()  # a step that swallowed its cancellation has no result
                     output = typed.encode(
                         result, what=step.result_name, bytes_max=flow.context.payload_bytes_max
@@ -89,8 +75,21 @@ async def run_step(flow: WorkflowRun, step: StepLike, key: str, args: Any, kwarg
         await _until_retry(flow, step, known, trouble)
 
 
+def _invoked(
+    flow: WorkflowRun, step: Step[..., Any], key: str, attempt: int, args: Any, kwargs: Any
+) -> Coroutine[Any, Any, Any]:
+    """One execution of a step, inside a span if anything is traced."""
+    work = invoke.invoke(step, args, kwargs, flow.context.threads, flow.clock)
+    return _traced(work, step.name, key, attempt) if spans.is_on() else work
+
+
+async def _traced(work: Coroutine[Any, Any, Any], name: str, key: str, attempt: int) -> Any:
+    with spans.step(name, key, attempt):
+        return await work
+
+
 async def _until_retry(
-    flow: WorkflowRun, step: StepLike, known: StoredStep, error: Exception | None = None
+    flow: WorkflowRun, step: Step[..., Any], known: StoredStep, error: Exception | None = None
 ) -> None:
     """Wait for the next attempt of a failed step; raise its failure when there is none."""
     if known.wake_at is None:
@@ -107,7 +106,7 @@ async def _until_retry(
 
 
 def _failure(
-    flow: WorkflowRun, step: StepLike, key: str, attempt: int, error: Exception
+    flow: WorkflowRun, step: Step[..., Any], key: str, attempt: int, error: Exception
 ) -> tuple[str, int | None]:
     """The stored error of a failed attempt, and when the next one begins, if there is one."""
     wait_us = retry_delay_us(error, step.retry, attempt=attempt)
@@ -117,7 +116,7 @@ def _failure(
     return describe(error), after(flow.clock.now(), wait_us)
 
 
-def _step_failed(step: StepLike, known: StoredStep) -> StepFailed:
+def _step_failed(step: Step[..., Any], known: StoredStep) -> StepFailed:
     detail = read_error(known.error)
     return StepFailed(
         f"step {step.name} failed after {known.attempt} "

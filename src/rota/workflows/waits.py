@@ -27,7 +27,7 @@ log = logging.getLogger("rota.workflows")
 LOOK_US_MIN, LOOK_US_MAX = SECOND, 60 * SECOND
 GONE = "its record was pruned or archived before its result was awaited"
 GONE_HINT = "Await a child within `keep_days` of its end, or start it again."
-SIBLINGS_MAX = 250  # children that one look asks about
+SIBLINGS_MAX = 1000  # children that one look asks about
 
 
 class Siblings:

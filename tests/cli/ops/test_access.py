@@ -16,7 +16,7 @@ def test_a_token_is_made_listed_and_revoked_and_each_is_on_record(either: Shell)
     assert made.stdout.strip() not in either.run("token", "list").stdout
     assert "already" in either.error("token", "create", "ci", code=2)
     assert either.run("token", "revoke", "ci").stdout == "token ci is revoked\n"
-    assert "no valid token" in either.error("token", "revoke", "ci", code=2)
+    assert "no valid token" in either.error("token", "revoke", "ci", code=4)
     entries = either.json("audit")
     assert [(one["verb"], one["target"]) for one in entries] == [
         ("token.revoke", "ci"),

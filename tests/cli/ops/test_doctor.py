@@ -278,7 +278,7 @@ def test_it_changes_nothing(shell: Shell) -> None:
     assert shell.json("run", "list") == before
 
 
-@pytest.mark.wall_clock
+@pytest.mark.wall_clock("a heartbeat is late by real seconds")
 def test_a_blocked_event_loop_is_named_with_what_it_executes(
     shell: Shell, up: Callable[..., Daemon]
 ) -> None:

@@ -36,7 +36,7 @@ def test_a_run_that_waits_for_a_person_is_in_it(either: Shell) -> None:
     either.start("login")
     either.work()
     found = parse(either.run("metrics").stdout)
-    assert found["rota_runs_waiting"].at(kind="workflow", reason="auth") == 1
+    assert found["rota_waiting_for_person"].at(kind="workflow", why="auth") == 1
 
 
 def test_only_the_namespace_that_is_asked_for_is_reported(either: Shell) -> None:

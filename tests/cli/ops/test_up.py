@@ -48,7 +48,7 @@ def test_it_says_who_it_is_works_and_stops_gracefully(either: Shell, up: Up) -> 
     assert either.json("worker", "list") == []
 
 
-@pytest.mark.wall_clock
+@pytest.mark.wall_clock("the worker must be killed within the second that its run takes")
 def test_a_killed_worker_is_found_out_and_its_run_resumed(shell: Shell, up: Up) -> None:
     first = up()
     first.receives("is up")
@@ -66,7 +66,7 @@ def test_a_killed_worker_is_found_out_and_its_run_resumed(shell: Shell, up: Up) 
     assert time.monotonic() - began < 20, "no lease had to lapse"
 
 
-@pytest.mark.wall_clock
+@pytest.mark.wall_clock("the signal must come within the seconds that the run takes")
 def test_runs_in_hand_may_end_before_it_stops(shell: Shell, up: Up) -> None:
     daemon = up()
     daemon.receives("is up")
@@ -78,7 +78,7 @@ def test_runs_in_hand_may_end_before_it_stops(shell: Shell, up: Up) -> None:
     assert status(shell, run_id) == "completed"
 
 
-@pytest.mark.wall_clock
+@pytest.mark.wall_clock("a daemon stops at once, in real time")
 def test_a_second_signal_stops_it_at_once_and_hands_runs_over(shell: Shell, up: Up) -> None:
     daemon = up()
     daemon.receives("is up")

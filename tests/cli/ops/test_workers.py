@@ -82,4 +82,4 @@ def test_a_queue_is_paused_and_resumed(either: Shell) -> None:
 
 
 def test_a_queue_nobody_declared_cannot_be_paused(either: Shell) -> None:
-    assert "there is no queue 'mial'" in either.error("queue", "pause", "mial", code=2)
+    assert "there is no queue 'mial'" in either.error("queue", "pause", "mial", code=4)

@@ -508,6 +508,34 @@ def test_a_filtered_item_is_reported_with_its_reason(folder: Path) -> None:
 
 
 @pytest.mark.slow
+def test_resume_continues_the_execution_that_waits_for_a_login(folder: Path) -> None:
+    """Not the one that waits behind it: that would never begin."""
+    made(folder, ["tea", "bad"], schedule={"cron": "@every 1s"})
+    settings = json.loads((folder / "ai.yaml").read_text())
+    settings["providers"]["say"]["exits"] = {"1": "login"}
+    (folder / "ai.yaml").write_text(json.dumps(settings))
+    log = folder / "scheduler.log"
+    with log.open("w") as stderr:
+        scheduler = subprocess.Popen(
+            [sys.executable, "-m", "rota", "scheduler", "start", "."], cwd=folder, stderr=stderr,
+            env={**os.environ, "ROTA_AI_FILE": str(folder / "ai.yaml")},
+        )  # fmt: skip
+        try:
+            wait_for(lambda: "was skipped: merged" in log.read_text())
+        finally:
+            scheduler.send_signal(signal.SIGINT)
+            scheduler.wait(60)
+    assert "`rota pipeline resume words` continues it" in log.read_text()
+    told = CliRunner().invoke(cli, ["scheduler", "status", "words"]).stdout
+    assert "rota pipeline resume words" in told
+    assert "no bad words" in told
+    (folder / "fixed").touch()
+    result = rota("resume", "words", "--ai", "ai.yaml")
+    assert "2 of 2 items done" in result.stderr
+    assert calls(folder) == ["tea", "bad", "bad"]
+
+
+@pytest.mark.slow
 def test_skipped_occurrences_are_reported_and_never_gone_on_with(folder: Path) -> None:
     schedule = {"cron": "@every 1s", "condition": {"file_exists": "ready.txt"}}
     made(folder, ["tea", "bad"], schedule=schedule)

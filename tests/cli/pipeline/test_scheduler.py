@@ -268,7 +268,6 @@ def test_the_folder_may_be_named(shell: SchedulerShell, monkeypatch: pytest.Monk
 # -- while one runs ------------------------------------------------------------------------
 
 
-@pytest.mark.wall_clock
 def test_the_life_of_a_real_daemon(
     shell: SchedulerShell, daemon: Callable[..., SchedulerDaemon]
 ) -> None:
@@ -302,7 +301,6 @@ def test_the_life_of_a_real_daemon(
     shell.run("status", code=1)
 
 
-@pytest.mark.wall_clock
 def test_a_daemon_that_was_killed_is_followed_by_the_next_at_once(
     shell: SchedulerShell, daemon: Callable[..., SchedulerDaemon]
 ) -> None:
@@ -332,7 +330,6 @@ def test_a_daemon_informs_people_in_its_log(
     assert "Traceback" not in one.log()
 
 
-@pytest.mark.wall_clock
 def test_a_daemon_killed_in_the_middle_of_a_run_is_followed_by_one_that_ends_it(
     folder: Path, daemon: Callable[..., SchedulerDaemon]
 ) -> None:
@@ -353,7 +350,6 @@ def test_a_daemon_killed_in_the_middle_of_a_run_is_followed_by_one_that_ends_it(
     assert calls(folder) == ["tea", "jam", "wait", "wait"]  # nothing was asked twice but the last
 
 
-@pytest.mark.wall_clock
 def test_a_second_signal_stops_at_once_and_the_next_daemon_goes_on(
     folder: Path, daemon: Callable[..., SchedulerDaemon]
 ) -> None:

@@ -249,6 +249,16 @@ def test_log_lines_are_printed_in_pages(either: Shell) -> None:
     assert [line["position"] for line in either.json("run", "logs", run_id)] == [1, 2, 3]
 
 
+def test_logs_are_followed_until_the_run_has_ended(either: Shell) -> None:
+    run_id = either.start("add", "n=1")
+    either.work()
+    lines = [NewLogLine(run_id, 0, "INFO", "shop", f"line {n}") for n in range(3)]
+    call = CommonOptions(database=either.url)
+    connect.ask(call, lambda client: client.database.write(append, lines))
+    followed = either.run("run", "logs", run_id, "--follow", "--after", "1")
+    assert len(followed.stdout.splitlines()) == 2
+
+
 def test_list_filters_by_tag_error_kind_schedule_and_time(either: Shell) -> None:
     tagged = either.start("add", "n=1", "--tag", "to=me")
     failed = either.start("fails", "n=2")

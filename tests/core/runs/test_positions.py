@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from rota import Rota
 from rota.core.runs.model import Claim
 from rota.core.runs.positions import (
@@ -82,7 +80,6 @@ def test_a_front_that_takes_long_is_looked_at_less_often() -> None:
     assert not positions.after(NOW + FRONT_SHARE * SECOND)
 
 
-@pytest.mark.wall_clock
 async def test_a_run_that_comes_late_into_a_backlog_is_executed_too(database_url: str) -> None:
     gate = Gate()
     app = Rota(slots=40)

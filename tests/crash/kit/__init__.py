@@ -49,7 +49,14 @@ def slices_of(test: str) -> Sequence[KillSlice]:
     return sample([KillSlice(first) for first in range(1, SLICES + 1)], test)
 
 
-AT_ONCE = 4
+class KillLoop(NamedTuple):
+    """How a loop kills: between how many points, of how many one is struck, and how it ends."""
+
+    least: int = 0  # fewer points would test nothing
+    most: int = 400
+    every: int = 1
+    at_once: int = 4
+    spared: int = 1  # lives to their end; the number of commits differs from life to life
 
 
 async def kill_at_each(
@@ -57,20 +64,24 @@ async def kill_at_each(
     at: Callable[[int, str, Path], Awaitable[bool]],
     make_database: MakeDatabase,
     tmp_path: Path,
-    *,
-    most: int,
+    loop: KillLoop,
 ) -> None:
-    """Call `at` with each point of the slice, a few at once, until one was not killed any more."""
-    numbers = kills.numbers()
-    for turn in range(most // AT_ONCE):
-        group = list(itertools.islice(numbers, AT_ONCE))
-        roots = [tmp_path / f"root{nth}" for nth in group]
-        for root in roots:
+    """Call `at` with each point of the slice, a few at once, until some were not killed any more.
+    `at` takes the number of the point, a new database and a new folder."""
+    numbers = kills.numbers(loop.every)
+    struck: list[int] = []
+    spared: list[int] = []
+
+    async def kill_some() -> None:
+        while len(spared) < loop.spared:
+            nth = next(numbers)
+            assert nth <= loop.most, f"still killed at point {nth}"
+            root = tmp_path / f"kill-{nth}"
             root.mkdir()
-        struck = await asyncio.gather(
-            *(at(nth, make_database(), root) for nth, root in zip(group, roots, strict=True))
-        )
-        if not all(struck):
-            assert turn or any(struck), "nothing was ever killed"
-            return
-    raise AssertionError(f"still killed after {most} points")
+            (struck if await at(nth, make_database(), root) else spared).append(nth)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(loop.at_once):
+            group.create_task(kill_some())
+    points = len(struck) * loop.every * SLICES
+    assert points > loop.least, f"about {points} points, expected more than {loop.least}"

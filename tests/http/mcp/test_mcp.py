@@ -84,7 +84,7 @@ async def test_tools_that_change_something_exist_only_where_writing_is_allowed()
     writing = {tool["name"] for tool in both} - {tool["name"] for tool in read}
     assert writing == {
         "trigger_schedule", "pause_schedule", "resume_schedule", "retry_run", "cancel_run",
-        "retry_failed_items",
+        "retry_failed_items", "pause_automation", "resume_automation", "run_automation",
     }  # fmt: skip
 
 

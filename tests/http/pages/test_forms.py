@@ -22,7 +22,7 @@ def test_an_empty_input_is_an_empty_field() -> None:
     assert read_input("  ") is None
 
 
-@pytest.mark.parametrize("text", ["[1]", '"text"', "{", '{"key": {"deep": ["[redacted]"]}}'])
+@pytest.mark.parametrize("text", ["[1]", '"text"', "{"])
 def test_what_is_no_input_is_refused(text: str) -> None:
     with pytest.raises(BadInput):
         read_input(text)

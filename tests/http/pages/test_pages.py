@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -147,7 +148,7 @@ async def test_a_large_input_can_be_edited_and_used_again(database_url: str) -> 
 async def test_an_untouched_trigger_form_keeps_the_secrets_that_it_does_not_show(
     database_url: str,
 ) -> None:
-    app = Rota(keep_days=0, secret_fields=["pin"])
+    app = Rota(keep_days=0, secret_fields=("pin",))
 
     @app.workflow(name="pay")
     async def pay(pin: str, amount: int = 1) -> str:
@@ -165,9 +166,13 @@ async def test_an_untouched_trigger_form_keeps_the_secrets_that_it_does_not_show
             run = await app.runs.get(done.headers["location"].split("/")[2].partition("?")[0])
             assert run.output == '"4 digits"'
             changed = shown.replace("{", '{"amount": 2,', 1)
-            refused = await http.post("/schedules/pays/trigger", data={"input": changed})
+            other = await http.post("/schedules/pays/trigger", data={"input": changed})
+            run = await app.runs.get(other.headers["location"].split("/")[2].partition("?")[0])
+            assert json.loads(run.input or "") == {"amount": 2, "pin": "4711"}
+            new = {"workflow": "pay", "input": changed}
+            refused = await http.post("/runs", data=new)
             assert refused.status_code == 422
-            assert "Write the secret itself" in refused.text
+            assert "Give the value itself" in refused.text
 
 
 async def test_what_did_not_run_is_found_beyond_the_first_page(database_url: str) -> None:

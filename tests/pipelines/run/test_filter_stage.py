@@ -11,6 +11,7 @@ import pytest
 
 from rota.errors import RunFailed
 from tests.ai.kit.model_server import Model, Say
+from tests.kit import select
 from tests.pipelines.kit.live_app import says, world
 
 ITEMS = "input: {items: [{n: 1}, {n: 2}, {n: 3}, {n: 4}]}"
@@ -264,6 +265,31 @@ async def test_results_files_leave_dropped_items_out_by_default(
         written = json.loads(file.read_bytes())
         assert len(written["items"]) == count
         assert written["filtered"] == result.filtered == 2
+
+
+async def test_dropped_items_are_stored_once(database_url: str, tmp_path: Path) -> None:
+    """A large input of which little is kept does not grow the database twice."""
+    (tmp_path / "rows.jsonl").write_text(
+        "".join(json.dumps({"n": n, "text": f"{n} " * 500}) + "\n" for n in range(100))
+    )
+    source = f"input: {{from: {{type: jsonl, path: {tmp_path / 'rows.jsonl'}}}}}"
+    async with world(database_url, tmp_path) as it:
+        text = RULE.replace(ITEMS, source).replace("value: 2", "value: 97")
+        ref = await it.app.pipelines.start(it.pipeline(text))
+        result = await ref.result(timeout=60)
+        assert (result.processed, result.filtered) == (2, 98)
+        stored = await select(database_url, "select key, length(output) from steps")
+        sizes = {key.split("/")[1]: 0 for key, _ in stored if key.startswith("in/")}
+        for key, size in stored:
+            if key.startswith("in/"):
+                sizes[key.split("/")[1]] += size
+        assert sizes["input"] > 100_000
+        assert sizes["filter"] + sizes["filter.dropped"] < sizes["input"] / 8
+        found = [each async for each in it.app.pipelines.items(ref.id)]
+        dropped = [each for each in found if each.status == "filtered"]
+        assert [each.item["n"] for each in dropped] == list(range(98))
+        assert dropped[5].item["text"] == "5 " * 500
+        assert "97" in (dropped[5].reason or "")
 
 
 async def test_only_so_many_results_files_are_kept(database_url: str, tmp_path: Path) -> None:

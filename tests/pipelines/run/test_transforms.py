@@ -19,7 +19,7 @@ from rota.pipelines.definition.parameters import (
     read_given,
     values_for,
 )
-from rota.pipelines.preview.validation import examined
+from rota.pipelines.preview.validation import examined, models_of
 from rota.pipelines.run.readiness import obstacles
 from rota.pipelines.run.transforms import merged, transformed, tree_of_filter
 from tests.pipelines.kit import NOW, load, write
@@ -190,6 +190,37 @@ def test_what_stops_a_graph_is_known_before_its_first_call_is_paid(tmp_path: Pat
     ]
     lines = [problem.place.line for problem in examined(tmp_path / "p", {"TOPIC": "tea"}).problems]
     assert lines == [6, 8, 9]
+
+
+ASKING = """
+name: n
+nodes:
+  rows: {type: load, source: {type: csv, path: rows.csv}}
+  keep:
+    type: filter
+    from: rows
+    rule:
+      type: or
+      rules:
+        - {type: ai, prompt: "Is {{a}} like {{WHO}}?", model: "offline:one"}
+        - {type: not, rule: {type: ai, prompt: "Is {{ITEMS}} or {{typo}} bad?"}}
+  end: {type: reduce, from: keep, strategy: list}
+"""
+
+
+def test_the_questions_of_filter_rules_are_checked_before_the_run(tmp_path: Path) -> None:
+    loaded = load(tmp_path / "p", ASKING)
+    (tmp_path / "p" / "rows.csv").write_text("a,b\n1,2\n")
+    assert obstacles(loaded, given={"WHO": "me"}) == [
+        "{{typo}} in the prompt of node keep has no value"
+    ]
+    assert obstacles(loaded) == [
+        "{{WHO}} in the prompt of node keep has no value",
+        "{{typo}} in the prompt of node keep has no value",
+    ]
+    told = examined(tmp_path / "p", {"WHO": "me", "typo": "x"})
+    assert told.problems == []  # both names are asked for
+    assert models_of(loaded) == ["offline:one", ""]
 
 
 def test_a_file_that_a_node_before_may_write_is_left_to_the_run(tmp_path: Path) -> None:

@@ -29,8 +29,6 @@ ONE_SIDED = {
     "default_grants",
     "notify",
     "notify_at_commit",
-    "start_minimal_and_notify",
-    "start_runs_and_notify",
     "complete_and_claim",
     "complete_and_claim_after",
     "fire_and_advance",

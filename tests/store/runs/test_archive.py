@@ -11,10 +11,16 @@ from typing import Any
 import pytest
 
 from rota import Client, Fatal, Rota, sleep
+from rota.core.runs.ids import id_bound
+from rota.core.runs.model import Run
+from rota.core.time.instants import DAY
 from rota.errors import BadInput, UnknownRun
 from rota.store import invariants
+from rota.store.backend.database import Database
+from rota.store.runs import archive, history, steps
 from rota.testing import World, virtual
 from tests.kit import select
+from tests.kit.builders import NOW, SPACE, begin, settle, sql, step_of
 
 START = datetime(2026, 9, 29, tzinfo=UTC)
 HELD = "select count(*) from {}"
@@ -176,6 +182,25 @@ async def test_verbs_say_that_a_run_is_in_the_archive(database_url: str) -> None
             assert "rota run show" in caught.value.advice
 
 
+async def test_a_run_that_is_archived_during_a_retry_is_refused(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(database_url) as (time, flow):
+        app = time.app
+        failed = await flow.start(0)
+        await time.advance("4d")
+        real = history.chain
+
+        async def archived_first(tx: Any, *, root_id: str) -> list[Run]:
+            await tx.rows("delete_chains", roots=[root_id])
+            return await real(tx, root_id=root_id)
+
+        monkeypatch.setattr(history, "chain", archived_first)
+        monkeypatch.setattr(app.database, "read", app.database.write)
+        with pytest.raises(UnknownRun, match=f"no run '{failed.id}'"):
+            await app.runs.retry(failed.id)
+
+
 async def test_a_month_is_dropped_without_counting_the_others(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,6 +230,23 @@ async def test_two_that_archive_at_once_share_the_work(database_url: str) -> Non
             moved = await asyncio.gather(*moves, other.operations.archive("2026-10"))
         assert sum(moved) == 20
         assert await held(database_url, "runs", "steps", "archive") == [0, 0, 20]
+
+
+@pytest.mark.parametrize("reason", ["partial", None])
+async def test_a_pipeline_run_that_completed_in_part_keeps_what_its_retry_needs(
+    db: Database, reason: str | None
+) -> None:
+    whole = await begin(db, name="pipeline:p", kind="pipeline", external_id="o-1")
+    await db.write(steps.record, [step_of(whole, "item")])
+    shard = await begin(db, name="pipeline:p", kind="pipeline", parent_id=whole.id)
+    await settle(db, shard)
+    await settle(db, whole, reason=reason)
+    moved = await db.write(
+        archive.move, namespace=SPACE, before_id=id_bound(NOW + DAY), before_at=NOW + DAY,
+        after_id="", limit=10,
+    )  # fmt: skip
+    assert moved.chains == (0 if reason else 2)
+    assert await sql(db, "select count(*) from steps") == [(1 if reason else 0,)]
 
 
 async def test_a_month_must_have_begun_and_be_one(database_url: str) -> None:

@@ -79,9 +79,6 @@ class Watched:
         self.dialect: Dialect = tx.dialect
         self.schema = tx.schema
 
-    def take_notification(self, topic: str) -> str | None:
-        return self._tx.take_notification(topic)
-
     async def _note(self, query: str) -> None:
         self._seen.append(query)
         if self._before is not None:

@@ -12,6 +12,8 @@ from rota.cli import complete, connect, exit_codes
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.ops.access import user_name
 from rota.cli.ops.serve import client_of
+from rota.core import redaction
+from rota.core.redaction import Redactor
 
 if TYPE_CHECKING:
     from rota.client.client import Client
@@ -51,6 +53,7 @@ async def _serve(client: Client, server: McpServer) -> int:
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     await client.connect()
+    redaction.serve(Redactor(client.settings.secret_fields))
     try:
         while line := await reader.readline():
             if line.strip() and (answer := await server.answer(line)) is not None:

@@ -19,15 +19,30 @@ from rota.errors import BadInput
     "-o", "--output", metavar="FILE", type=click.Path(path_type=Path),
     help="Replace FILE with the text instead of printing it.",
 )  # fmt: skip
+@click.option("--alerts", is_flag=True, help="Print alert rules for Prometheus, as YAML.")
+@click.option("--grafana", is_flag=True, help="Print a dashboard for Grafana, as JSON.")
+@click.option(
+    "--budget", metavar="DOLLARS", type=click.FloatRange(0), default=10.0, show_default=True,
+    help="With --alerts: cost of models in an hour.",
+)  # fmt: skip
 @click.pass_obj
-def metrics(call: CommonOptions, output: Path | None) -> None:
+def metrics(
+    call: CommonOptions, output: Path | None, alerts: bool, grafana: bool, budget: float
+) -> None:
     """Print metrics in the text format of Prometheus.
 
     Text exposition format 0.0.4, for the textfile collector of node_exporter: let a timer run it
     with --output. Open runs are counted exactly; ended runs, within the range that each HELP line
     states. With --json and --output, stdout names the file and how many numbers it has.
+
+    --alerts and --grafana need no database. They use the counters of `/metrics` as well, which
+    only a process that serves HTTP has.
     """
     from rota.client.metrics import collect
+
+    if alerts or grafana:
+        _print_generated(output, alerts=alerts, grafana=grafana, budget=budget)
+        return
 
     found = connect.ask(call, collect)
     if output is not None:
@@ -43,7 +58,20 @@ def metrics(call: CommonOptions, output: Path | None) -> None:
 
 def _document(metric: Metric) -> dict[str, Any]:
     samples = [{"labels": dict(one.labels), "value": one.value} for one in metric.samples]
-    return {"name": metric.name, "type": "gauge", "help": metric.help, "samples": samples}
+    return {"name": metric.name, "type": metric.type, "help": metric.help, "samples": samples}
+
+
+def _print_generated(output: Path | None, *, alerts: bool, grafana: bool, budget: float) -> None:
+    """Rules and dashboard come from tables beside the metrics, so that the names are the same."""
+    from rota.client import alert_rules, grafana_dashboard
+
+    if alerts and grafana:
+        raise BadInput("--alerts and --grafana are two files", hint="Ask for one at a time.")
+    text = alert_rules.as_yaml(budget) if alerts else grafana_dashboard.as_json()
+    if output is None:
+        render.whole(text)
+    else:
+        _write(output, text)
 
 
 def _write(path: Path, text: str) -> None:

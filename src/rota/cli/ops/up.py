@@ -19,6 +19,7 @@ from rota.cli import complete, connect, exit_codes, render
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.core.runs.ids import short_id
 from rota.core.runs.stored_errors import own_frames
+from rota.core.runs.user_log import LOUD
 from rota.core.time.instants import iso
 from rota.errors import UsageError
 
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("rota.up")
 
 RUNS = "rota.runs"  # the logger of each run's start, end, retry and failure
-# They log every request with its whole URL, keys and all.
-LOUD = ("uvicorn", "httpx", "httpx2", "httpcore", "httpcore2")
 
 
 @click.command(cls=BaseCommand)
@@ -228,14 +227,17 @@ class _Lines(logging.Formatter):
             record.exc_text = "\n".join(own_frames(trace))
         if not self._call.json:
             return exit_codes.hide(super().format(record), self._call.url)
-        fields = {
+        fields: dict[str, str | int] = {
             "at": iso(round(record.created * 1e6)),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": exit_codes.hide(record.getMessage(), self._call.url),
         }
         if run_id:
-            fields |= {"run_id": run_id, "run_name": getattr(record, "run_name", "")}
+            for name in ("run_id", "run_name", "root_id", "attempt"):
+                fields[name] = getattr(record, name, "")
+        if trace_id := getattr(record, "trace_id", ""):
+            fields["trace_id"] = trace_id
         if record.exc_info:
             trace = record.exc_text or self.formatException(record.exc_info)
             fields["trace"] = exit_codes.hide(trace, self._call.url)

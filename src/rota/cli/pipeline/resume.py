@@ -122,9 +122,9 @@ resume = _again(
     "resume",
     """Resume an interrupted run from its finished items.
 
-    For runs that were cancelled, failed, crashed or ran out of budget: the newest run of the
-    pipeline PATH, or --run. It continues with the definition and the parameters it began with, and
-    pays for no call twice. Exit codes are those of `rota pipeline run`.
+    For runs that were cancelled, failed, crashed, ran out of budget or wait for a login: the newest
+    run of the pipeline PATH, or --run. It continues with the definition and the parameters it began
+    with, and pays for no call twice. Exit codes are those of `rota pipeline run`.
     """,
 )
 retry = _again(

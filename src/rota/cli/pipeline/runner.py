@@ -71,7 +71,8 @@ def flag_of(call: CommonOptions) -> str:
 
 
 async def chosen_run(app: Client, path: Path, run_id: str | None) -> Run:
-    """The newest attempt of the run that is meant; skipped occurrences are none."""
+    """The newest attempt of the run that is meant; skipped occurrences are none, nor are those that
+    wait behind another run of their schedule."""
     from rota.core.pipelines.names import run_name
     from rota.pipelines.definition.loader import entry_file
 
@@ -83,11 +84,15 @@ async def chosen_run(app: Client, path: Path, run_id: str | None) -> Run:
         return last
     before = ""
     while page := await app.runs.list(name=name, before=before, limit=PAGE):
-        performed = next((run for run in page if run.status != "skipped"), None)
+        performed = next((run for run in page if not _has_not_begun(run)), None)
         if performed is not None:
             return performed
         before = page[-1].id
     raise never_ran(path)
+
+
+def _has_not_begun(run: Run) -> bool:
+    return run.status == "skipped" or (run.status, run.reason) == ("sleeping", "turn")
 
 
 def never_ran(path: Path) -> UnknownRun:

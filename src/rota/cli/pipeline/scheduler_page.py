@@ -71,9 +71,16 @@ def _last(info: Scheduled, now: int) -> str:
     from rota.pipelines.folder.state_file import read_time
 
     if run.completed_at is None:
-        return f"began {render.ago(read_time(run.started_at), now)}"
+        how = "waits, began" if _waits(info) else "began"
+        return f"{how} {render.ago(read_time(run.started_at), now)}"
     how = "ok" if run.success else "failed"
     return f"{how} {render.ago(read_time(run.completed_at), now)}"
+
+
+def _waits(info: Scheduled) -> bool:
+    """Whether its last execution waits for a person."""
+    run = info.state.last_run
+    return run is not None and run.completed_at is None and run.outcome == "waiting"
 
 
 def _totals(info: Scheduled) -> str:
@@ -153,6 +160,8 @@ def _advice(info: Scheduled, *, looked_after: bool) -> str:
     name = info.pipeline_id
     if info.problem is not UNSET:
         return f"Fix the file: `rota pipeline validate {name}` tells all that is wrong with it."
+    if _waits(info):
+        return f"Fix the cause; `rota pipeline resume {name}` continues the execution that waits."
     if info.state.status == "disabled":
         return "Set `enabled: true` in its pipeline.yaml to let it run."
     if info.state.status == "paused":

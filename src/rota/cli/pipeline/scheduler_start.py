@@ -160,6 +160,8 @@ def _say(event: AnyEvent) -> None:
             log.info("%s ended, %s", event.pipeline_id, scheduler_page.outcome_of(event))
         case kinds.ExecutionError():
             then = "it is tried again" if event.will_retry else "no try is left"
+            if event.waits:
+                then = f"it waits: `rota pipeline resume {event.pipeline_id}` continues it"
             log.error("%s failed: %s; %s", event.pipeline_id, event.error, then)
         case kinds.ExecutionWaiting() if event.reason is None:
             log.info("%s: the provider answers again", event.pipeline_id)

@@ -11,6 +11,7 @@ from rota.cli.base import CommandGroup, CommonOptions
 from rota.cli.run import bulk, page
 from rota.cli.run import watch as watching
 from rota.cli.run.filters import run_filters, selection
+from rota.cli.run.logs import logs
 from rota.cli.run.start import start
 from rota.cli.run.wait import Waiter
 from rota.core.runs.ids import short_id
@@ -27,6 +28,7 @@ def run() -> None:
 
 
 run.add_command(start)
+run.add_command(logs)
 
 
 @run.command("list")
@@ -107,28 +109,6 @@ def show_(call: CommonOptions, run_id: str, watch: bool) -> None:
         )  # fmt: skip
     else:
         show(connect.ask(call, look))
-
-
-@run.command("logs")
-@complete.RUN_ID
-@click.option("--after", metavar="N", type=click.IntRange(0), default=0, help="After this line.")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=200, show_default=True, help="How many."
-)
-@click.pass_obj
-def logs(call: CommonOptions, run_id: str, after: int, limit: int) -> None:
-    """Print the log lines of a run's attempt, oldest first."""
-    found = connect.ask(call, lambda client: client.runs.logs(run_id, after=after, limit=limit))
-    if call.json:
-        render.document([render.record(line) for line in found])
-        return
-    for line in found:
-        text = f"{line.level.lower():<8}{line.logger}: {line.message}"
-        click.echo(f"{render.wall(line.at)}  {render.clean(text)}")
-    if not found:
-        click.echo("no log lines" + (f" after {after}" if after else ""))
-    if len(found) == limit:
-        click.echo(f"more: --after {found[-1].position}", err=True)
 
 
 @run.command("result")

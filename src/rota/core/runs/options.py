@@ -16,6 +16,7 @@ class StoredRunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     began_at: int | None = None  # of a retry or recovery: when the first attempt began
     previous_due_at: int | None = None  # of a scheduled run: the occurrence fired before it
     recovers: int = 0  # of a retry: its chain has failed with a notification
+    traceparent: str | None = None  # the span of the start
 
     @classmethod
     def read(cls, text: str | None) -> StoredRunOptions:

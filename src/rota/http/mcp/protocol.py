@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -25,6 +26,7 @@ VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 SERVER_KEY = "io.modelcontextprotocol/serverInfo"
 PARSE_ERROR, BAD_REQUEST, UNKNOWN_METHOD, BAD_PARAMS = -32700, -32600, -32601, -32602
 UNSUPPORTED_VERSION = -32022
+TARGET_CHARS_MAX = 200
 
 INSTRUCTIONS = (
     "Rota runs durable workflows, schedules, automations and AI pipelines. Start with `why` for a "
@@ -99,6 +101,8 @@ class McpServer:
         except Exception as error:  # an assistant reads the problem and corrects its call
             problem = problem_of(error, self.request.request_id).document
             text, failed = msgspec.json.encode(problem).decode(), True
+            with suppress(StoreError):
+                await self._audit(tool, arguments, failed=problem.code)
         return {
             "content": [{"type": "text", "text": text}],
             "isError": failed,
@@ -106,18 +110,23 @@ class McpServer:
         }
 
     async def _called(self, tool: McpTool, arguments: Mapping[str, Any]) -> str:
-        request = self.request
-        text = await tool.call(request, arguments)
-        target = ", ".join(str(arguments[name]) for name in tool.route.parameters)
+        text = await tool.call(self.request, arguments)
         try:
-            await request.client.audit.record(
-                request.identity.name, f"mcp {tool.name}", target,
-                request_id=request.request_id or secrets.token_hex(8),
-            )  # fmt: skip
+            await self._audit(tool, arguments)
         except StoreError:
             if tool.writes:
                 raise
         return text
+
+    async def _audit(self, tool: McpTool, arguments: Mapping[str, Any], failed: str = "") -> None:
+        request = self.request
+        named = (arguments.get(name) for name in tool.route.parameters)
+        target = ", ".join(str(value)[:TARGET_CHARS_MAX] for value in named if value is not None)
+        await request.client.audit.record(
+            request.identity.name, f"mcp {tool.name}", target,
+            request_id=request.request_id or secrets.token_hex(8),
+            detail={"failed": failed} if failed else None,
+        )  # fmt: skip
 
 
 def _decoded(text: bytes) -> dict[str, Any]:

@@ -31,7 +31,7 @@ __all__ = ["PAGES", "problem_page"]
 def _counted(page: Page) -> Page:
     """The same page with the count of what waits in its navigation."""
     if page.role == "open" or page.path == "/":
-        return page  # no one has logged in yet, or the page counts itself
+        return page  # it has no navigation, or it counts by itself
     handler: PageHandler = page.handler
 
     async def counted(request: WebRequest) -> Answer:

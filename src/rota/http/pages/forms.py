@@ -1,4 +1,4 @@
-"""Input of forms: JSON, and the arguments of a workflow. Pure."""
+"""Text from forms: JSON, and the input of a workflow. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from rota.core.redaction import REDACTED
 from rota.errors import BadInput
 
 
@@ -23,23 +22,11 @@ def read_json(text: str, what: str) -> Any:
 
 
 def read_input(text: str) -> dict[str, Any] | None:
-    """The input of a workflow by parameter name; an empty field is None."""
+    """The input of a workflow by parameter name; an empty field is None. The client puts stored
+    secrets in the place of `[redacted]`, or refuses it."""
     given = read_json(text, "the input")
     if given is None:
         return None
     if not isinstance(given, dict):
         raise BadInput("the input is not an object", hint='Write {"parameter": value}.')
-    if _is_redacted(given):
-        raise BadInput(
-            f"the input holds {REDACTED}, which a page shows instead of a secret",
-            hint="Write the secret itself, or remove the field.",
-        )
     return given
-
-
-def _is_redacted(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(_is_redacted(one) for one in value.values())
-    if isinstance(value, list):
-        return any(_is_redacted(one) for one in value)
-    return bool(value == REDACTED)

@@ -18,7 +18,7 @@ _WORDS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class InputField:
+class InputParameter:
     """A parameter of a workflow."""
 
     name: str
@@ -26,10 +26,10 @@ class InputField:
     is_required: bool
 
 
-def parameters_of(schema: Mapping[str, Any] | None) -> list[InputField]:
+def parameters_of(schema: Mapping[str, Any] | None) -> list[InputParameter]:
     """The parameters that a JSON Schema of an input names."""
     found, needed = _properties(schema)
-    return [InputField(name, _word(one), name in needed) for name, one in found.items()]
+    return [InputParameter(name, _word(one), name in needed) for name, one in found.items()]
 
 
 def example_of(schema: Mapping[str, Any] | None) -> str:

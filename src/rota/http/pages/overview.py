@@ -219,7 +219,7 @@ async def _lanes(
 
 
 def _lane(view: ScheduleView, usual: int, clock: WallClock) -> Lane:
-    """A bar for each firing; one band where they are too close to be distinct."""
+    """A bar for each firing; one band where they are too close for single bars."""
     name, spec = view.schedule.name, view.intent.spec
     first, last = clock.now, clock.now + DAY
     due_at = view.schedule.due_at or first

@@ -35,7 +35,7 @@ def problem_page(document: ProblemDocument) -> Html:
         identity=NOBODY, may_operate=False, may_admin=False, zone="", path="", notice="",
         problem=None, attention=0, retries=status == HTTPStatus.SERVICE_UNAVAILABLE,
         heading=HEADINGS.get(status, status.phrase), message=sentence, hint=document.hint,
-        what_now=WHAT_NOW.get(status, "Next step"),
+        what_now=WHAT_NOW.get(status, "Continue here"),
         what_next=NEXT.get(status, "Nothing was changed."),
         can_retry=status == HTTPStatus.SERVICE_UNAVAILABLE, request_id=document.request_id,
         code=document.code,

@@ -235,7 +235,7 @@ def signal_of(state: RunState, last: Run) -> str | None:
 
 @dataclass(frozen=True)
 class SignalForm:
-    """The input of a refused signal form."""
+    """The typed text of a signal that was refused."""
 
     name: str = ""
     value: str = ""

@@ -84,7 +84,7 @@ class DurationView:
 
 @dataclass(frozen=True)
 class SteerForm:
-    """The input of a refused form; `opens` names the form."""
+    """The typed text of a form that was refused; `opens` names the form."""
 
     opens: str = ""
     input: str = ""

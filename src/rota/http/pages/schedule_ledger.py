@@ -36,7 +36,7 @@ class Ledger:
 
 
 @dataclass(frozen=True)
-class LedgerSelection:
+class LedgerAddress:
     """The part of the ledger that an address asks for."""
 
     day: str
@@ -45,7 +45,7 @@ class LedgerSelection:
     end: datetime
 
     @classmethod
-    def of(cls, request: WebRequest, there: WallClock) -> LedgerSelection:
+    def of(cls, request: WebRequest, there: WallClock) -> LedgerAddress:
         """From the query string; times are on the schedule's wall."""
         query, zone = request.query, zone_named(there.zone)
         day, before = query.get("day"), query.get("before")
@@ -64,7 +64,7 @@ class LedgerSelection:
 
 async def ledger_of(request: WebRequest, view: ScheduleView, there: WallClock) -> Ledger:
     """The rows that the address asks for."""
-    query, name = LedgerSelection.of(request, there), view.schedule.name
+    query, name = LedgerAddress.of(request, there), view.schedule.name
     look = _not_run if query.only else _every
     found, end = await look(request, name, query, there)
     lines = [ledger_line(run, name, view.intent.policies, there) for run in found]
@@ -93,7 +93,7 @@ def _end_before(run: Run, there: WallClock) -> datetime:
 
 
 async def _every(
-    request: WebRequest, name: str, query: LedgerSelection, there: WallClock
+    request: WebRequest, name: str, query: LedgerAddress, there: WallClock
 ) -> tuple[Sequence[Run], datetime | None]:
     size = DAY_SIZE if query.day else SIZE
     rows = await request.client.schedules.history(
@@ -103,7 +103,7 @@ async def _every(
 
 
 async def _not_run(
-    request: WebRequest, name: str, query: LedgerSelection, there: WallClock
+    request: WebRequest, name: str, query: LedgerAddress, there: WallClock
 ) -> tuple[Sequence[Run], datetime | None]:
     """Rows without a run. A page looks at a bounded number of rows, and says how far it came."""
     found: list[Run] = []

@@ -11,6 +11,7 @@ import msgspec
 from rota.client.answers import Resolution
 from rota.client.automations import AutomationView
 from rota.core.automations.model import EventName, SeenInput, SeenRun
+from rota.errors import UnknownAutomation
 from rota.explain.schedule import why
 from rota.http.cursor import cursor, position
 from rota.http.document import ApiDocument, document, documents
@@ -62,15 +63,16 @@ class AutomationsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     archived: bool = False
     after: Text = ""
+    limit: Limit = 200
 
 
 @route("GET", "/automations", "read", "automations.list")
 async def list_automations(
     request: WebRequest, query: AutomationsQuery
 ) -> list[AutomationDocument]:
-    """List automations by name, up to 1000 after the name `after`."""
+    """List automations by name; `after` is the last name of the page before."""
     found = await request.client.automations.list(archived=query.archived, after=query.after)
-    return [automation_document(one) for one in found]
+    return [automation_document(one) for one in found[: query.limit]]
 
 
 @route("GET", "/automations/{name}", "read", "automations.show", problems=NOT_FOUND, etag=True)
@@ -261,6 +263,20 @@ async def archive_automation(request: WebRequest, name: str) -> AutomationDocume
     return automation_document(await request.client.automations.show(name))
 
 
+@route(
+    "POST", "/automations/{name}/deploy", "admin", "automations.deploy",
+    status=HTTPStatus.CREATED, also=(HTTPStatus.OK,), problems=STEERED,
+)  # fmt: skip
+async def deploy_automation(request: WebRequest, name: str) -> RouteReply[AutomationDocument]:
+    """Put the version that the code of this server declares in force. 200 if it was already."""
+    deploy = getattr(request.client.automations, "deploy", None)
+    if deploy is None:  # a server without code
+        raise UnknownAutomation(f"this server has no code, so none of an automation {name!r}")
+    done = await deploy(name)
+    shown = automation_document(await request.client.automations.show(name))
+    return RouteReply(shown, HTTPStatus.OK if done.version == done.before else HTTPStatus.CREATED)
+
+
 @route("POST", "/automations/{name}/run", "operate", "automations.run_now", problems=STEERED)
 async def run_automation(request: WebRequest, name: str) -> Names:
     """Queue every producer now."""
@@ -410,7 +426,8 @@ async def rollback_automation(
 ROUTES: tuple[Route, ...] = (
     list_automations, show_automation, list_versions, list_events, list_inputs, show_input,
     list_outputs, list_sources, list_activity, list_pending, list_stale, explain_automation,
-    pause_automation, resume_automation, archive_automation, run_automation, publish_event,
+    pause_automation, resume_automation, archive_automation, deploy_automation, run_automation,
+    publish_event,
     approve_change, reject_change, resolve_wait, skip_event, skip_input, requeue_events,
     rollback_automation,
 )  # fmt: skip

@@ -107,11 +107,11 @@ async def start_run(request: WebRequest, body: StartBody) -> RouteReply[StartedR
     options = body.options(request.headers.get(KEY))
     handle = await request.client.start_run(body.workflow, (), body.input, options)
     if handle.existed and request.headers.get(KEY) is not None:
-        await _same_input(request, handle.id, body.input)
+        await same_input(request, handle.id, body.input)
     return started(handle.id, existed=handle.existed)
 
 
-async def _same_input(request: WebRequest, run_id: str, given: dict[str, Any]) -> None:
+async def same_input(request: WebRequest, run_id: str, given: dict[str, Any]) -> None:
     """A repeated key must come with the same input."""
     run = await request.client.runs.get(run_id)
     if (stored(run.input) if run.input else {}) != given:
@@ -148,14 +148,25 @@ class BatchBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 @route(
-    "POST", "/runs/batch", "operate", "start_many", status=HTTPStatus.CREATED, problems=NOT_FOUND
-)
-async def start_batch(request: WebRequest, body: BatchBody) -> list[StartedRun]:
-    """Start many runs of one workflow."""
+    "POST", "/runs/batch", "operate", "start_many", status=HTTPStatus.CREATED,
+    also=(HTTPStatus.OK,), problems=NOT_FOUND, takes_key=True,
+)  # fmt: skip
+async def start_batch(request: WebRequest, body: BatchBody) -> RouteReply[list[StartedRun]]:
+    """Start many runs of one workflow. 200 when all of them were there already."""
     options = RunOptions(queue=body.queue, priority=body.priority, delay=body.delay, tags=body.tags)
-    items = [Start((), one.input, one.external_id, one.key) for one in body.items]
+    key = request.headers.get(KEY)
+    items = [
+        Start((), one.input, one.external_id or (key and f"{key}#{number}"), one.key)
+        for number, one in enumerate(body.items)
+    ]
     handles = await request.client.start_runs(body.workflow, items, options)
-    return [StartedRun(one.id, one.existed) for one in handles]
+    if key is not None:
+        for handle, one in zip(handles, body.items, strict=True):
+            if handle.existed:
+                await same_input(request, handle.id, one.input)
+    existed = all(one.existed for one in handles)
+    status = HTTPStatus.OK if existed else HTTPStatus.CREATED
+    return RouteReply([StartedRun(one.id, one.existed) for one in handles], status)
 
 
 @route("GET", "/runs/{run_id}", "read", "runs.get", problems=NOT_FOUND)
@@ -170,10 +181,19 @@ async def list_attempts(request: WebRequest, run_id: str) -> list[RunDocument]:
     return documents(RunDocument, await request.client.runs.chain(run_id))
 
 
+class StepsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A page of steps; `after` is the last position of the page before."""
+
+    after: Annotated[int, msgspec.Meta(ge=-1, le=1_000_000_000)] = -1
+    limit: Limit = 200
+
+
 @route("GET", "/runs/{run_id}/steps", "read", "runs.steps", problems=NOT_FOUND)
-async def list_steps(request: WebRequest, run_id: str) -> list[StepDocument]:
-    """List the recorded steps of a run."""
-    return documents(StepDocument, await request.client.runs.steps(run_id))
+async def list_steps(request: WebRequest, run_id: str, query: StepsQuery) -> list[StepDocument]:
+    """List the recorded steps of a run, in order."""
+    found = await request.client.runs.steps(run_id)
+    later = [step for step in found if step.position > query.after]
+    return documents(StepDocument, later[: query.limit])
 
 
 class LogQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -219,7 +239,7 @@ class WaitQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 @route(
     "GET", "/runs/{run_id}/result", "read", "runs.wait", also=(HTTPStatus.ACCEPTED,),
-    problems=NOT_FOUND,
+    problems=NOT_FOUND, limit_s=35.0,
 )  # fmt: skip
 async def run_result(
     request: WebRequest, run_id: str, query: WaitQuery
@@ -246,15 +266,27 @@ async def cancel_run(request: WebRequest, run_id: str, body: CancelBody) -> RunI
     return RunIds(list(await request.client.runs.cancel(run_id, reason=body.reason)))
 
 
+class RetryBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`expected` is the id of the attempt that was looked at. If it was retried in the meantime,
+    the answer is that retry, and nothing happens."""
+
+    expected: Text | None = None
+
+
 @route(
     "POST", "/runs/{run_id}/retry", "operate", "runs.retry", status=HTTPStatus.CREATED,
-    problems=STEERED,
+    also=(HTTPStatus.OK,), problems=STEERED,
 )  # fmt: skip
-async def retry_run(request: WebRequest, run_id: str) -> StartedRun:
+async def retry_run(request: WebRequest, run_id: str, body: RetryBody) -> RouteReply[StartedRun]:
     """Try a run again, from its last finished step."""
+    if body.expected is not None:
+        followed = [one.retry_of for one in await request.client.runs.chain(run_id)]
+        if body.expected in followed:
+            newer = (await request.client.runs.chain(run_id))[followed.index(body.expected)]
+            return started(newer.id, existed=True)
     handle = await request.client.runs.retry(run_id)
     newest = (await request.client.runs.chain(handle.id))[-1]
-    return StartedRun(newest.id)
+    return started(newest.id, existed=False)
 
 
 class ForkBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -265,11 +297,14 @@ class ForkBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 @route(
     "POST", "/runs/{run_id}/fork", "operate", "runs.fork", status=HTTPStatus.CREATED,
-    problems=STEERED,
+    also=(HTTPStatus.OK,), problems=STEERED, takes_key=True,
 )  # fmt: skip
-async def fork_run(request: WebRequest, run_id: str, body: ForkBody) -> StartedRun:
+async def fork_run(request: WebRequest, run_id: str, body: ForkBody) -> RouteReply[StartedRun]:
     """Start a new run with the same input that remembers what was before a step."""
-    return StartedRun((await request.client.runs.fork(run_id, from_step=body.from_step)).id)
+    handle = await request.client.runs.fork(
+        run_id, from_step=body.from_step, external_id=request.headers.get(KEY)
+    )
+    return started(handle.id, existed=handle.existed)
 
 
 class SignalBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -314,7 +349,7 @@ class ActionBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 @route(
     "POST", "/runs/actions", "operate", "runs.apply", status=HTTPStatus.ACCEPTED,
-    also=(HTTPStatus.OK,), problems=STEERED,
+    also=(HTTPStatus.OK,), problems=STEERED, audits_body=True,
 )  # fmt: skip
 async def act_on_runs(request: WebRequest, body: ActionBody) -> RouteReply[BulkDocument]:
     """Retry or cancel up to 1,000 runs by filter. 200 for a dry run."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
@@ -11,6 +10,7 @@ import msgspec
 
 from rota.client.schedule_view import ScheduleView
 from rota.core.time.instants import instant, iso, moment
+from rota.errors import UnknownSchedule
 from rota.explain.schedule import why
 from rota.http.cursor import cursor, position
 from rota.http.document import document, documents
@@ -28,26 +28,15 @@ from rota.http.documents import (
     StartedRun,
     WhyDocument,
 )
-from rota.http.problems import RequestRefused
 from rota.http.request import WebRequest
-from rota.http.route import PREFIX, Route, RouteReply, route
-from rota.http.routes.runs import NOT_FOUND, STEERED, Limit, Text, started
+from rota.http.route import KEY, PREFIX, Route, RouteReply, route
+from rota.http.routes.runs import NOT_FOUND, STEERED, Limit, Text, same_input, started
 from rota.schedules.preview import zone_of
 
 CHANGED = (*STEERED, HTTPStatus.PRECONDITION_FAILED)
 Overlap = Literal["queue", "queue-all", "skip", "allow", "cancel-running"]
 Missed = Literal["run", "skip", "all"]
 When = str | list[str]
-
-
-def etag_of(view: ScheduleView) -> str:
-    """A digest of the definition: it changes with every edit, not with every firing."""
-    row, intent = view.schedule, view.intent
-    parts = (
-        intent.workflow, intent.spec, intent.policies, row.queue, row.priority, row.input,
-        row.status, row.reason,
-    )  # fmt: skip
-    return f'"{hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:16]}"'
 
 
 def schedule_document(view: ScheduleView) -> ScheduleDocument:
@@ -59,7 +48,7 @@ def schedule_document(view: ScheduleView) -> ScheduleDocument:
         timezone=zone_of(intent.spec), owner=intent.owner,
         policies=msgspec.to_builtins(intent.policies), last_due_at=row.started_at,
         paused_until=row.available_at if paused else None, problem=view.problem,
-        etag=etag_of(view),
+        etag=f'"{view.etag}"',
     )  # fmt: skip
 
 
@@ -72,16 +61,14 @@ def answer(view: ScheduleView, status: int = HTTPStatus.OK) -> RouteReply[Schedu
     return RouteReply(shown, status, headers)
 
 
-async def check_match(request: WebRequest, name: str) -> None:
-    """Refuse a write to a definition that has changed since it was read."""
-    wanted = request.headers.get("if-match")
-    if wanted is None or wanted == "*":
-        return
-    if etag_of(await request.client.schedules.get(name)) != wanted:
-        raise RequestRefused(
-            HTTPStatus.PRECONDITION_FAILED, "changed_since",
-            f"schedule {name} has changed since it was read", hint="Read it again, then decide.",
-        )  # fmt: skip
+async def match_of(request: WebRequest, name: str) -> str | None:
+    """The tag that the definition must still have. `*` asks for any definition."""
+    given = request.headers.get("if-match")
+    if given is None:
+        return None
+    now = (await request.client.schedules.get(name)).etag
+    tags = [one.strip() for one in given.split(",")]
+    return now if given.strip() == "*" or f'"{now}"' in tags else given
 
 
 class SchedulesQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -139,7 +126,7 @@ class NewScheduleBody(ScheduleBody, forbid_unknown_fields=True, frozen=True, kw_
 def options_of(body: msgspec.Struct, *without: str) -> dict[str, Any]:
     """The options that a body names."""
     given = {name: getattr(body, name) for name in body.__struct_fields__ if name not in without}
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in given.items() if value not in (None, msgspec.UNSET)}
 
 
 @route(
@@ -162,19 +149,28 @@ async def show_schedule(request: WebRequest, name: str) -> RouteReply[ScheduleDo
 
 
 @route(
-    "PUT", "/schedules/{name}", "operate", "schedules.create", problems=CHANGED, etag=True,
+    "PUT", "/schedules/{name}", "operate", "schedules.create", also=(HTTPStatus.CREATED,),
+    problems=CHANGED, etag=True,
 )  # fmt: skip
 async def replace_schedule(
     request: WebRequest, name: str, body: ScheduleBody
 ) -> RouteReply[ScheduleDocument]:
-    """Create a schedule, or replace the definition it has."""
-    if "if-match" in request.headers:
-        await check_match(request, name)
-    options = options_of(body, "workflow", "when")
+    """Create a schedule (201), or replace the definition it has."""
+    match = await match_of(request, name)
+    is_new = match is None and not await _exists(request, name)
     view = await request.client.schedules.create(
-        name, body.workflow, body.when, replace=True, **options
-    )
-    return answer(view)
+        name, body.workflow, body.when, replace=True, if_match=match,
+        **options_of(body, "workflow", "when"),
+    )  # fmt: skip
+    return answer(view, HTTPStatus.CREATED if is_new else HTTPStatus.OK)
+
+
+async def _exists(request: WebRequest, name: str) -> bool:
+    try:
+        await request.client.schedules.get(name)
+    except UnknownSchedule:
+        return False
+    return True
 
 
 class EditBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
@@ -199,8 +195,8 @@ class EditBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_def
     expires_after: Text | None = None
     gap: Text | None = None
     repeat: Text | None = None
-    start: datetime | None = None
-    end: datetime | None = None
+    start: datetime | msgspec.UnsetType | None = msgspec.UNSET  # null removes the bound
+    end: datetime | msgspec.UnsetType | None = msgspec.UNSET
     confirm: bool | None = None
 
 
@@ -209,8 +205,11 @@ async def update_schedule(
     request: WebRequest, name: str, body: EditBody
 ) -> RouteReply[ScheduleDocument]:
     """Change a schedule; what is not named stays."""
-    await check_match(request, name)
-    return answer(await request.client.schedules.update(name, **options_of(body)))
+    options = options_of(body)
+    options |= {name: None for name in ("start", "end") if getattr(body, name) is None}
+    match = await match_of(request, name)
+    changed = await request.client.schedules.update(name, if_match=match, **options)
+    return answer(changed)
 
 
 @route(
@@ -219,8 +218,8 @@ async def update_schedule(
 )  # fmt: skip
 async def delete_schedule(request: WebRequest, name: str) -> None:
     """Delete a schedule. The runs it fired stay."""
-    await check_match(request, name)
-    await request.client.schedules.delete(name)
+    match = await match_of(request, name)
+    await request.client.schedules.delete(name, if_match=match)
 
 
 # -- looking ahead -----------------------------------------------------------------------------
@@ -416,15 +415,18 @@ class TriggerBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 @route(
-    "POST", "/schedules/{name}/trigger", "operate", "schedules.trigger",
-    status=HTTPStatus.CREATED, problems=STEERED,
+    "POST", "/schedules/{name}/trigger", "operate", "schedules.trigger_once",
+    status=HTTPStatus.CREATED, also=(HTTPStatus.OK,), problems=STEERED, takes_key=True,
 )  # fmt: skip
 async def trigger_schedule(
     request: WebRequest, name: str, body: TriggerBody
 ) -> RouteReply[StartedRun]:
-    """Run it now, beside its schedule."""
-    run_id = await request.client.schedules.trigger(name, input=body.input)
-    return started(run_id, existed=False)
+    """Run it now, beside its schedule. 200 when the key has started a run already."""
+    key = request.headers.get(KEY)
+    run = await request.client.schedules.trigger_once(name, key, input=body.input)
+    if run.existed and body.input is not None:
+        await same_input(request, run.id, body.input)
+    return started(run.id, existed=run.existed)
 
 
 class BackfillBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

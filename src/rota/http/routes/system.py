@@ -10,6 +10,7 @@ import msgspec
 
 from rota.client.doctor import examine
 from rota.client.overview import AttentionItem, QueueState
+from rota.core.notifications.model import KindName
 from rota.core.runs.model import Queue
 from rota.core.time.instants import SECOND
 from rota.errors import RotaError
@@ -27,6 +28,8 @@ from rota.http.system_documents import (
     FindingDocument,
     Me,
     NewTokenDocument,
+    NotificationDocument,
+    NotificationPage,
     QueueDocument,
     Readiness,
     Reason,
@@ -60,6 +63,8 @@ async def ready(request: WebRequest) -> RouteReply[Readiness]:
     healthy = getattr(request.client, "healthy", None)
     if healthy is not None and not healthy():
         reasons.append(Reason("worker", "the event loop of the worker is blocked"))
+    if getattr(request.client, "is_draining", False):
+        reasons.append(Reason("worker", "the worker drains and takes no more runs"))
     status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
     return RouteReply(Readiness(not reasons, reasons), status)
 
@@ -71,7 +76,7 @@ async def metrics(request: WebRequest) -> TextAnswer:
     return TextAnswer(text, METRICS_MEDIA)
 
 
-@route("GET", "/doctor", "read", "doctor")
+@route("GET", "/doctor", "read", "doctor", limit_s=35.0)
 async def examine_store(request: WebRequest) -> list[FindingDocument]:
     """Examine the store, as `rota doctor` does."""
     report = await examine(request.client.url, request.client.settings)
@@ -108,6 +113,26 @@ def _page_of(one: AttentionItem) -> str:
     if one.kind in ("automation", "schedule"):
         return f"/{one.kind}s/{quote(one.name, safe='')}"
     return f"/runs/{one.run_id}"
+
+
+class NotificationsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Notifications of one kind, or of all."""
+
+    kind: KindName | None = None
+    cursor: Text = ""
+    limit: Limit = 50
+
+
+@route("GET", "/notifications", "read", "notifications.list")
+async def list_notifications(request: WebRequest, query: NotificationsQuery) -> NotificationPage:
+    """List what people may want to know, newest first, with the rules that wanted it."""
+    found = await request.client.notifications.list(
+        kinds=() if query.kind is None else (query.kind,),
+        before_id=position(query.cursor, query) or None, limit=query.limit,
+    )  # fmt: skip
+    last = found[-1].notification.id if found else ""
+    rows = [document(NotificationDocument, one.notification, rules=one.rules) for one in found]
+    return NotificationPage(rows, cursor(found, query.limit, last, query))
 
 
 @route("GET", "/settings", "read", "settings")
@@ -267,6 +292,7 @@ ROUTES: tuple[Route, ...] = (
     pause_queue,
     resume_queue,
     list_attention,
+    list_notifications,
     list_tokens,
     create_token,
     revoke_token,

@@ -140,9 +140,11 @@ class ScheduleCommands:
         return sorted(found, key=lambda one: one.next_run)[:limit]
 
     async def history(self, schedule_id: str, limit: int | None = None) -> list[RunRecord]:
-        """Executions that have ended, newest first."""
+        """Executions that have ended or wait for a person, newest first."""
         entry = await self._entry(schedule_id)
-        return list(entry.state.history[:limit])
+        waiting = [chain for chain in entry.under_way if state_file_sync.waits(chain)]
+        records = [state_file_sync.record_of_wait(chain) for chain in waiting]
+        return [*reversed(records), *entry.state.history][:limit]
 
     async def skipped(self, schedule_id: str, limit: int) -> list[Skipped]:
         """Executions that were skipped, newest first, as far as the store remembers them."""

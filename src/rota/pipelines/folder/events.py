@@ -61,13 +61,15 @@ class ExecutionComplete(OfSchedule, frozen=True, kw_only=True, rename="camel", o
 
 
 class ExecutionError(OfSchedule, frozen=True, kw_only=True, rename="camel"):
-    """A try failed. `retry_attempt` counts the tries that did, when another follows."""
+    """A try failed. `retry_attempt` counts the tries that did, when another follows. `waits`: a
+    person has to act, and then the same execution continues."""
 
     name = "execution:error"
     run_id: str
     error: str
     will_retry: bool
     retry_attempt: int | UnsetType = UNSET
+    waits: bool | UnsetType = UNSET
 
 
 class ExecutionWaiting(OfSchedule, frozen=True, kw_only=True, rename="camel"):

@@ -201,6 +201,8 @@ class PipelineRegistry:
         assert self._client is not None
         assert entry.row is not None
         entry.under_way = await self._client.database.read(_open_of, entry.row.id)
+        for chain in filter(state_file_sync.waits, entry.under_way):
+            entry.state = state_file_sync.with_wait(entry.state, chain)
         entry.state = state_file_sync.placed(entry.state, entry.row, entry.under_way)
 
     def _note_broken(self, listed: Listed) -> None:

@@ -47,6 +47,7 @@ class ReportedAttempts:
 
     starts: int = 0
     ends: int = 0
+    waits: bool = False  # that it waits for a person was reported
 
 
 class TrackerPoll(NamedTuple):
@@ -109,7 +110,10 @@ class RunTracker:
         for chain in entry.under_way:
             past = [one for one in chain if one.is_final]
             begun = [one for one in chain if one.is_final or state_file_sync.has_begun(one)]
-            self._reported.setdefault(chain[0].root_id, ReportedAttempts(len(begun), len(past)))
+            waits = state_file_sync.waits(chain)
+            self._reported.setdefault(
+                chain[0].root_id, ReportedAttempts(len(begun), len(past), waits)
+            )
         now = self._client.clock.now()
         self._begun_at = now if self._begun_at is None else self._begun_at
         self._since.setdefault(entry.row.id, entry.row.started_at or now)
@@ -220,6 +224,8 @@ class RunTracker:
                 entry.state = state_file_sync.with_end(
                     entry.state, attempts, history_max=self._history_max
                 )
+            elif state_file_sync.waits(attempts):
+                entry.state = state_file_sync.with_wait(entry.state, attempts)
             else:
                 entry.state = state_file_sync.with_start(entry.state, attempts)
         while len(self._reported) > REMEMBERED:
@@ -255,6 +261,10 @@ class RunTracker:
                 reported.ends = number + 1
                 if reported.starts > number:
                     self._report_end(entry, attempts, number)
+        waits = state_file_sync.waits(attempts)
+        if waits and not reported.waits:
+            self._report_wait(entry, attempts[-1])
+        reported.waits = waits
 
     def _report_start(self, entry: ScheduledPipeline, attempt: Attempt, number: int) -> None:
         self._news.append(
@@ -262,6 +272,16 @@ class RunTracker:
                 at=attempt.started_at or 0, schedule_id=entry.schedule_id,
                 pipeline_id=entry.pipeline_id, run_id=attempt.root_id, trigger=attempt.trigger,
                 retry_attempt=number or UNSET,
+            )
+        )  # fmt: skip
+
+    def _report_wait(self, entry: ScheduledPipeline, attempt: Attempt) -> None:
+        self._news.append(
+            ExecutionError(
+                at=self._client.clock.now(), schedule_id=entry.schedule_id,
+                pipeline_id=entry.pipeline_id, run_id=attempt.root_id,
+                error=state_file_sync.error_of(attempt) or attempt.status, will_retry=False,
+                waits=True,
             )
         )  # fmt: skip
 

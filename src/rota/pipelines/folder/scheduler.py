@@ -422,5 +422,5 @@ class PipelineScheduler:
         return await self._commands.upcoming(limit)
 
     async def get_history(self, schedule_id: str, limit: int | None = None) -> list[RunRecord]:
-        """Executions that have ended, newest first."""
+        """Executions that have ended or wait for a person, newest first."""
         return await self._commands.history(schedule_id, limit)

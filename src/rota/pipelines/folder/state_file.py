@@ -35,7 +35,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     error: str | UnsetType | None = UNSET
     retry_attempt: int | UnsetType = UNSET
     run_id: str | UnsetType = UNSET  # by which the database knows it
-    outcome: str | UnsetType = UNSET  # completed, partial, failed, cancelled
+    outcome: str | UnsetType = UNSET  # completed, partial, failed, cancelled, waiting
     trigger: str | UnsetType = UNSET  # schedule, manual and others
 
 

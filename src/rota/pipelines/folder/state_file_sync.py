@@ -39,6 +39,7 @@ log = logging.getLogger("rota.pipelines")
 
 AFTER = "after"  # why a run sleeps that waits for another pipeline
 ARCHIVE = ".schedule-state.archived.json"
+WAITING = "waiting"  # the outcome of an execution that a person has to continue
 
 
 # -- what is said of executions ------------------------------------------------------------
@@ -81,9 +82,24 @@ def with_start(state: ScheduleState, attempts: Sequence[Attempt]) -> ScheduleSta
     tries = _uncounted(state, attempts)
     last = state.last_run
     under_way = last is not None and last.completed_at is None
-    if not tries or (under_way and last is not None and last.run_id == attempts[0].root_id):
+    same = under_way and last is not None and last.run_id == attempts[0].root_id
+    if not tries or (same and last is not None and last.outcome != WAITING):
         return state
     return begun(state, tries[0].started_at or 0, run_id=attempts[0].root_id)
+
+
+def with_wait(state: ScheduleState, attempts: Sequence[Attempt]) -> ScheduleState:
+    """An execution waits for a person: `lastRun` says why, until it continues."""
+    return msgspec.structs.replace(state, last_run=record_of_wait(attempts))
+
+
+def record_of_wait(attempts: Sequence[Attempt]) -> RunRecord:
+    """An execution that waits for a person."""
+    first, last = attempts[0], attempts[-1]
+    return RunRecord(
+        started_at=iso(first.started_at or last.started_at or 0), completed_at=None, success=False,
+        error=error_of(last), run_id=first.root_id, outcome=WAITING, trigger=first.trigger,
+    )  # fmt: skip
 
 
 def with_end(
@@ -150,7 +166,7 @@ def placed(
     rests = row.status == RunStatus.PAUSED
     is_disabled = rests and row.reason == DISABLED
     state = planned(state, None if rests else row.available_at)
-    failing = any(_failed_before(chain) for chain in open_chains)
+    failing = any(_failed_before(chain) or waits(chain) for chain in open_chains)
     status: Status = "idle"
     if any(_is_under_way(chain) for chain in open_chains):
         status = "running"
@@ -172,6 +188,11 @@ def has_begun(attempt: Attempt) -> bool:
     waits = attempt.status == RunStatus.SLEEPING and attempt.reason == AFTER
     rests = waits or attempt.status in RESTING
     return attempt.started_at is not None and not rests
+
+
+def waits(chain: Sequence[Attempt]) -> bool:
+    """Whether an execution waits for a person."""
+    return chain[-1].status == RunStatus.WAITING
 
 
 def _is_under_way(chain: Sequence[Attempt]) -> bool:

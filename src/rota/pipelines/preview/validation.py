@@ -12,10 +12,11 @@ from rota.errors import BadPipeline
 from rota.pipelines.definition.discovery import Listed
 from rota.pipelines.definition.loader import Loaded, entry_file, problems_of
 from rota.pipelines.definition.locate import open_pipeline
-from rota.pipelines.definition.nodes import LoadNode
+from rota.pipelines.definition.nodes import FilterNode, LoadNode
 from rota.pipelines.definition.parameters import check_given
 from rota.pipelines.definition.problems import FilePosition, Level, Problem, ordered
 from rota.pipelines.definition.problems import Path as Keys
+from rota.pipelines.definition.rules import AiRule, questions_of
 from rota.pipelines.definition.yaml_tree import read_yaml
 from rota.pipelines.run.readiness import obstacles
 
@@ -79,8 +80,16 @@ def models_of(loaded: Loaded) -> list[str]:
     if pipeline.input is not None:
         parts.append(pipeline.input.generate)
     parts += [node for key, node in (pipeline.nodes or {}).items() if key in loaded.prompts]
+    parts += _questions(loaded)
     named = [part.model or pipeline.settings.model or "" for part in parts if part is not None]
     return [each for each in dict.fromkeys(named) if not Template(each).names]
+
+
+def _questions(loaded: Loaded) -> list[AiRule]:
+    """The questions to the AI within the rules of filter nodes."""
+    nodes = (loaded.pipeline.nodes or {}).values()
+    rules = [node.rule for node in nodes if isinstance(node, FilterNode)]
+    return [question for rule in rules for question in questions_of(rule)]
 
 
 def names_of(loaded: Loaded) -> list[str]:
@@ -89,6 +98,8 @@ def names_of(loaded: Loaded) -> list[str]:
     texts = list(loaded.prompts.values())
     if pipeline.input is not None and pipeline.input.generate is not None:
         texts.append(pipeline.input.generate.prompt)
+    for question in _questions(loaded):
+        texts += [question.prompt, question.model or ""]
     for part in (pipeline.map, pipeline.job, pipeline.reduce):
         texts.append(part.model or "" if part is not None else "")
     for node in (pipeline.nodes or {}).values():

@@ -28,7 +28,9 @@ from rota.pipelines.run.stages import ERROR
 from rota.pipelines.run.transforms import tree_of_filter
 from rota.pipelines.run.withheld import Withheld
 
-DROPPED = ".dropped"  # the item list beside the one with what was kept: items and reasons
+# The list beside the one with what was kept: the positions of the others, and reasons. The items
+# themselves are on the list that came in.
+DROPPED = ".dropped"
 
 
 class Sieve(NamedTuple):
@@ -98,7 +100,7 @@ async def filter_items(
             elif each.kept:
                 await kept.add(item)
             else:
-                await dropped.add({"item": item, "reason": each.reason})
+                await dropped.add({"at": each.placed.position, "reason": each.reason})
             context.progress.done += 1
             context.progress.report()
     # The end of `kept` is written last. A writer after a crash replaces the lists beside it: some

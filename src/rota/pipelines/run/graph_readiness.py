@@ -29,6 +29,7 @@ from rota.pipelines.definition.nodes import (
     parents_of,
 )
 from rota.pipelines.definition.placeholders import BATCH
+from rota.pipelines.definition.rules import questions_of
 from rota.pipelines.definition.sections import Output
 from rota.pipelines.definition.sources import AiSource
 from rota.pipelines.run.source_fields import Fields, field_names, fields_of_source, lacking
@@ -49,20 +50,21 @@ def graph_obstacles(loaded: Loaded, known: Sequence[str]) -> list[str]:
             fields[node_id] = None
             found.append(f"node {node_id}: {error.message}")
         names = _names_for(node, [fields[each] for each in parents_of(node)])
-        if names is not None:
-            text = _prompt(node_id, node, loaded.prompts)
-            found += lacking(f"node {node_id}", text, [*known, *names])
+        for text in [] if names is None else _prompts(node_id, node, loaded.prompts):
+            found += lacking(f"node {node_id}", text, [*known, *(names or ())])
     return found
 
 
-def _prompt(node_id: str, node: Node, prompts: Mapping[str, str]) -> str:
+def _prompts(node_id: str, node: Node, prompts: Mapping[str, str]) -> list[str]:
+    if isinstance(node, FilterNode):
+        return [each.prompt for each in questions_of(node.rule)]
     source = node.source if isinstance(node, LoadNode) else None
-    return source.prompt if isinstance(source, AiSource) else prompts.get(node_id, "")
+    return [source.prompt if isinstance(source, AiSource) else prompts.get(node_id, "")]
 
 
 def _names_for(node: Node, before: list[Fields]) -> Fields:
     """The names that a node's prompt may use beside parameters; None when only the run tells."""
-    if isinstance(node, MapNode):
+    if isinstance(node, MapNode | FilterNode):
         incoming = _common(before)
         return None if incoming is None else [*incoming, *BATCH]
     return ["ITEMS", "COUNT"] if isinstance(node, AiNode) else list(RESERVED)

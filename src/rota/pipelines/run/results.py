@@ -30,7 +30,7 @@ from rota.pipelines.run.run_store import (
     record_of,
     stage_prefix,
 )
-from rota.pipelines.run.stages import ERROR, node_input, node_stage
+from rota.pipelines.run.stages import ERROR, INPUT, node_input, node_stage
 from rota.pipelines.run.withheld import Withheld
 from rota.pipelines.snapshot import Snapshot
 
@@ -87,9 +87,14 @@ async def dropped_items(
 ) -> AsyncIterator[ItemOutcome]:
     """The items that a filter has dropped, with the reason; those of retries come last."""
     count = 0
+    incoming = aiter(reader.items(INPUT))
+    source = await anext(incoming, None)
     async for placed in reader.items(stage + DROPPED):
+        while source is not None and source.position < placed.item["at"]:
+            source = await anext(incoming, None)
+        assert source is not None, "what was dropped came in"
         yield ItemOutcome(
-            position=placed.position, item=placed.item["item"], status="filtered",
+            position=placed.position, item=source.item, status="filtered",
             reason=placed.item["reason"],
         )  # fmt: skip
         count += 1

@@ -59,11 +59,6 @@ class Tx(Protocol):
         """Run plain statements (migrations only). `alone`: one, in no transaction."""
         ...
 
-    def take_notification(self, topic: str) -> str | None:
-        """The channel on which the next statement notifies by itself, if this transaction owes
-        exactly this notification; None otherwise. Saves a round trip."""
-        ...
-
 
 class Database(Protocol):
     """A database that is open for this process."""

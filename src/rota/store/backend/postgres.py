@@ -25,6 +25,7 @@ except ImportError as missing:
 from rota import errors, faults
 from rota.settings import Settings
 from rota.store.backend.background import own_context
+from rota.store.backend.call_meter import counted
 from rota.store.backend.database import Row, Taken, hosts_of, postgres_url
 from rota.store.backend.dialect import POSTGRES
 from rota.store.backend.postgres_abandoned import AbandonedProcesses
@@ -105,17 +106,12 @@ class PostgresTx:
         await self.connection.execute(text)
         self.looks = 0
 
-    def take_notification(self, topic: str) -> str | None:
-        """The channel for a statement that notifies by itself."""
-        if self.begun or list(self.owed) != [topic]:
-            return None
-        self.owed = ()
-        return self.channel
-
     async def pay_notifications(self) -> None:
-        """Send what is owed, with the commit if one is to come."""
-        if self.owed:
-            await self.rows("notify_at_commit", alone=True, channel=self.channel, topics=self.owed)
+        """Send what is owed: with the commit if one is to come, otherwise after it."""
+        if self.owed and self.begun:
+            await self.rows("notify_at_commit", channel=self.channel, topics=self.owed)
+        elif self.owed:
+            await self.rows("notify", alone=True, channel=self.channel, topics=self.owed)
 
     async def _send(
         self, send: Callable[..., Awaitable[Any]], text: str, values: list[Any], alone: bool
@@ -204,7 +200,7 @@ class PostgresDatabase:
         **kwargs: P.kwargs,
     ) -> T:
         """Run `function` in a transaction; a deadlock or serialisation clash is tried again."""
-        return cast(T, await self._retried(function, args, kwargs))
+        return cast(T, await counted(function, self._retried(function, args, kwargs)))
 
     async def _retried(
         self, function: Any, args: Any, kwargs: Any, topics: Sequence[str] = ()
@@ -239,7 +235,7 @@ class PostgresDatabase:
             return value
         self._note_notification(topics)
         try:
-            return cast(T, await self._retried(function, args, kwargs, topics))
+            return cast(T, await counted(function, self._retried(function, args, kwargs, topics)))
         except BaseException:
             self._notified_at.clear()
             raise

@@ -18,6 +18,7 @@ import apsw
 from rota import errors
 from rota.settings import Settings
 from rota.store.backend import sqlite_backup, sqlite_guard
+from rota.store.backend.call_meter import counted
 from rota.store.backend.dialect import SQLITE
 from rota.store.backend.sqlite_errors import keep_errno, translate
 from rota.store.backend.sqlite_files import Identity, OpenFiles, create_private
@@ -108,10 +109,7 @@ class SqliteDatabase:
         **kwargs: P.kwargs,
     ) -> T:
         """Run `function` in the writer's next transaction."""
-        try:
-            return cast(T, await self._writer.call(function, args, kwargs))
-        except apsw.Error as error:
-            raise translate(error, self.place) from error
+        return cast(T, await self._counted(self._writer.call, function, args, kwargs))
 
     async def write_brief(
         self,
@@ -120,10 +118,7 @@ class SqliteDatabase:
         **kwargs: P.kwargs,
     ) -> T:
         """The same, at once where that is possible."""
-        try:
-            return cast(T, await self._writer.call_brief(function, args, kwargs))
-        except apsw.Error as error:
-            raise translate(error, self.place) from error
+        return cast(T, await self._counted(self._writer.call_brief, function, args, kwargs))
 
     async def write_and_notify(
         self,
@@ -135,10 +130,7 @@ class SqliteDatabase:
     ) -> T:
         """Commit, then wake the other processes on this file."""
         call = self._writer.call_brief if brief else self._writer.call
-        try:
-            value = cast(T, await call(function, args, kwargs))
-        except apsw.Error as error:
-            raise translate(error, self.place) from error
+        value = cast(T, await self._counted(call, function, args, kwargs))
         for topic in topics:
             self.notify_soon(topic)
         return value
@@ -151,8 +143,18 @@ class SqliteDatabase:
     ) -> T:
         """Run `function` on a snapshot; in-memory databases have but one connection."""
         thread = self._reader or self._writer
+        return cast(T, await self._counted(thread.call, function, args, kwargs))
+
+    def _counted(
+        self, call: Callable[..., Awaitable[Any]], function: Any, args: Any, kwargs: Any
+    ) -> Awaitable[Any]:
+        return counted(function, self._call(call, function, args, kwargs))
+
+    async def _call(
+        self, call: Callable[..., Awaitable[Any]], function: Any, args: Any, kwargs: Any
+    ) -> Any:
         try:
-            return cast(T, await thread.call(function, args, kwargs))
+            return await call(function, args, kwargs)
         except apsw.Error as error:
             raise translate(error, self.place) from error
 

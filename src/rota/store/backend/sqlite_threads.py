@@ -109,21 +109,23 @@ class SqliteThread:
             return await self.call(function, args, kwargs)
         if not self._writer_lock.acquire(blocking=False):
             return await self.call(function, args, kwargs)
-        loop = asyncio.get_running_loop()
-        call = _Call(function, args, kwargs, loop, loop.create_future())
+        value, problem = None, None
         try:
             tx.patient = False
-            [answer] = self._timed(tx, [call])
+            value = _write_one(tx, function, args, kwargs)
+        except BaseException as error:
+            problem = error
         finally:
             tx.patient = True
+            self._took_s = tx.commit_s
             self._writer_lock.release()
-        if isinstance(answer.error, apsw.BusyError):  # another process: wait for it off the loop
+        if isinstance(problem, apsw.BusyError):  # another process: wait for it off the loop
             return await self.call(function, args, kwargs)
         # A caller that writes in a loop must let others have the event loop in between.
         await asyncio.sleep(0)
-        if answer.error is not None:
-            raise answer.error
-        return answer.value
+        if problem is not None:
+            raise problem
+        return value
 
     async def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         loop = asyncio.get_running_loop()
@@ -144,16 +146,12 @@ class SqliteThread:
             group, closing = self._take()
             if group:
                 with self._writer_lock:
-                    answers = self._timed(tx, group)
+                    answers = self._serve_group(tx, group)
+                    self._took_s = tx.commit_s
                 self._answer(group, answers)
         with self._writer_lock:
             self._tx = None
             tx.close()
-
-    def _timed(self, tx: SqliteTx, group: list[_Call]) -> list[_Answer]:
-        answers = self._serve_group(tx, group)
-        self._took_s = tx.commit_s
-        return answers
 
     def _take(self) -> tuple[list[_Call], bool]:
         """Wait for one call, then take whatever else is there already."""
@@ -183,41 +181,50 @@ class SqliteThread:
                 continue
 
 
-def _write_group(tx: SqliteTx, group: list[_Call]) -> list[_Answer]:
-    """One transaction for all; a function that fails takes only its own savepoint with it."""
-    connection = tx.connection
+def _write_one(tx: SqliteTx, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """One transaction for one function."""
     try:
         tx.begin()
-        answers = [_guarded(tx, call, len(group) > 1) for call in group]
+        value = drive(function(tx, *args, **kwargs))
         faults.reach("before-commit")
         tx.commit()
         faults.reach("after-commit")
+        return value
+    except BaseException as error:
+        keep_errno(error, tx.connection)
+        if tx.connection.in_transaction:
+            tx.connection.execute("rollback")
+        raise
+
+
+def _write_group(tx: SqliteTx, group: list[_Call]) -> list[_Answer]:
+    """One transaction for all; a function that fails takes only its own savepoint with it."""
+    try:
+        if len(group) == 1:
+            [(function, args, kwargs, _, future)] = group
+            return [_Answer(future, _write_one(tx, function, args, kwargs), None)]
+        answers: list[_Answer] = _write_one(tx, _all_guarded, (group,), {})
         return answers
     except BaseException as error:
-        keep_errno(error, connection)
-        if connection.in_transaction:
-            connection.execute("rollback")
         return [_Answer(call.future, None, error) for call in group]
 
 
-def _guarded(tx: SqliteTx, call: _Call, shared: bool) -> _Answer:
+async def _all_guarded(tx: SqliteTx, group: list[_Call]) -> list[_Answer]:
+    return [_guarded(tx, call) for call in group]
+
+
+def _guarded(tx: SqliteTx, call: _Call) -> _Answer:
     connection = tx.connection
-    if shared:
-        connection.execute("savepoint call")
+    connection.execute("savepoint call")
     try:
         value = drive(call.function(tx, *call.args, **call.kwargs))
     except (apsw.FullError, apsw.IOError, apsw.CorruptError):
         raise  # these end the whole transaction
     except BaseException as error:
-        if not shared:
-            connection.execute("rollback")
-            tx.begin()
-        else:
-            connection.execute("rollback to call")
-            connection.execute("release call")
-        return _Answer(call.future, None, error)
-    if shared:
+        connection.execute("rollback to call")
         connection.execute("release call")
+        return _Answer(call.future, None, error)
+    connection.execute("release call")
     return _Answer(call.future, value, None)
 
 

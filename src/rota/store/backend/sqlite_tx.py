@@ -43,7 +43,7 @@ class SqliteTx:
     async def rows(self, query: str, *, alone: bool = False, **parameters: Any) -> list[Row]:
         """Run one named query."""
         text, _, names, _ = self._queries[query]
-        return self._execute(text, tuple(_plain([parameters[name] for name in names])))
+        return self._execute(text, _plain([parameters[name] for name in names]))
 
     async def many(
         self, query: str, items: Sequence[Row], *, alone: bool = False, **parameters: Any
@@ -64,10 +64,10 @@ class SqliteTx:
         self, query: str, items: Sequence[Row], parameters: dict[str, Any]
     ) -> tuple[str, tuple[Any, ...]]:
         text, _, names, single = self._queries[query]
-        shared = _plain([parameters[name] for name in names])
+        shared = map(parameters.__getitem__, names)
         if len(items) == 1:
-            return single, (*_plain(items[0]), *shared)
-        return text, (_json(items), *shared)
+            return single, _plain([*items[0], *shared])
+        return text, _plain([_json(items), *shared])
 
     def _execute(self, text: str, values: tuple[Any, ...]) -> list[Row]:
         try:
@@ -81,10 +81,6 @@ class SqliteTx:
             raise
         except _UNSTORABLE as error:
             raise errors.Unstorable(f"SQLite cannot store a value: {error}") from error
-
-    def take_notification(self, topic: str) -> str | None:
-        """A file sends no notifications; `SqliteDatabase.write_and_notify` sends them."""
-        return None
 
     async def script(self, text: str, *, alone: bool = False) -> None:
         """Run plain statements; SQLite runs none outside of a transaction."""
@@ -132,11 +128,11 @@ def _json(values: Sequence[Any]) -> str:
         raise errors.Unstorable(f"SQLite cannot store a value: {error}") from error
 
 
-def _plain(values: Sequence[Any]) -> Sequence[Any]:
+def _plain(values: list[Any]) -> tuple[Any, ...]:
     """Lists as JSON, everything else as it is."""
-    if _LISTS.isdisjoint(map(type, values)):
-        return values
-    return [_json(value) if isinstance(value, (list, tuple)) else value for value in values]
+    if not _LISTS.isdisjoint(map(type, values)):
+        values = [_json(value) if isinstance(value, (list, tuple)) else value for value in values]
+    return tuple(values)
 
 
 def drive(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -85,13 +85,14 @@ def _is_keyed(first: Run) -> bool:
 
 
 def _leaves(attempts: Sequence[Run], recorded: Sequence[StoredStep]) -> bool:
-    """Whether a chain moves. One that keeps its runs may be retried unless it completed, so it
-    keeps its steps too; without steps there is nothing to move."""
+    """Whether a chain moves. One that keeps its runs may be retried unless it completed, and not
+    only in part. So it keeps its steps too; without steps there is nothing to move."""
     if attempts[0].kind not in KINDS:
         return False
     if not _is_keyed(attempts[0]):
         return True
-    return attempts[-1].status == Status.COMPLETED and bool(recorded)
+    last = attempts[-1]
+    return last.status == Status.COMPLETED and last.reason is None and bool(recorded)
 
 
 def _row(attempts: Sequence[Run], recorded: Sequence[StoredStep]) -> tuple[str, str, str, int, str]:

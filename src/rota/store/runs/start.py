@@ -11,7 +11,7 @@ import msgspec
 
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Claim, NewRun, Run, Started
-from rota.store.backend.database import READY, Row, Taken, Tx
+from rota.store.backend.database import Row, Taken, Tx
 from rota.store.runs.claim import Claimed, ClaimRequest, claim
 from rota.store.runs.payloads import INLINE_BYTES_MAX, big_bodies
 
@@ -27,14 +27,7 @@ async def start_runs(
         [run] = runs
         row = (run.id, run.input)
         try:
-            channel = tx.take_notification(READY) if alone else None
-            if channel is None:
-                await tx.change("start_minimal", [row], alone=alone, **_uniform(run, now))
-            else:
-                await tx.change(
-                    "start_minimal_and_notify", [row], alone=True, channel=channel,
-                    **_uniform(run, now),
-                )  # fmt: skip
+            await tx.change("start_minimal", [row], alone=alone, **_uniform(run, now))
             return [Started(run.id, existed=False)]
         except Taken:
             return await _with_existing(tx, runs, set())
@@ -42,12 +35,7 @@ async def start_runs(
         (run.id, "input", run.input) for run in runs if run.root_id in (None, run.id)
     )
     rows = [_row(run, now) for run in runs]
-    alone = alone and not bodies
-    channel = tx.take_notification(READY) if alone else None
-    if channel is None:
-        answers = await tx.many("start_runs", rows, now=now, alone=alone)
-    else:
-        answers = await tx.many("start_runs_and_notify", rows, now=now, channel=channel, alone=True)
+    answers = await tx.many("start_runs", rows, now=now, alone=alone and not bodies)
     created = {row[0] for row in answers}
     if bodies:
         await tx.many("put_payloads", [row for row in bodies if row[0] in created])

@@ -230,5 +230,7 @@ async def _check_signal(tx: Tx, root_id: str, name: str, body: str | None) -> No
 async def fork(tx: Tx, run: NewRun, *, from_root: str, position: int, now: int) -> Started:
     """Start a new chain that already knows the steps before `position`."""
     [started] = await start_runs(tx, [run], now=now, alone=False)
+    if started.existed:
+        return started
     await tx.rows("copy_steps", to_root=started.id, from_root=from_root, position=position)
     return started

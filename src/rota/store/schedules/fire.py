@@ -6,7 +6,7 @@ schedulers may do it at once; the unique key of an occurrence makes it safe.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -65,6 +65,8 @@ class Fired(NamedTuple):
     next_at: int | None
     cancelled: bool = False  # runs were cancelled to make room
     more: bool = False  # it stopped before the end, so that its transaction stays small
+    lateness: Sequence[tuple[str, int]] = ()  # of each fired occurrence, by schedule
+    skips: Sequence[tuple[str, str, int]] = ()  # schedule, reason, how many
 
 
 async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterator[str]) -> Fired:
@@ -93,7 +95,10 @@ async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterato
     more = len(due) == limit or made.run_count >= RUNS_MAX
     upcoming = None if more else (await tx.rows("next_schedule", namespace=namespace))[0][0]
     created = made.run_count + reported + len(stuck)
-    return Fired(len(due), created, made.quarantined, upcoming, bool(made.cancels), more)
+    return Fired(
+        len(due), created, made.quarantined, upcoming, bool(made.cancels), more, made.lateness,
+        made.skips,
+    )  # fmt: skip
 
 
 _IDLE = Before()
@@ -106,6 +111,8 @@ class _Round:
         self._now = now
         self._ids = new_ids
         self.run_count = 0
+        self.lateness: list[tuple[str, int]] = []
+        self.skips: list[tuple[str, str, int]] = []
         self.plain: list[Row] = []  # one run and one step onwards each, both in one row
         self.created: list[Row] = []
         self.moved: list[Row] = []
@@ -137,6 +144,10 @@ class _Round:
             return
         if plan.cancels:
             self.cancels.append(one.id)
+        for due_at, _ in plan.fires:
+            self.lateness.append((one.name, self._now - due_at - spread))
+        for skip in plan.skips:
+            self.skips.append((one.name, skip.reason, skip.occurrences))
         if _is_plain(one, intent, plan):
             self._go_on(one, intent, plan, spread)
             return

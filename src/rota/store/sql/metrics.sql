@@ -44,6 +44,12 @@ from runs
 where namespace = :namespace and kind = 'schedule'
 group by status, reason
 
+-- name: schedule_times
+-- The schedules that are due next.
+select name, started_at, available_at from runs
+where namespace = :namespace and status = 'scheduled' and due_at is not null
+order by available_at limit :limit
+
 -- name: count_automations
 -- With how the one open run of each is.
 select automations.status, turn.status, turn.reason, count(*)

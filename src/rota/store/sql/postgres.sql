@@ -56,13 +56,6 @@ from unnest(:topics::text[]) as topic
 -- Inside a transaction that must be durable.
 select pg_notify(:channel, topic || {seed}) from unnest(:topics::text[]) as topic
 
--- name: start_minimal_and_notify
-{query start_minimal}
-returning pg_notify(:channel, 'ready' || {seed})
-
--- name: start_runs_and_notify
-{query start_runs}, pg_notify(:channel, 'ready' || {seed})
-
 -- name: claim_runs
 -- The CTE fixes the picked set before the update, which may else exceed the limit. It locks the rows,
 -- so that they stay where they are: by their places they need not be looked up once more.

@@ -25,11 +25,11 @@ where root.id {in ids}
 order by root.id
 
 -- name: retryable_chains
--- Those of the chains that are there and did not complete.
+-- Those of the chains that are there and did not complete, or only in part (the reason says so).
 select root.id from runs as root
-where root.id {in roots} and root.status <> 'completed'
+where root.id {in roots} and (root.status <> 'completed' or root.reason is not null)
     and not exists (select 1 from runs as later where later.root_id = root.id
-        and later.retry_of is not null and later.status = 'completed')
+        and later.retry_of is not null and later.status = 'completed' and later.reason is null)
 
 -- name: nth_newest_id
 select id from runs

@@ -49,7 +49,7 @@ def app_on(url: str) -> Rota:
     return app
 
 
-async def _nothing(ctx: Context) -> Prepared:
+async def _nothing(ctx: Context, state: object) -> Prepared:
     return Prepared()
 
 

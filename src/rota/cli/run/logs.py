@@ -1,0 +1,78 @@
+"""`rota run logs`: what the code of a run has logged."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.cli import complete, connect, render
+from rota.cli.base import BaseCommand, CommonOptions
+from rota.core.time.instants import SECOND
+
+if TYPE_CHECKING:
+    from rota.client.client import Client
+    from rota.core.runs.model import LogLine
+
+FOLLOW_US = SECOND // 2
+FOLLOW_LIMIT = 1_000
+
+
+@click.command("logs", cls=BaseCommand)
+@complete.RUN_ID
+@click.option("--after", metavar="N", type=click.IntRange(0), default=0, help="After this line.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=200, show_default=True, help="How many."
+)
+@click.option("--follow", is_flag=True, help="Print new lines until the run ends, or Ctrl-C.")
+@click.pass_obj
+def logs(call: CommonOptions, run_id: str, after: int, limit: int, follow: bool) -> None:
+    """Print the log lines of a run's attempt, oldest first.
+
+    With --follow and --json, each line is one JSON object.
+    """
+    if follow:
+        _follow(call, run_id, after)
+        return
+    found = connect.ask(call, lambda client: client.runs.logs(run_id, after=after, limit=limit))
+    if call.json:
+        render.document([render.record(line) for line in found])
+        return
+    _print(found)
+    if not found:
+        click.echo("no log lines" + (f" after {after}" if after else ""))
+    if len(found) == limit:
+        click.echo(f"more: --after {found[-1].position}", err=True)
+
+
+def _follow(call: CommonOptions, run_id: str, after: int) -> None:
+    async def work(client: Client) -> None:
+        seen, ends = after, 0
+        while True:
+            run = await client.runs.get(run_id)
+            found = await client.runs.logs(run.id, after=seen, limit=FOLLOW_LIMIT)
+            if call.json:
+                for line in found:
+                    click.echo(json.dumps(render.record(line), ensure_ascii=False))
+            else:
+                _print(found)
+            seen = found[-1].position if found else seen
+            # The last lines of a run come a moment after its end.
+            ends = ends + 1 if run.is_final and not found else 0
+            if ends > 2:
+                return
+            await client.clock.wait(asyncio.Event(), client.clock.now() + FOLLOW_US)
+
+    try:
+        connect.ask(call, work)
+    except KeyboardInterrupt:
+        return
+
+
+def _print(lines: Sequence[LogLine]) -> None:
+    for line in lines:
+        text = f"{line.level.lower():<8}{line.logger}: {line.message}"
+        click.echo(f"{render.wall(line.at)}  {render.clean(text)}")

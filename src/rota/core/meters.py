@@ -1,0 +1,193 @@
+"""Counters and histograms of this process: the table of all of them, and how they count.
+
+They begin at zero with the process and only grow. `rota.client.metrics` has the state of the store.
+Pure but for the numbers themselves; nothing here reads a clock.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from rota.core.prometheus_text import Metric, MetricSample
+
+# A label that names user code has at most so many values; the rest share one.
+VALUES_MAX = 200
+OTHER = "other"
+CAPPED = frozenset({"name", "schedule", "tool", "model", "op"})
+
+SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600)
+STORE_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1, 5)
+
+
+class ProcessMeter:
+    """A metric of the process: its name, its help and its labels."""
+
+    kind = ""
+
+    def __init__(self, name: str, says: str, labels: Sequence[str]) -> None:
+        self.name = name
+        self.help = says
+        self.labels = tuple(labels)
+        self._places = tuple(n for n, label in enumerate(labels) if label in CAPPED)
+        self._known: dict[int, set[str]] = {place: set() for place in self._places}
+
+    def _capped(self, key: tuple[str, ...]) -> tuple[str, ...]:
+        """The key with names beyond the cap replaced; called once for each new key."""
+        found = list(key)
+        for place in self._places:
+            known = self._known[place]
+            if key[place] not in known and len(known) >= VALUES_MAX:
+                found[place] = OTHER
+            else:
+                known.add(key[place])
+        return tuple(found)
+
+    def _labelled(self, key: tuple[str, ...]) -> dict[str, str]:
+        return dict(zip(self.labels, key, strict=True))
+
+    def metric(self) -> Metric:
+        """Its numbers now."""
+        raise NotImplementedError
+
+
+class CounterMeter(ProcessMeter):
+    """A number that grows."""
+
+    kind = "counter"
+
+    def __init__(self, name: str, says: str, labels: Sequence[str]) -> None:
+        super().__init__(name, says, labels)
+        self._values: dict[tuple[str, ...], float] = {}
+
+    def add(self, *key: str, by: float = 1) -> None:
+        """Count, under these values of the labels."""
+        values = self._values
+        if key not in values:
+            key = self._capped(key)
+        values[key] = values.get(key, 0) + by
+
+    def value(self, *key: str) -> float:
+        """The number under these values."""
+        return self._values.get(key, 0)
+
+    def metric(self) -> Metric:
+        """Its numbers now."""
+        samples = [
+            MetricSample(value, self._labelled(key)) for key, value in sorted(self._values.items())
+        ]
+        return Metric(self.name, self.help, samples, self.kind)
+
+
+class HistogramMeter(ProcessMeter):
+    """How values are distributed."""
+
+    kind = "histogram"
+
+    def __init__(
+        self, name: str, says: str, labels: Sequence[str], bounds: Sequence[float] = SECONDS
+    ) -> None:
+        super().__init__(name, says, labels)
+        self.bounds = tuple(bounds)
+        self._counts: dict[tuple[str, ...], list[int]] = {}
+        self._sums: dict[tuple[str, ...], float] = {}
+
+    def observe(self, value: float, *key: str) -> None:
+        """Count one value, under these values of the labels."""
+        counts = self._counts.get(key)
+        if counts is None:
+            key = self._capped(key)
+            counts = self._counts.setdefault(key, [0] * (len(self.bounds) + 1))
+        counts[bisect_left(self.bounds, value)] += 1
+        self._sums[key] = self._sums.get(key, 0.0) + value
+
+    def count(self, *key: str) -> int:
+        """How many values were counted under these values of the labels."""
+        return sum(self._counts.get(key, ()))
+
+    def metric(self) -> Metric:
+        """Its numbers now."""
+        samples: list[MetricSample] = []
+        for key, counts in sorted(self._counts.items()):
+            labels, total = self._labelled(key), 0
+            for bound, count in zip((*self.bounds, None), counts, strict=True):
+                total += count
+                le = "+Inf" if bound is None else f"{bound:g}"
+                samples.append(MetricSample(total, {**labels, "le": le}, "_bucket"))
+            samples.append(MetricSample(self._sums[key], labels, "_sum"))
+            samples.append(MetricSample(total, labels, "_count"))
+        return Metric(self.name, self.help, samples, self.kind)
+
+
+_RUN = ("namespace", "kind", "name")
+
+RUNS_FINISHED = CounterMeter(
+    "rota_runs_finished_total",
+    "Runs that this process has ended, by status; each attempt is a run.",
+    (*_RUN, "status"),
+)
+RUN_SECONDS = HistogramMeter(
+    "rota_run_seconds", "From the first claim of a run to its end, waits included.", _RUN
+)
+RUN_WAIT_SECONDS = HistogramMeter(
+    "rota_run_wait_seconds", "From the instant a run was ready to its claim.", _RUN
+)
+RUNS_RECOVERED = CounterMeter(
+    "rota_runs_recovered_total",
+    "Runs of dead workers that this process has taken over.",
+    ("namespace",),
+)
+SCHEDULE_LATENESS = HistogramMeter(
+    "rota_schedule_lateness_seconds",
+    "From the instant an occurrence was due to its firing by this process.",
+    ("namespace", "schedule"),
+)
+SCHEDULE_SKIPPED = CounterMeter(
+    "rota_schedule_skipped_total",
+    "Occurrences that this process has skipped, by reason.",
+    ("namespace", "schedule", "reason"),
+)
+MUTATIONS = CounterMeter(
+    "rota_mutations_total",
+    "Changes by tools of automations, by what is known of them after a call or a look.",
+    ("namespace", "tool", "outcome"),
+)
+AI_TOKENS = CounterMeter(
+    "rota_ai_tokens_total", "Tokens of answered calls of language models.", ("model", "direction")
+)
+AI_COST = CounterMeter(
+    "rota_ai_cost_dollars_total", "Cost of answered calls with a known price.", ("model",)
+)
+HTTP_REQUESTS = CounterMeter(
+    "rota_http_requests_total", "Answered requests by route and status.", ("route", "status")
+)
+HTTP_SECONDS = HistogramMeter(
+    "rota_http_seconds", "From a request to its answer; streams until they begin.", ("route",)
+)
+STORE_SECONDS_METER = HistogramMeter(
+    "rota_store_seconds", "Calls of the database, by store function.", ("op",), STORE_SECONDS
+)
+STORE_ERRORS = CounterMeter(
+    "rota_store_errors_total", "Calls of the database that failed, by error code.", ("code",)
+)
+
+METERS: tuple[ProcessMeter, ...] = (
+    RUNS_FINISHED,
+    RUN_SECONDS,
+    RUN_WAIT_SECONDS,
+    RUNS_RECOVERED,
+    SCHEDULE_LATENESS,
+    SCHEDULE_SKIPPED,
+    MUTATIONS,
+    AI_TOKENS,
+    AI_COST,
+    HTTP_REQUESTS,
+    HTTP_SECONDS,
+    STORE_SECONDS_METER,
+    STORE_ERRORS,
+)
+
+
+def process_metrics() -> list[Metric]:
+    """The numbers of every counter and histogram."""
+    return [meter.metric() for meter in METERS]

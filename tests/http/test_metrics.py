@@ -1,0 +1,157 @@
+"""`/metrics`: what this process has counted, beside the state of the store."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx2
+import pytest
+
+import rota
+from rota import Rota
+from rota.ai import invoker_of
+from rota.ai.base import Request
+from rota.client.client import Client
+from rota.core import meters
+from rota.core.prometheus_text import text
+from rota.core.time.instants import HOUR, MINUTE, SECOND
+from rota.errors import StoreUnreachable
+from tests.automations.kit import Line, begun
+from tests.engine.kit import StoreTap, eventually, live, timer_set
+from tests.http.kit import API, browsing
+from tests.kit.prometheus_parser import Family, parse
+from tests.workflows.kit import result
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers from zero: they are those of the process."""
+    for one in meters.METERS:
+        if isinstance(one, meters.CounterMeter):
+            monkeypatch.setattr(one, "_values", {})
+        elif isinstance(one, meters.HistogramMeter):
+            monkeypatch.setattr(one, "_counts", {})
+            monkeypatch.setattr(one, "_sums", {})
+
+
+async def shown(http: httpx2.AsyncClient) -> dict[str, Family]:
+    answer = await http.get("/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    return parse(answer.text)
+
+
+async def test_runs_are_counted_and_timed_by_name(database_url: str) -> None:
+    app = Rota()
+
+    @app.workflow
+    async def slow() -> None:
+        await rota.sleep("90s")
+
+    @app.workflow
+    async def bad() -> None:
+        raise ValueError("no")
+
+    async with live(app, database_url) as clock:
+        run = await app.start(slow)
+        await timer_set(clock, "90s")
+        for _ in range(2):
+            with pytest.raises(rota.RunFailed):
+                await result(await app.start(bad))
+        clock.move_to(clock.now() + 90 * SECOND)
+        await result(run)
+        await eventually(lambda: meters.RUN_SECONDS.count("default", "workflow", "slow") == 1)
+        async with browsing(app) as http:
+            found = await shown(http)
+    ended = found["rota_runs_finished_total"]
+    assert (ended.type, ended.at(name="bad", status="failed")) == ("counter", 2)
+    assert ended.at(name="slow", status="completed", kind="workflow", namespace="default") == 1
+    took = found["rota_run_seconds"]
+    assert took.at(name="slow", __name__="rota_run_seconds_sum") == pytest.approx(90, abs=1)
+    assert took.at(name="slow", le="60") == 0
+    assert took.at(name="slow", le="300") == 1
+    # Claimed twice: when it was started and when it had slept.
+    assert found["rota_run_wait_seconds"].at(name="slow", le="+Inf") == 2
+    assert found["rota_store_seconds"].at(op="beat", le="+Inf")
+
+
+async def test_lateness_and_skips_of_schedules_are_counted(database_url: str) -> None:
+    # Polls would fire it as well: the timers are what is measured.
+    app = Rota(poll_s=100_000, heartbeat_s=100_000, lease_s=300_000)
+
+    @app.workflow
+    async def work() -> None: ...
+
+    async with live(app, database_url) as clock:
+        await app.schedules.create("each", "work", "0 * * * *", timezone="UTC")
+        await timer_set(clock, "1h")
+        clock.move_to(clock.now() + HOUR)
+        await eventually(lambda: late(le="1") == 1)
+        await timer_set(clock, "1h")
+        clock.move_to(clock.now() + 9 * HOUR + 30 * MINUTE)  # nobody was there for hours
+        await eventually(lambda: late(le="+Inf") == 2)
+        async with browsing(app) as http:
+            found = await shown(http)
+    assert (late(le="1"), late(le="1800")) == (1, 2), "half an hour late"
+    skipped = found["rota_schedule_skipped_total"]
+    assert sum(skipped.samples.values()) == 8
+    due = found["rota_schedule_next_due_timestamp_seconds"].at(schedule="each")
+    assert due == (clock.now() + 30 * MINUTE) / 1e6
+    assert found["rota_schedule_last_fired_timestamp_seconds"].at(schedule="each") == due - 3600
+
+
+def late(le: str) -> float | None:
+    metric = meters.SCHEDULE_LATENESS.metric()
+    families = parse(text([metric]))
+    return families[metric.name].at(schedule="each", le=le) if families else None
+
+
+async def test_changes_by_tools_are_counted_with_what_is_known_of_them(database_url: str) -> None:
+    async with begun(Line(), database_url, "e1"):
+        found = meters.MUTATIONS.metric().samples
+    assert {one.labels["outcome"] for one in found} == {"applied"}
+    assert meters.RUNS_FINISHED.metric().samples, "a handler run is a run"
+
+
+async def test_tokens_and_cost_are_counted_by_model() -> None:
+    ai = invoker_of({"prices": {"offline:m": [1.0, 2.0]}}, env={})
+    reply = await ai.ask(Request("offline:m", "How many teas?"))
+    assert meters.AI_TOKENS.value(reply.model, "in") == reply.tokens_in > 0
+    assert meters.AI_TOKENS.value(reply.model, "out") == reply.tokens_out
+    assert meters.AI_COST.value(reply.model) == pytest.approx(reply.cost_usd)
+
+
+async def test_requests_are_counted_by_route_not_by_path(database_url: str) -> None:
+    async with Client(database_url, migrate=True) as client, browsing(client) as http:
+        for name in ("a", "b"):
+            assert (await http.get(f"{API}/runs/{name}")).status_code == 404
+        await http.get("/nothing/here")
+        await http.get("/%ff")
+        found = await shown(http)
+    requests = found["rota_http_requests_total"]
+    assert requests.at(route=f"{API}/runs/{{run_id}}", status="404") == 2
+    assert requests.at(route="none", status="404") == 2
+    assert found["rota_http_seconds"].at(route=f"{API}/runs/{{run_id}}", le="+Inf") == 2
+    assert found["rota_streams"].at() == 0
+
+
+async def test_refusals_of_the_database_are_counted(database_url: str) -> None:
+    async with Client(database_url, migrate=True) as client:
+
+        async def away(tx: object) -> None:
+            raise StoreUnreachable("away")
+
+        with pytest.raises(StoreUnreachable):
+            await client.database.read(away)
+    assert meters.STORE_ERRORS.value(StoreUnreachable.code) == 1
+
+
+async def test_many_scrapers_cost_one_look_at_the_store(database_url: str) -> None:
+    app = Rota(database_url, migrate=True)
+    async with app.connected(), browsing(app) as http:
+        tap = StoreTap(app)
+        await asyncio.gather(*(http.get("/metrics") for _ in range(5)))
+        await http.get("/metrics")
+        assert tap.count("count") <= 5
+        before = tap.count("count")
+        await http.get("/metrics")
+        assert tap.count("count") == before
