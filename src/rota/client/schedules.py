@@ -81,14 +81,10 @@ class Schedules(SchedulePages):
             workflow: The workflow to run, or its name.
             when: Cron, an interval, a time or English; a list is one schedule.
             timezone: An IANA name. A new schedule without one gets that of this machine.
-            owner: Who may redefine it; for Rota's own use.
-            origin: The program that declares it; for Rota's own use.
+            owner, origin: Who declares it; for Rota's own use.
             replace: Redefine an existing schedule instead of raising an error.
             if_match: With `replace`, only if the schedule still has this `etag`.
             options: Arguments (`args`, `input`), limits and policies; see `ScheduleOptions`.
-
-        Returns:
-            The schedule as it was stored.
 
         Raises:
             BadSchedule: The name is taken, or `when` cannot be read.
@@ -160,19 +156,6 @@ class Schedules(SchedulePages):
             store.listing, namespace=self._client.settings.namespace, after=after, limit=limit
         )
         return [view_of(row) for row in rows]
-
-    async def declared_by(self, origins: Sequence[str]) -> Sequence[ScheduleView]:
-        """The schedules that these programs declare, or have declared, by name."""
-        rows = await self._client.database.read(
-            store.declared_by, namespace=self._client.settings.namespace, origins=origins
-        )
-        return [view_of(row) for row in rows]
-
-    async def origins_in(self, package: str) -> Sequence[str]:
-        """The modules of a package that declare schedules, or have declared."""
-        return await self._client.database.read(
-            store.origins_in, namespace=self._client.settings.namespace, package=package
-        )
 
     # -- steering --------------------------------------------------------------------------
 
@@ -259,13 +242,9 @@ class Schedules(SchedulePages):
     ) -> ScheduleView:
         """Change a schedule. Fields that are not named stay; None clears a limit.
 
-        A schedule that has ended continues if the edit allows it. An edit repairs an unreadable
-        schedule.
-
         Args:
             name: The schedule.
-            when: A new timing.
-            workflow: Another workflow, or its name.
+            when, workflow: Another timing or workflow.
             timezone, gap, repeat: Another time zone, and its rules for daylight saving.
             start, end: No occurrence outside of these times; None clears them.
             input: Arguments that replace all existing ones.
