@@ -37,7 +37,6 @@ from rota.store.schedules.outcomes import (
 
 if TYPE_CHECKING:
     from rota.client.client import Client
-    from rota.client.schedule_view import ScheduleView
     from rota.schedules.preview import Preview
 
 CALENDAR_DAYS_MAX = {"day": 400, "hour": 62}
@@ -121,6 +120,19 @@ class SchedulePages:
             return LedgerPage(runs, None)
         at, run_id = position_of(runs[-1])
         return LedgerPage(runs, f"{at}.{run_id}.{schedule_id[-12:]}")
+
+    async def declared_by(self, origins: Sequence[str]) -> Sequence[ScheduleView]:
+        """The schedules that these programs declare, or have declared, by name."""
+        rows = await self._client.database.read(
+            templates.declared_by, namespace=self._client.settings.namespace, origins=origins
+        )
+        return [view_of(row) for row in rows]
+
+    async def origins_in(self, package: str) -> Sequence[str]:
+        """The modules of a package that declare schedules, or have declared."""
+        return await self._client.database.read(
+            templates.origins_in, namespace=self._client.settings.namespace, package=package
+        )
 
     async def preview(self, name: str, count: int = 5) -> Sequence[Occurrence]:
         """Preview the next `count` occurrences of a schedule, with notes about daylight saving.

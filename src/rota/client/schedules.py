@@ -81,14 +81,10 @@ class Schedules(SchedulePages):
             workflow: The workflow to run, or its name.
             when: Cron, an interval, a time or English; a list is one schedule.
             timezone: An IANA name. A new schedule without one gets that of this machine.
-            owner: Who may redefine it; for Rota's own use.
-            origin: The program that declares it; for Rota's own use.
+            owner, origin: Who declares it; for Rota's own use.
             replace: Redefine an existing schedule instead of raising an error.
             if_match: Redefine it only if it still has this `etag`.
             options: Arguments (`args`, `input`), limits and policies; see `ScheduleOptions`.
-
-        Returns:
-            The schedule as it was stored.
 
         Raises:
             BadSchedule: The name is taken, or `when` cannot be read.
@@ -259,23 +255,21 @@ class Schedules(SchedulePages):
     ) -> ScheduleView:
         """Change a schedule. Fields that are not named stay; None clears a limit.
 
-        A schedule that has ended continues if the edit allows it. An edit repairs an unreadable
-        schedule.
-
         Args:
             name: The schedule.
-            when: A new timing.
-            workflow: Another workflow, or its name.
+            when, workflow: Another timing or workflow.
             timezone, gap, repeat: Another time zone, and its rules for daylight saving.
             start, end: No occurrence outside of these times; None clears them.
             input: Arguments that replace all existing ones.
             queue, priority: Another queue or priority.
+            if_match: Change it only if it still has this `etag`.
             confirm: Accept that missed occurrences run at once.
             sub_second: Allow more than one occurrence a second.
             if_match: Change it only if it still has this `etag`.
             words: Policies; see `PolicyOptions`.
 
         Raises:
+            ChangedSince: It no longer has the etag `if_match`.
             BadSchedule: A value is wrong, or missed occurrences would run at once.
             ChangedSince: The schedule has changed since `if_match` was read.
             UnknownSchedule: There is no schedule of that name.
@@ -356,6 +350,7 @@ class Schedules(SchedulePages):
             if_match: Delete it only if it still has this `etag`.
 
         Raises:
+            ChangedSince: It no longer has the etag `if_match`.
             UnknownSchedule: There is no schedule of that name.
             ChangedSince: It has changed since `if_match` was read.
         """
