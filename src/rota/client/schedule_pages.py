@@ -12,7 +12,7 @@ from statistics import median
 from types import EllipsisType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Unpack
 
-from rota.client.schedule_view import Occurrence, ahead, evaluable, next_of
+from rota.client.schedule_view import Occurrence, ScheduleView, ahead, evaluable, next_of, view_of
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.core.runs.names import checked_key, checked_limit, checked_name

@@ -1,4 +1,4 @@
-"""A schedule as people see it, and its next occurrences."""
+"""A schedule as people and programs see it: its row, its meaning, and the tag of its definition."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Schedules(SchedulePages):
             timezone: An IANA name. A new schedule without one gets that of this machine.
             owner, origin: Who declares it; for Rota's own use.
             replace: Redefine an existing schedule instead of raising an error.
-            if_match: Redefine it only if it still has this `etag`.
+            if_match: With `replace`, only if the schedule still has this `etag`.
             options: Arguments (`args`, `input`), limits and policies; see `ScheduleOptions`.
 
         Raises:
@@ -156,19 +156,6 @@ class Schedules(SchedulePages):
             store.listing, namespace=self._client.settings.namespace, after=after, limit=limit
         )
         return [view_of(row) for row in rows]
-
-    async def declared_by(self, origins: Sequence[str]) -> Sequence[ScheduleView]:
-        """The schedules that these programs declare, or have declared, by name."""
-        rows = await self._client.database.read(
-            store.declared_by, namespace=self._client.settings.namespace, origins=origins
-        )
-        return [view_of(row) for row in rows]
-
-    async def origins_in(self, package: str) -> Sequence[str]:
-        """The modules of a package that declare schedules, or have declared."""
-        return await self._client.database.read(
-            store.origins_in, namespace=self._client.settings.namespace, package=package
-        )
 
     # -- steering --------------------------------------------------------------------------
 
@@ -265,13 +252,11 @@ class Schedules(SchedulePages):
             if_match: Change it only if it still has this `etag`.
             confirm: Accept that missed occurrences run at once.
             sub_second: Allow more than one occurrence a second.
-            if_match: Change it only if it still has this `etag`.
             words: Policies; see `PolicyOptions`.
 
         Raises:
             ChangedSince: It no longer has the etag `if_match`.
             BadSchedule: A value is wrong, or missed occurrences would run at once.
-            ChangedSince: The schedule has changed since `if_match` was read.
             UnknownSchedule: There is no schedule of that name.
         """
         check_options(words, PolicyOptions, self.update)
@@ -345,14 +330,9 @@ class Schedules(SchedulePages):
     async def delete(self, name: str, *, if_match: str | None = None) -> None:
         """Delete a schedule. Its runs stay.
 
-        Args:
-            name: The schedule.
-            if_match: Delete it only if it still has this `etag`.
-
         Raises:
             ChangedSince: It no longer has the etag `if_match`.
             UnknownSchedule: There is no schedule of that name.
-            ChangedSince: It has changed since `if_match` was read.
         """
         refuse_in_workflow("schedules.delete")
         checked_name(name, "schedule name")
