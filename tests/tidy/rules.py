@@ -50,10 +50,12 @@ PROTOCOLS = {
     "Invoker": "every provider",
     "Keeper": "this process and a row of the database",
     "NotificationHost": "the app, which lies above notifications",
+    "Span": "of OpenTelemetry, an optional package, and none",
     "Ticking": "real and virtual time; the engine lies beside ai",
     "Timer": "a handle of asyncio and one of virtual time",
     "Times": "cron, interval, dates",
     "ToolTx": "SQLite and PostgreSQL of the SQL tool",
+    "Tracer": "of OpenTelemetry, an optional package, which the core may not import",
     "Tx": "SQLite and PostgreSQL",
     "WatchedConnection": "a transaction of PostgreSQL, which imports its watchdog",
     "WorkflowDecorator": "overloads of one callable, which a function type cannot express",
@@ -170,7 +172,7 @@ def few_protocols(module: Module) -> Iterator[str]:
 
 
 def sql_in_store_only(module: Module) -> Iterator[str]:
-    """All SQL is in one room."""
+    """All SQL is in the store."""
     if not _in_src(module) or module.path.startswith("src/rota/store/"):
         return
     docstrings = {id(node.value) for node in module.nodes if isinstance(node, ast.Expr)}
