@@ -162,12 +162,18 @@ def here() -> dict[str, Any]:
 
 
 async def ghost_claim(
-    app: Rota, worker_id: str, count: int = 1, *, alone: bool = False
+    app: Rota,
+    worker_id: str,
+    count: int = 1,
+    *,
+    alone: bool = False,
+    names: Sequence[str] | None = None,
 ) -> list[Claim]:
     """Claim runs as another worker would, which then falls silent."""
     now = app.clock.now()
     request = ClaimRequest(
-        namespace=app.settings.namespace, worker_id=worker_id, names=list(app.workflows),
+        namespace=app.settings.namespace, worker_id=worker_id,
+        names=list(names or app.workflows),
         queues=[("default", count)], runs_max=count, limited=frozenset(), now=now,
         lease_until=now + micros(app.settings.lease_s), one_alone=alone,
     )  # fmt: skip

@@ -87,7 +87,7 @@ class WorkflowExecutor:
         flow = WorkflowRun(self._context, claim, steps, threaded=threaded, seed=options.seed)
         flow.enter()
         timeout_us = options.timeout_us or workflow.timeout_us
-        began_at = options.began_at or claim.started_at
+        began_at = options.begins_at(claim.started_at)
         limit = _Deadline(flow, claim, began_at, timeout_us) if timeout_us else _UNLIMITED
         try:
             self._factory.check(self._loop)

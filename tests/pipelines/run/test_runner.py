@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from rota import Rota
+from rota.core.time.instants import SECOND
 from rota.errors import BadInput, RunCancelled, RunFailed
 from rota.pipelines.definition.loader import read_pipeline
 from rota.pipelines.outcome import ItemOutcome
 from rota.testing import virtual
 from tests.ai.kit.model_server import Model, Say
+from tests.engine.kit import ghost_claim
 from tests.kit import until
 from tests.pipelines.kit import write
 from tests.pipelines.kit.live_app import ai_settings, says, waits_for_person, world
@@ -324,6 +326,27 @@ async def test_the_timeout_of_a_run_obeys_virtual_time(
             assert await ref.status() == "running"
             await time.advance("2m")
             assert await ref.status() == "failed:timeout"
+
+
+async def test_the_timeout_of_a_run_is_one_deadline_across_recoveries(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_TEST_KEY", "secret")
+    text = (WORDS % "json").replace("name: ", "settings: {runTimeoutMs: 180000}\nname: ", 1)
+    async with Model(answer=lambda asked: Say(way="hang")).up() as model:
+        app = Rota()
+        app.pipelines.use(ai_settings(model.url))
+        async with virtual(app, url=database_url) as time:
+            run = await app.pipelines.start(write(tmp_path / "work", text))
+            began = time.clock.now()
+            for _ in range(2):  # two workers die, each after a minute
+                await ghost_claim(app, "ghost", names=[(await app.runs.get(run.id)).name])
+                time.clock.move_to(time.clock.now() + 60 * SECOND)
+                await time.beat()
+            await time.drain()
+            rows = await app.runs.chain(run.id)
+            assert [row.status for row in rows] == ["crashed", "crashed", "failed"]
+            assert (rows[-1].reason, rows[-1].finished_at) == ("timeout", began + 180 * SECOND)
 
 
 async def test_what_cannot_run_is_refused_before_anything_is_started(

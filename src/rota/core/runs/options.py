@@ -31,6 +31,11 @@ class StoredRunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
         """For a further attempt: the timeout of the chain counts from its first one."""
         return self if self.began_at is not None else msgspec.structs.replace(self, began_at=at)
 
+    def begins_at(self, started_at: int) -> int:
+        """When the chain began: the timeout of a run counts from here. `started_at` is the first
+        claim of this attempt."""
+        return self.began_at or started_at
+
     def fired_after(self, previous_at: int | None) -> StoredRunOptions:
         """For a fired run. The instant stays, whatever becomes of the row of that occurrence."""
         if previous_at is None:

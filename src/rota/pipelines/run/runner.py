@@ -151,7 +151,7 @@ class PipelineRunner:
         return self._options.timeout_us or (None if own_ms is None else own_ms * 1000)
 
     async def _in_time(self, work: Coroutine[Any, Any, None], limit_us: int | None) -> None:
-        """Do it within the timeout, counted from the first claim."""
+        """Do it within the timeout, counted from the first claim of the chain."""
         if limit_us is None:
             await work
             return
@@ -159,7 +159,7 @@ class PipelineRunner:
             await within(
                 asyncio.ensure_future(work),
                 self._base.clock,
-                after(self._claim.started_at, limit_us),
+                after(self._options.begins_at(self._claim.started_at), limit_us),
             )
         except DeadlinePassed:
             raise RunTimeout(
