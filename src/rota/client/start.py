@@ -204,6 +204,10 @@ class RunBuilder:
         text = self._input(definition, name, args, kwargs)
         return self._build_run(definition, name, text, options, now)
 
+    def encoded_run(self, name: str, text: str, options: RunOptions, *, now: int) -> NewRun:
+        """One run of a kind that encodes its own input."""
+        return self._build_run(None, name, text, options, now)
+
     def bulk(
         self,
         definition: Startable[..., Any] | None,

@@ -9,7 +9,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
+import msgspec
+
 from rota.client.handle import RunHandle
+from rota.client.start import RunOptions
+from rota.core import typed
 from rota.core.pipelines.names import KIND, pipeline_id_of, run_name
 from rota.core.runs.lifecycle import Trigger
 from rota.core.runs.model import NewRun, Run
@@ -224,37 +228,25 @@ class PipelineClient:
         if self.trust is not None:
             self.trust.check_run(loaded.pipeline, loaded.folder)
         _check(loaded, taken)
-        options = _options(timeout, retries, retry_delay_s)
-        fresh = self._fresh(taken, external_id, trigger, queue, priority, tags, options)
+        policy = RetryPolicy(1 + retries, retry_delay_s, delay_s_max=max(300.0, retry_delay_s))
+        options = RunOptions(
+            external_id=external_id, queue=queue, priority=priority, tags=tags, timeout=timeout,
+            retries=policy if retries else None,
+        )  # fmt: skip
+        fresh = self._new_run(taken, trigger, options)
         self.know(loaded.pipeline_id, loaded.folder)
         if stdin is not None:
             self.stdin[fresh.id] = stdin
         started = await self._client.send(fresh)
         return self._ref(started.id, existed=started.existed)
 
-    def _fresh(
-        self,
-        taken: Snapshot,
-        external_id: str | None,
-        trigger: str,
-        queue: str,
-        priority: int,
-        tags: dict[str, str] | None,
-        options: str | None,
-    ) -> NewRun:
-        from rota.client.start import TAGS_BYTES_MAX
-        from rota.core import typed
-
-        now = self._client.clock.now()
+    def _new_run(self, taken: Snapshot, trigger: str, options: RunOptions) -> NewRun:
         limit = self._client.settings.payload_bytes_max
         text = typed.encode(taken, what=f"the input of {taken.pipeline_id}", bytes_max=limit)
-        return NewRun(
-            id=self._client.ids.make(now), namespace=self._client.settings.namespace,
-            name=run_name(taken.pipeline_id), available_at=now, input=text, kind=KIND,
-            queue=queue, priority=priority, trigger=trigger, external_id=external_id,
-            tags=typed.encode(tags, what="tags", bytes_max=TAGS_BYTES_MAX) if tags else None,
-            options=options,
-        )  # fmt: skip
+        fresh = self._client.starter.encoded_run(
+            run_name(taken.pipeline_id), text, options, now=self._client.clock.now()
+        )
+        return msgspec.structs.replace(fresh, kind=KIND, trigger=trigger)
 
     async def retry(self, run_id: str, *, queue: str | None = None) -> RunHandle[PipelineResult]:
         """One more attempt of a run that ended: what succeeded is kept, the rest is executed.
@@ -335,13 +327,6 @@ class PipelineClient:
         from rota.pipelines.run import result_reader
 
         return await result_reader.write_results(self._client, run_id, folder)
-
-
-def _options(timeout: float | None, retries: int, retry_delay_s: float) -> str | None:
-    from rota.client.start import RunOptions
-
-    policy = RetryPolicy(1 + retries, retry_delay_s, delay_s_max=max(300.0, retry_delay_s))
-    return RunOptions(retries=policy if retries else None, timeout=timeout).stored()
 
 
 def _check(loaded: Loaded, taken: Snapshot) -> None:

@@ -349,6 +349,16 @@ async def test_the_timeout_of_a_run_is_one_deadline_across_recoveries(
             assert (rows[-1].reason, rows[-1].finished_at) == ("timeout", began + 180 * SECOND)
 
 
+@pytest.mark.parametrize("option", [{"external_id": "a\0b"}, {"queue": ""}, {"priority": 2**40}])
+async def test_bad_options_of_a_start_are_refused(
+    database_url: str, tmp_path: Path, option: dict[str, Any]
+) -> None:
+    async with world(database_url, tmp_path) as it:
+        with pytest.raises(BadInput):
+            await it.app.pipelines.start(it.pipeline(WORDS % "json"), **option)
+        assert await it.app.runs.list() == []
+
+
 async def test_what_cannot_run_is_refused_before_anything_is_started(
     database_url: str, tmp_path: Path
 ) -> None:
