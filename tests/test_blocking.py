@@ -111,7 +111,7 @@ def test_a_run_is_started_and_awaited(client: BlockingClient) -> None:
 
 
 def test_sync_workflows_sleep_wait_and_have_children(client: BlockingClient) -> None:
-    run = client.start("story", 5)
+    run = client.start("trace", 5)
     client.runs.signal(run.id, "word", "hello")
     answer = run.result(timeout="20s")
     assert answer == {"word": "hello", "child": 10, "direct": 12, "slept": True}

@@ -225,7 +225,7 @@ async def test_open_runs_are_steered_by_the_verbs_of_automations(database_url: s
     async with begun(app, database_url):
         [run] = await app.runs.list(name="line", status="sleeping")
         for verb in (app.runs.cancel, app.runs.retry):
-            with pytest.raises(WrongState, match="a turn of the automation line"):
+            with pytest.raises(WrongState, match="a run of the automation line"):
                 await verb(run.id)
         assert len(await app.runs.chain(run.id)) == 1
 

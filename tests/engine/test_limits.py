@@ -8,7 +8,7 @@ import pytest
 
 from rota import RetryPolicy, Rota, sleep
 from rota.core.time.instants import SECOND, Duration
-from rota.errors import BadInput
+from rota.errors import UnknownQueue
 from rota.store.runs import claim
 from rota.store.runs.claim import ClaimRequest
 from rota.store.runs.wake import wake_due
@@ -212,7 +212,7 @@ async def test_a_restart_does_not_resume_a_paused_queue(database_url: str) -> No
 async def test_pausing_a_queue_nobody_declared_says_so(database_url: str) -> None:
     app = Rota()
     async with virtual(app, url=database_url):
-        with pytest.raises(BadInput, match="'nowhere'"):
+        with pytest.raises(UnknownQueue, match="'nowhere'"):
             await app.pause_queue("nowhere")
 
 

@@ -217,7 +217,7 @@ async def test_of_two_edits_of_the_same_definition_one_is_refused(database_url: 
             for hour in (7, 8)
         ]
         statuses = sorted(one.status_code for one in await asyncio.gather(*edits))
-        body = {"workflow": "add", "when": "daily at 6:00", "zone": "UTC", "input": {"a": 1}}
+        body = {"workflow": "add", "when": "daily at 6:00", "timezone": "UTC", "input": {"a": 1}}
         stale = await http.put(path, json=body, headers={"if-match": seen})
         anyone = await http.put(path, json=body, headers={"if-match": "*"})
         new = await http.put(f"{API}/schedules/fresh", json=body)

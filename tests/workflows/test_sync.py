@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rota import NeedsLogin, Rota, RunFailed, StepFailed, sleep, this_run, uuid
+from rota import NeedsLogin, Rota, RunFailed, StepFailed, blocking, sleep, this_run, uuid
 from rota.testing import virtual
 from tests.workflows.kit import (
     GUARD_S,
@@ -297,7 +297,7 @@ async def test_a_sync_run_knows_itself_and_draws_the_same_values(database_url: s
 
     @app.workflow
     def child() -> None:
-        return None
+        blocking.sleep("1h")  # the parent suspends, and is replayed
 
     @app.workflow
     def flow() -> str:

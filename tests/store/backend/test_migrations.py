@@ -84,16 +84,6 @@ async def test_a_changed_migration_is_found_out(new_database_url: str) -> None:
                 await migrate.prepare(db, migrate=allowed, now=NOW)
 
 
-async def test_an_earlier_text_of_a_migration_is_known(new_database_url: str) -> None:
-    """Migration 0021 dropped a column at first, which workers of the version before still read."""
-    async with opened(new_database_url) as db:
-        await sql(db, "update migrations set checksum = '4dd12579b5a82631' where number = 21")
-        await sql(db, "alter table runs drop column phase")
-        assert await migrate.prepare(db, migrate=True, now=NOW) == []
-        await settle(db, await begin(db), "complete")
-        assert await sound(db)
-
-
 async def test_a_later_version_adds_to_what_is_there(
     new_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -150,7 +150,7 @@ async def test_firing_inserts_the_run_and_advances_the_template(db: Database) ->
     row = template(input='["x"]', options='{"a":1}', queue="q", priority=5)
     await put(db, row)
     fired = await fire(db, START + HOUR + 7)
-    assert fired == firing.Fired(1, 1, [], START + 2 * HOUR)
+    assert fired == firing.Fired(1, 1, [], START + 2 * HOUR, lateness=[("s", 7)], skips=[])
     [run] = await db.read(outcomes.ledger, row.id)
     assert (run.due_at, run.available_at, run.created_at) == (
         START + HOUR, START + HOUR, START + HOUR + 7,
@@ -162,13 +162,13 @@ async def test_firing_inserts_the_run_and_advances_the_template(db: Database) ->
 
 async def test_nothing_due_changes_nothing_and_shows_the_next_instant(db: Database) -> None:
     await put(db, template())
-    assert await fire(db, START) == firing.Fired(0, 0, [], START + HOUR)
+    assert await fire(db, START) == firing.Fired(0, 0, [], START + HOUR, lateness=[], skips=[])
     await put(db, template("rests", status="paused", available_at=None))
     assert (await fire(db, START)).next_at == START + HOUR
 
 
 async def test_an_empty_store_has_no_next_instant(db: Database) -> None:
-    assert await fire(db, START) == firing.Fired(0, 0, [], None)
+    assert await fire(db, START) == firing.Fired(0, 0, [], None, lateness=[], skips=[])
 
 
 async def test_a_batch_takes_the_oldest_first(db: Database) -> None:

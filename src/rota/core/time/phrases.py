@@ -133,7 +133,7 @@ def _refused(phrase: str, refusal: PhraseRefusal) -> BadSchedule:
     instead = refusal.instead
     if refusal.kind == "zone":
         zone, instead = place_of(instead[0]) or instead[0].title(), ()
-        hint = f'Give the zone on its own: --zone {zone}, or timezone = "{zone}" in code.'
+        hint = f'Give the zone on its own: --timezone {zone}, or timezone = "{zone}" in code.'
     elif refusal.instead:
         hint = f"Write one of: {_quoted(refusal.instead)}."
     else:
