@@ -13,7 +13,7 @@ from rota.client.client import Client
 from rota.errors import BadSetting, UsageError
 from rota.http import address, options
 from rota.http.options import HttpOptions
-from rota.http.server import HttpServer
+from rota.http.server import HttpServer, bound
 
 
 @pytest.fixture
@@ -50,6 +50,23 @@ async def test_a_port_that_was_given_is_not_replaced(client: Client) -> None:
             given = options.at(HttpOptions(), f":{held.getsockname()[1]}")
             with pytest.raises(UsageError, match="another program has it"):
                 await HttpServer(client, given).start()
+
+
+async def test_connections_send_their_answers_without_delay() -> None:
+    seen: list[int] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted = writer.get_extra_info("socket")
+        seen.append(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    for listening in bound(HttpOptions(port=0)):
+        async with await asyncio.start_server(serve, sock=listening):
+            reader, writer = await asyncio.open_connection(*listening.getsockname()[:2])
+            await reader.read()
+            writer.close()
+    assert seen
+    assert all(seen), "an answer would wait for the acknowledgement of the last one"
 
 
 async def test_an_address_that_others_reach_needs_tokens(client: Client) -> None:
