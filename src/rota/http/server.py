@@ -151,8 +151,8 @@ def _bind(options: HttpOptions, port: int) -> list[socket.socket]:
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol named, asyncio turns Nagle's algorithm off for the connections. Otherwise each
-    # answer waits 40 ms for an acknowledgement.
+    # With the protocol named, asyncio turns Nagle's algorithm off for the connections. Otherwise
+    # each answer waits 40 ms for an acknowledgement.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
