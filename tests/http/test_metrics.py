@@ -96,7 +96,7 @@ async def test_lateness_and_skips_of_schedules_are_counted(database_url: str) ->
         clock.move_to(clock.now() + HOUR)
         await eventually(lambda: late(le="1") == 1)
         await timer_set(clock, "1h")
-        clock.move_to(clock.now() + 9 * HOUR + 30 * MINUTE)  # nobody was there for hours
+        clock.move_to(clock.now() + 9 * HOUR + 30 * MINUTE)  # no worker ran for hours
         await eventually(lambda: late(le="+Inf") == 2)
         async with browsing(app) as http:
             found = await shown(http)

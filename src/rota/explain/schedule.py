@@ -406,12 +406,12 @@ class ScheduleExplainer:
         reason, until = self._row.reason or "", self._row.available_at
         paused = self._row.status == Status.PAUSED
         resume = f"`rota schedule resume {self._name}`."
-        mend = f"Fix it: `rota schedule update {self._name}` with what is wrong."
+        repair = f"Fix it: `rota schedule update {self._name}` with what is wrong."
         if paused and reason.startswith(QUARANTINED_REASON):
-            hint = mend if self._problem else f"Fix it, then {resume}"
+            hint = repair if self._problem else f"Fix it, then {resume}"
             return self._say("quarantined", f"is {reason}", hint, note=reason)
         if not paused:
-            return self._say("unreadable", f"cannot be read any more: {self._problem}", mend)
+            return self._say("unreadable", f"cannot be read any more: {self._problem}", repair)
         since_at = self._intent.paused_at
         began = f" since {self._wall(since_at)}" if since_at else ""
         facts = {"note": reason, "since": _iso(since_at or None)}
@@ -425,7 +425,7 @@ class ScheduleExplainer:
             first = f"it has left nothing out yet; the next occurrence is {self._wall(left_out)}"
         ends = f" until {self._wall(until)}" if until is not None else ""
         text = f"is paused{began}{ends} ({reason}): {first}"
-        hint = mend if self._problem else f"To continue: {resume}"
+        hint = repair if self._problem else f"To continue: {resume}"
         return self._say("paused", text, hint, **facts, until=_iso(until))
 
     # -- it is none ------------------------------------------------------------------------

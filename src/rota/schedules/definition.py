@@ -285,7 +285,7 @@ def redefined(old: Schedule, definition: ScheduleDefinition, *, now: int) -> Sch
         fresh, status=old.status, reason=old.reason, available_at=old.available_at,
         created_at=old.created_at, due_at=due_at, started_at=old.started_at,
     )  # fmt: skip
-    return _placed(kept, intent, mended=problem is not None)
+    return _placed(kept, intent, repaired=problem is not None)
 
 
 def _as_written(intent: Intent) -> tuple[Any, ...]:
@@ -315,7 +315,7 @@ def reset(old: Schedule, fields: Iterable[str], now: int, *, confirm: bool) -> S
     if restored == intent:
         return old
     if restored.spec == intent.spec:  # Its times are as they were, and so is what is owed.
-        return _placed(row, restored, mended=False)
+        return _placed(row, restored, repaired=False)
     return retimed(row, restored, now, problem=None, confirm=confirm)
 
 
@@ -377,7 +377,7 @@ def retimed(
     if problem is None:
         due_at = _owed(row, intent, now, confirm) or due_at
     kept = msgspec.structs.replace(row, due_at=due_at)
-    return _placed(kept, intent, mended=problem is not None)
+    return _placed(kept, intent, repaired=problem is not None)
 
 
 def _owed(old: Schedule, intent: Intent, now: int, confirm: bool) -> int | None:
@@ -393,12 +393,12 @@ def _owed(old: Schedule, intent: Intent, now: int, confirm: bool) -> int | None:
     return next_after(intent.spec, old.due_at - 1) if owed else None
 
 
-def _placed(kept: Schedule, intent: Intent, *, mended: bool) -> Schedule:
+def _placed(kept: Schedule, intent: Intent, *, repaired: bool) -> Schedule:
     """The row with its state: it rests as it did, unless what made it rest is no more."""
     reason = kept.reason or ""
     awake = kept.status == Status.SCHEDULED or reason in ENDED
     awake = awake or (
-        mended and reason.startswith(QUARANTINED_REASON) and not reason.startswith(GONE)
+        repaired and reason.startswith(QUARANTINED_REASON) and not reason.startswith(GONE)
     )
     if not awake:
         return msgspec.structs.replace(kept, spec=stored(intent))

@@ -241,7 +241,7 @@ async def test_the_plain_way_writes_what_the_long_way_does(
 
 
 async def test_a_template_at_no_time_of_its_own_goes_on(db: Database) -> None:
-    """Whoever put it there: the next time that is one is due, and it must not stop."""
+    """Whatever the origin of the row: the next valid time is due, and firing must not stop."""
     await put(db, template(due_at=START + HOUR - MINUTE))
     fired = await fire(db, START + HOUR)
     assert (fired.run_count, fired.next_at) == (1, START + 2 * HOUR)

@@ -267,7 +267,7 @@ class PipelineRegistry:
         entry = before or ScheduledPipeline(
             name, listed.pipeline_id, listed.folder, title, config, synced.row, found.state
         )
-        mended = entry.problem is not None
+        repaired = entry.problem is not None
         # The same entry: the tracker of its executions continues.
         entry.title, entry.config, entry.row, entry.problem = title, config, synced.row, None
         if before is None and row is not None:
@@ -278,11 +278,11 @@ class PipelineRegistry:
         view = view_of(synced.row)
         known = None if row is None else definition.found(row).intent.spec
         log_outcome(log, view, str(loaded.file), is_new=view.intent.spec != known)
-        if mended:
+        if repaired:
             log.info("pipeline %s is good again", listed.pipeline_id)
         if synced.change is not None:
             await self._client.wakeups.announce(SCHEDULE)
-        change = synced.change or ("updated" if mended else None)
+        change = synced.change or ("updated" if repaired else None)
         return [] if change is None else [Moved(entry, change)]
 
     def _warn(self, listed: Listed) -> None:
