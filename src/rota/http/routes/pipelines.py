@@ -10,6 +10,7 @@ import msgspec
 from rota.core.redaction import shown
 from rota.http.document import document, documents, written
 from rota.http.documents import ListedRun, RunListDocument, StartedRun
+from rota.http.fields import NOT_FOUND, STEERED, Limit, PageQuery, Text
 from rota.http.pipeline_documents import (
     DefinitionDocument,
     ForecastDocument,
@@ -18,7 +19,6 @@ from rota.http.pipeline_documents import (
 )
 from rota.http.request import Download, WebRequest
 from rota.http.route import KEY, PREFIX, Route, RouteReply, route
-from rota.http.routes.runs import NOT_FOUND, STEERED, Limit, Text
 from rota.pipelines.client import KnownPipeline, PipelineClient
 from rota.pipelines.outcome import ItemsPage, ModelCost, PipelineResult, shown_item
 
@@ -111,16 +111,9 @@ async def show_cost(request: WebRequest, run_id: str) -> list[ModelCost]:
     return await pipelines_of(request.client).cost_by_model(run_id)
 
 
-class ExecutionsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A page of runs."""
-
-    cursor: Text = ""
-    limit: Limit = 50
-
-
 @route("GET", "/pipelines/{pipeline_id}/runs", "read", "runs.page")
 async def list_executions(
-    request: WebRequest, pipeline_id: str, query: ExecutionsQuery
+    request: WebRequest, pipeline_id: str, query: PageQuery
 ) -> RunListDocument:
     """List the runs of a pipeline, newest first."""
     found = await request.client.runs.page(
