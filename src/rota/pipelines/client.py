@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from rota.client.client import Client
     from rota.pipelines.definition.loader import Loaded
     from rota.pipelines.outcome import (
+        CostPage,
+        CostUnit,
         ItemOutcome,
         ItemsPage,
-        ModelCost,
         PipelineResult,
         Progress,
     )
@@ -135,16 +136,22 @@ class PipelineClient:
             loaded, self.ai(), DryRunOptions(parameters=parameters or {}, model=model)
         )
 
-    async def cost_by_model(self, run_id: str) -> list[ModelCost]:
-        """The calls, tokens and cost of a run's items, by model. Other stages do not count."""
-        from rota.pipelines.outcome import ModelCost
+    async def cost(
+        self, run_id: str, *, by: CostUnit = "model", after: int = 0, limit: int = 200
+    ) -> CostPage:
+        """The calls, tokens and cost of a run's items. Other stages do not count.
 
-        found: dict[str, ModelCost] = {}
-        async for one in self.items(run_id):
-            if one.calls:
-                name = one.model or ""
-                found[name] = found.get(name, ModelCost(name)).plus(one)
-        return [found[name] for name in sorted(found)]
+        Args:
+            run_id: The id of any attempt of the run.
+            by: model, day (in UTC, on which an item ended) or item.
+            after: `next` of the page before.
+            limit: The most shares to return, up to 1,000.
+        """
+        from rota.pipelines.run import result_reader
+
+        return await result_reader.cost(
+            self._client, run_id, by=by, after=checked_position(after), limit=checked_limit(limit)
+        )
 
     # -- the AI ----------------------------------------------------------------------------
 

@@ -118,22 +118,26 @@ class ItemOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     tokens_out: int = 0
     cost_usd: float | None = None
     duration_ms: int = 0
+    finished_at: str | None = None  # RFC 3339
 
 
-class ModelCost(msgspec.Struct, frozen=True):
-    """The share of one model in a run."""
+CostUnit: TypeAlias = Literal["model", "day", "item"]
 
-    model: str
+
+class CostShare(msgspec.Struct, frozen=True):
+    """The share of a model, a day or an item in the cost of a run."""
+
+    of: str  # the model, the day in UTC on which items ended, or the position of the item
     items: int = 0
     calls: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
     cost_usd: float = 0.0  # of the calls with a known price
 
-    def plus(self, one: ItemOutcome) -> ModelCost:
+    def plus(self, one: ItemOutcome) -> CostShare:
         """The same with one more item."""
-        return ModelCost(
-            self.model, self.items + 1, self.calls + one.calls, self.tokens_in + one.tokens_in,
+        return CostShare(
+            self.of, self.items + 1, self.calls + one.calls, self.tokens_in + one.tokens_in,
             self.tokens_out + one.tokens_out, self.cost_usd + (one.cost_usd or 0.0),
         )  # fmt: skip
 
@@ -141,6 +145,14 @@ class ModelCost(msgspec.Struct, frozen=True):
 def shown_item(one: ItemOutcome) -> ItemOutcome:
     """An item for people: without the values of secret fields."""
     return msgspec.structs.replace(one, item=shown(one.item), output=shown(one.output))
+
+
+class CostPage(msgspec.Struct, frozen=True):
+    """Shares in the cost of a run's items. `next` is None at the end."""
+
+    by: CostUnit
+    shares: list[CostShare]
+    next: int | None
 
 
 class ItemsPage(msgspec.Struct, frozen=True):

@@ -89,6 +89,8 @@ def test_history_is_the_ledger_with_ranges(either: Shell) -> None:
     )  # fmt: skip
     assert rows[3]["run_id"] is None
     assert rows[1]["status"] == "completed"
+    missed = either.json("schedule", "history", "hourly", "--status", "skipped:missed")
+    assert missed == rows[3:]
     text = either.run("schedule", "history", "hourly").stdout.splitlines()
     assert text[0].split() == ["WHEN", "OUTCOME", "RUN", "STATUS", "TOOK", "NOTE"]
     assert text[3].split()[:5] == ["Mon", "2026-01-05", "15:00", "CET", "fired"]

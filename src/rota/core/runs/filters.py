@@ -119,7 +119,7 @@ def checked_filter(**given: Unpack[RunSelection]) -> RunFilter:
         tag=_keyed(given.get("tag"), "tag"),
         external_id=_keyed(given.get("external_id"), "external_id"),
         root_id=_keyed(given.get("root_id"), "root_id"),
-        status=_one_of(given.get("status"), "status", STATUSES),
+        status=checked_status(given.get("status"), "status"),
         kind=_one_of(given.get("kind"), "kind", KINDS),
         since_at=_at(given.get("since"), "since"),
         until_at=_at(given.get("until"), "until"),
@@ -132,6 +132,11 @@ def _named(value: str | None, what: str) -> str:
 
 def _keyed(value: str | None, what: str) -> str:
     return "" if value is None or value == "" else checked_key(value, what)
+
+
+def checked_status(value: str | None, what: str) -> str:
+    """The status of a run by its name, or BadInput; "" when none is given."""
+    return _one_of(value, what, STATUSES)
 
 
 def _one_of(value: str | None, what: str, known: tuple[str, ...]) -> str:

@@ -20,13 +20,14 @@ from rota.http.pipeline_documents import (
 from rota.http.request import Download, WebRequest
 from rota.http.route import KEY, PREFIX, Route, RouteReply, route
 from rota.pipelines.client import KnownPipeline, PipelineClient
-from rota.pipelines.outcome import ItemsPage, ModelCost, PipelineResult, shown_item
+from rota.pipelines.outcome import CostPage, CostUnit, ItemsPage, PipelineResult, shown_item
 
 if TYPE_CHECKING:
     from rota.client.client import Client
     from rota.pipelines.preview.dry_run import Forecast
 
 PREFIX_OF_RUNS = "pipeline:"
+After = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 
 
 def pipelines_of(client: Client) -> PipelineClient:
@@ -105,10 +106,20 @@ def _forecast(found: Forecast) -> ForecastDocument:
     )  # fmt: skip
 
 
-@route("GET", "/pipeline-runs/{run_id}/cost", "read", "pipelines.cost_by_model", problems=STEERED)
-async def show_cost(request: WebRequest, run_id: str) -> list[ModelCost]:
-    """Show calls, tokens and cost of the items of a pipeline run, by model."""
-    return await pipelines_of(request.client).cost_by_model(run_id)
+class CostQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Shares by what; `after` is `next` of the page before."""
+
+    by: CostUnit = "model"
+    after: After = 0
+    limit: Limit = 200
+
+
+@route("GET", "/pipeline-runs/{run_id}/cost", "read", "pipelines.cost", problems=STEERED)
+async def show_cost(request: WebRequest, run_id: str, query: CostQuery) -> CostPage:
+    """Show calls, tokens and cost of the items of a pipeline run, by model, day or item."""
+    return await pipelines_of(request.client).cost(
+        run_id, by=query.by, after=query.after, limit=query.limit
+    )
 
 
 @route("GET", "/pipelines/{pipeline_id}/runs", "read", "runs.page")
@@ -135,7 +146,7 @@ class ItemsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Which items; `after` is `next` of the page before."""
 
     status: Text | None = None
-    after: Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)] = 0
+    after: After = 0
     limit: Limit = 50
 
 

@@ -13,7 +13,7 @@ from rota.core.time.instants import instant, iso, moment
 from rota.errors import UnknownSchedule
 from rota.explain.schedule import why
 from rota.http.cursor import cursor, position
-from rota.http.document import document, documents
+from rota.http.document import document, documents, written
 from rota.http.documents import (
     BackfillDocument,
     CalendarDocument,
@@ -29,6 +29,7 @@ from rota.http.documents import (
     WhyDocument,
 )
 from rota.http.fields import NOT_FOUND, STEERED, Limit, PageQuery, Text
+from rota.http.problems import precondition_required
 from rota.http.request import WebRequest
 from rota.http.route import KEY, PREFIX, Route, RouteReply, route
 from rota.http.routes.runs import same_input, started
@@ -191,14 +192,19 @@ class EditBody(OptionsBody, frozen=True, kw_only=True):
     confirm: bool | None = None
 
 
-@route("PATCH", "/schedules/{name}", "operate", "schedules.update", problems=CHANGED, etag=True)
+@route(
+    "PATCH", "/schedules/{name}", "operate", "schedules.update", etag=True,
+    problems=(*CHANGED, HTTPStatus.PRECONDITION_REQUIRED),
+)  # fmt: skip
 async def update_schedule(
     request: WebRequest, name: str, body: EditBody
 ) -> RouteReply[ScheduleDocument]:
-    """Change a schedule; what is not named stays."""
+    """Change a schedule; what is not named stays. From a page it needs If-Match (428)."""
     options = options_of(body)
     options |= {name: None for name in ("start", "end") if getattr(body, name) is None}
     match = await match_of(request, name)
+    if match is None and request.is_from_page:
+        raise precondition_required(name)
     changed = await request.client.schedules.update(name, if_match=match, **options)
     return answer(changed)
 
@@ -272,10 +278,11 @@ async def list_upcoming(request: WebRequest, query: UpcomingQuery) -> list[Occur
 
 
 class OccurrencesQuery(PageQuery, frozen=True, kw_only=True, rename={"from_": "from"}):
-    """Which occurrences."""
+    """Which occurrences. `outcome` is `failed`, or with its reason `skipped:overlap`."""
 
     from_: datetime | None = None
     to: datetime | None = None
+    outcome: Text = ""
 
 
 @route("GET", "/schedules/{name}/occurrences", "read", "schedules.ledger", problems=NOT_FOUND)
@@ -284,9 +291,12 @@ async def list_occurrences(
 ) -> LedgerDocument:
     """List the occurrences of a schedule with their outcomes, newest first."""
     found = await request.client.schedules.ledger(
-        name, after=query.cursor or None, limit=query.limit, start=query.from_, end=query.to
+        name, after=query.cursor or None, limit=query.limit, start=query.from_, end=query.to,
+        outcome=query.outcome,
+    )  # fmt: skip
+    return LedgerDocument(
+        documents(ListedRun, found.runs), found.next, written(found.looked_back_to)
     )
-    return LedgerDocument(documents(ListedRun, found.runs), found.next)
 
 
 class CalendarQuery(
