@@ -32,8 +32,7 @@ Durations are seconds, a `timedelta`, or text such as `90s`, `5m`, `1h 30m`, `2d
 
 # Other layers of the package call these; users do not.
 INTERNAL = {
-    *("apply_schedules", "base", "database", "declare_file", "leave_home", "make_runtime"),
-    *("new_run", "results", "send", "start_run", "start_runs", "wakeups", "workflow_named"),
+    *("database", "results", "wakeups"),
     *("after_fork", "door", "declared_by", "origins_in", "forget_declaration", "deploy_all"),
     *("know", "forget", "folder_of", "serve", "names", "ai", "install", "executor"),
 }

@@ -10,9 +10,8 @@ import asyncio
 import contextlib
 import hashlib
 import inspect
-import logging
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
 
@@ -21,9 +20,7 @@ from rota.automations.definition import Automation, AutomationOptions
 from rota.automations.deploy import AppAutomations
 from rota.automations.executor import AutomationExecutor
 from rota.client.client import Client
-from rota.client.handle import RunHandle
 from rota.client.inbound_webhook import DeclaresWebhooks, WebhookTable
-from rota.client.start import Item, RunOptions, Startable, as_start, unknown_workflow
 from rota.core.runs.fairness import QueueOptions, stored_queue
 from rota.core.runs.model import Queue
 from rota.core.suggest import check_options
@@ -35,20 +32,15 @@ from rota.engine.notifier import QUEUE, SLOTS
 from rota.engine.own_process import own_process
 from rota.engine.runtime import Runtime
 from rota.engine.slots import QueueSlots
-from rota.errors import BadSetting, UsageError
+from rota.errors import UsageError
 from rota.notifications.declare import DeclaresNotifications
-from rota.notifications.definition import NotificationTable
 from rota.notifications.registry import AppNotifications
 from rota.pipelines.client import PipelineClient
 from rota.pipelines.executor import PART_QUEUE, PipelineExecutor
-from rota.schedules.apply import Deploy, origin_of
+from rota.schedules.apply import DeclaredSchedules, origin_of
 from rota.schedules.definition import ScheduleOptions, When, check_when
 from rota.schedules.host_zone import host_zone_name
-from rota.schedules.toml import ScheduleTable
 from rota.settings import SettingOptions, Settings
-from rota.workflows.branches import step_around
-from rota.workflows.child_handle import ChildHandle
-from rota.workflows.child_runs import ChildRuns
 from rota.workflows.definition import (
     AsyncWorkflow,
     Step,
@@ -59,10 +51,9 @@ from rota.workflows.definition import (
     WorkflowOptions,
 )
 from rota.workflows.executor import WorkflowExecutor
-from rota.workflows.run import current_run, is_replay
-from rota.workflows.waits import Siblings, start_child, start_children
+from rota.workflows.run import is_replay
+from rota.workflows.starter import AppStarter
 
-log = logging.getLogger("rota.app")
 P = ParamSpec("P")
 R = TypeVar("R")
 W = TypeVar("W", bound=Workflow[..., Any])
@@ -96,16 +87,15 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
             raise UsageError("give settings or single values, not both")
         super().__init__(url, settings=settings, clock=clock, migrate=migrate)
         self.workflows: dict[str, Workflow[..., Any]] = {}
+        self.starter: AppStarter = AppStarter(self, self.workflows)
         self._steps: set[str] = set()
-        self._warned: set[str] = set()
         self.automations: AppAutomations = AppAutomations(self)
         self.notifications: AppNotifications = AppNotifications(self)
         self.pipelines = PipelineClient(self)
         self.webhooks: dict[str, WebhookTable] = {}
         self._queues: dict[str, tuple[int, Queue]] = {}
         self._weights: dict[str, int | None] = {}
-        self._declared: dict[str, tuple[Workflow[..., Any], When, dict[str, Any]]] = {}
-        self._file: tuple[str, Mapping[str, ScheduleTable], Mapping[str, BadSetting]] | None = None
+        self.declared = DeclaredSchedules(self.schedules, self.workflows)
         self._executor: WorkflowExecutor | None = None
         self.runtime: Runtime | None = None
 
@@ -247,41 +237,10 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
                 when, zone=timezone or host_zone_name(), gap=options.get("gap", "auto"),
                 repeat=options.get("repeat", "auto"), sub_second=options.get("sub_second", False),
             )  # fmt: skip
-            if given in self._declared:
-                raise UsageError(f"schedule {given} is declared twice", hint="Give one a name.")
-            self._declared[given] = (workflow, when, {"timezone": timezone, **options})
+            self.declared.add(given, workflow, when, {"timezone": timezone, **options})
             return workflow
 
         return declare
-
-    def declare_file(
-        self,
-        origin: str,
-        schedules: Mapping[str, ScheduleTable],
-        bad: Mapping[str, BadSetting] | None = None,
-        notifications: Mapping[str, NotificationTable] | None = None,
-    ) -> None:
-        """Take the schedules of a project's file along; its path is their origin. Those that are
-        `bad` are not applied, which the deploy logs."""
-        bad = bad or {}
-        twice = sorted(self._declared.keys() & {*schedules, *bad})
-        if twice:
-            raise UsageError(
-                f"{origin} and the code both declare schedule {', '.join(twice)}",
-                hint="Keep one of the two.",
-            )
-        self._file = (origin, schedules, bad)
-        self.notifications.declare_file(origin, notifications or {})
-
-    async def apply_schedules(self) -> None:
-        """Bring the declared schedules into the database; quarantine those without code."""
-        deploy = Deploy(self.schedules, self.workflows)
-        for name, (workflow, when, words) in self._declared.items():
-            deploy.add(name, workflow, when, words)
-        if self._file is not None:
-            deploy.add_file(*self._file)
-        await deploy.apply()
-        await self.notifications.deploy({origin_of(one) for one in self.workflows.values()})
 
     def queue(self, name: str, **limits: Unpack[QueueOptions]) -> None:
         """Declare a queue and its limits. `worker_concurrency` and `weight` count in this process,
@@ -330,23 +289,29 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
             await app.start_worker(["mail"])
         """
         await self.connect()
-        runtime = self.make_runtime(queues, fires=fires)
-        await self.apply_schedules()
-        await self.automations.deploy_all()
+        runtime = self._make_runtime(queues, fires=fires)
+        await self._deploy()
         await runtime.start()
 
-    def make_runtime(self, queues: Sequence[str] | None = None, *, fires: bool = True) -> Runtime:
+    async def _deploy(self) -> None:
+        """Bring the declarations of this program into the database."""
+        await self.declared.apply()
+        await self.notifications.deploy({origin_of(one) for one in self.workflows.values()})
+        await self.automations.deploy_all()
+
+    def _make_runtime(self, queues: Sequence[str] | None = None, *, fires: bool = True) -> Runtime:
         """The engine for this app, not yet turning."""
+        context = self._context()
         journal = Journal(self.database, self.clock)
         self.notifications.install(self, self.workflows)
         self._executor = WorkflowExecutor(
-            self.workflows, journal, self.settings, self.ids, ChildRuns(self)
+            self.workflows, journal, self.settings, self.ids, self.starter
         )
         executors: list[Executor] = [self._executor]
         if self.automations.declared:
-            self.automations.executor = AutomationExecutor(self.automations.declared, self.base())
+            self.automations.executor = AutomationExecutor(self.automations.declared, context)
             executors.append(self.automations.executor)
-        executors.append(PipelineExecutor(self.pipelines, self.base(), journal))
+        executors.append(PipelineExecutor(self.pipelines, context, journal))
         declared = self._queues or {"default": self._plain_queue("default")}
         if self.pipelines.serves:  # one part at a time, so that `parallel` holds on each machine
             declared = {**declared, PART_QUEUE: (1, Queue(self.settings.namespace, PART_QUEUE))}
@@ -354,7 +319,7 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
         if self.notifications.declared:
             chosen[QUEUE] = (SLOTS, Queue(self.settings.namespace, QUEUE))
         self.runtime = Runtime(
-            self.base(), executors,
+            context, executors,
             [
                 QueueSlots(name, slots, weight=self._weights.get(name))
                 for name, (slots, _) in chosen.items()
@@ -363,10 +328,10 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
             version_of(self.workflows), fires=fires, notifies=bool(self.notifications.declared),
             is_replay=is_replay,
         )  # fmt: skip
-        self._worker = self.runtime.worker
+        self.connection.worker = self.runtime.worker
         return self.runtime
 
-    def base(self) -> EngineContext:
+    def _context(self) -> EngineContext:
         """The context that the loops of this process use."""
         return EngineContext(
             self.database, self.clock, self.settings, self.wakeups, self.results, self.ids,
@@ -381,24 +346,24 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
         """
         if self.runtime is not None:
             await self.runtime.stop(timeout_s)
-            self.runtime = self._worker = None
+            self.runtime = self.connection.worker = None
         if self._executor is not None:
             self._executor.close()
             self._executor = None
         self.automations.executor = None
         await self.pipelines.close()
 
-    def leave_home(self) -> None:
+    def _leave_home(self) -> None:
         """Drop what a fork or a closed event loop has left behind; its loops no longer turn."""
-        super().leave_home()
-        self.runtime = self._worker = None
+        super()._leave_home()
+        self.runtime = self.connection.worker = None
         self._executor = None
         self.automations.executor = None
 
     async def close(self) -> None:
         """Stop the worker, if any, and disconnect."""
-        if self._home is not None and not self._home.is_here:
-            self.leave_home()
+        if self.connection.is_elsewhere:
+            self._leave_home()
         await self.stop_worker()
         await super().close()
 
@@ -423,66 +388,6 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
     def is_draining(self) -> bool:
         """Whether the worker of this process stops: it ends its runs and claims no more."""
         return self.runtime is not None and self.runtime.is_stopping
-
-    # -- starting --------------------------------------------------------------------------
-
-    def workflow_named(self, name: str) -> Workflow[..., Any]:
-        """The registered workflow of that name, or an error with the nearest names."""
-        if name not in self.workflows:
-            raise unknown_workflow(name, self.workflows)
-        return self.workflows[name]
-
-    async def _start_inside(
-        self,
-        workflow: Startable[..., Any] | str,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        options: RunOptions,
-    ) -> RunHandle[Any] | None:
-        """A start in a workflow becomes a child, started once."""
-        flow = current_run()
-        if flow is None:
-            if options.external_id is None:
-                self._warn_in_step(workflow)
-            return None
-        target = self.workflow_named(workflow) if isinstance(workflow, str) else workflow
-        if options.on_conflict != "return":
-            raise UsageError(
-                "on_conflict cannot be used inside a workflow",
-                hint="If the external_id of a child is taken, the child is the run that has it.",
-            )
-        child_id = await start_child(flow, target, args, kwargs, options)
-        return ChildHandle(self, child_id, target.signature.returns, flow)
-
-    def _warn_in_step(self, workflow: Any) -> None:
-        """A step that is tried again starts the run again; said once for each step."""
-        step = step_around()
-        if step is None or step in self._warned:
-            return
-        self._warned.add(step)
-        name = getattr(workflow, "name", workflow)
-        log.warning(
-            "step %s starts %s without an external_id: a retry of the step starts it again. Start "
-            "it in the workflow, or give each start an external_id.", step, name,
-        )  # fmt: skip
-
-    async def start_runs(
-        self, workflow: Startable[..., Any] | str, items: Iterable[Item], options: RunOptions
-    ) -> list[RunHandle[Any]]:
-        """Start one run per item. Inside a workflow they become children, each started once."""
-        flow = current_run()
-        if flow is None:
-            if step_around() is not None:
-                items = list(items)
-                if any(as_start(one).external_id is None for one in items):
-                    self._warn_in_step(workflow)
-            return await super().start_runs(workflow, items, options)
-        options.check_many()
-        target = self.workflow_named(workflow) if isinstance(workflow, str) else workflow
-        starts = [(one.args, one.kwargs, options.for_item(one)) for one in map(as_start, items)]
-        ids = await start_children(flow, target, starts)
-        siblings, returns = Siblings(ids), target.signature.returns
-        return [ChildHandle(self, child_id, returns, flow, siblings) for child_id in ids]
 
 
 def version_of(workflows: dict[str, Workflow[..., Any]]) -> str:

@@ -18,8 +18,8 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
 from rota.client.client import Client
+from rota.client.connection import never_delete
 from rota.client.handle import RunHandle
-from rota.client.home import never_delete
 from rota.client.run_pages import RunFilters
 from rota.client.start import NO_OPTIONS, Item, P, R, RunOptions, Startable, StartOptions
 from rota.core.runs.model import Run
@@ -91,7 +91,7 @@ class _Starter:
         """Start a run with these arguments; durable when this returns. Options: see `options`."""
         client, options = self._owner(), self._given
         definition = client.definition(workflow)
-        ref = client.call(lambda inner: inner.start_run(definition, args, kwargs, options))
+        ref = client.call(lambda inner: inner.starter.start(definition, args, kwargs, options))
         return BlockingRun(client, ref)
 
     @overload
@@ -108,7 +108,7 @@ class _Starter:
         """Start one run per item (a tuple of arguments, or a `Start`), in few commits."""
         client, options = self._owner(), self._given
         definition = client.definition(workflow)
-        refs = client.call(lambda inner: inner.start_runs(definition, items, options))
+        refs = client.call(lambda inner: inner.starter.start_many(definition, items, options))
         return [BlockingRun(client, ref) for ref in refs]
 
     def _owner(self) -> BlockingClient:
@@ -192,7 +192,7 @@ class BlockingClient(_Starter):
         never_delete(self._loop, self._thread)
         self._lock = threading.Lock()
         self._loop = self._thread = None
-        self._async.leave_home()
+        self._async._leave_home()
 
     # -- the thread ------------------------------------------------------------------------
 
@@ -276,7 +276,7 @@ class BlockingClient(_Starter):
         """The registered workflow, if the app of this client has one of that name."""
         if self._app is None or not isinstance(workflow, str):
             return workflow
-        return self._app.workflow_named(workflow) or workflow
+        return self._app.starter.workflow_named(workflow) or workflow
 
     def _owner(self) -> BlockingClient:
         return self

@@ -22,13 +22,13 @@ import msgspec
 from rota import settings as settings_
 from rota.app import Rota
 from rota.client.inbound_webhook import WebhookTable
-from rota.client.start import RunBuilder
 from rota.core.suggest import close_names, did_you_mean, hint_of
 from rota.core.time.instants import SECOND, micros
 from rota.errors import BadInput, BadSetting, RotaError, StoreUnreachable, UsageError
 from rota.notifications.definition import NotificationTable, declared
 from rota.schedules.toml import ScheduleTable
 from rota.settings import Settings
+from rota.workflows.starter import AppStarter
 
 Table = TypeVar("Table", bound=msgspec.Struct)
 
@@ -401,7 +401,7 @@ def configure(app: Rota, project: Project, said: Given) -> Rota:
     """Give the app what beats its own code: rota.toml, then the environment, then flags."""
     values = msgspec.to_builtins(app.settings) | project.file.settings | said.settings
     before, app.settings = app.settings, settings_.load(values, source="settings")
-    app.starter = RunBuilder(app.settings, app.ids)
+    app.starter = AppStarter(app, app.workflows)
     own = anchored(app.url, code_folder(project))
     _move(app, said.database or _own_database(project) or own)
     # Queues were declared under the settings of the code: bring them along.
@@ -425,9 +425,8 @@ def configure(app: Rota, project: Project, said: Given) -> Rota:
         # They belong to this file: those of another file are left alone, those of this file are
         # compared.
         origin = str(Path(project.source).resolve())
-        app.declare_file(
-            origin, project.file.schedules, project.bad_schedules, project.file.notifications
-        )
+        app.declared.add_file(origin, project.file.schedules, project.bad_schedules)
+        app.notifications.declare_file(origin, project.file.notifications)
     return app
 
 

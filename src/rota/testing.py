@@ -217,10 +217,9 @@ async def virtual(
     app.url, app.clock, app.migrates = url, clock, True
     try:
         await app.connect()
-        runtime = app.make_runtime()
+        runtime = app._make_runtime()
         await runtime.register()
-        await app.apply_schedules()
-        await app.automations.deploy_all()
+        await app._deploy()
         yield World(app, clock)
     finally:
         await _leave(app)

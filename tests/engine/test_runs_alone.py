@@ -37,7 +37,7 @@ def gated() -> tuple[Rota, Gate, Any]:
 async def waits_alone(app: Rota, work: Any) -> str:
     """Insert a run that was recovered twice, as `reap` would have left it."""
     fresh = msgspec.structs.replace(
-        app.new_run(work, ("suspect",), {}, RunOptions()), recoveries=ALONE_FROM
+        app.starter.new_run(work, ("suspect",), {}, RunOptions()), recoveries=ALONE_FROM
     )
     await app.database.write(start_runs, [fresh], now=app.clock.now())
     return fresh.id

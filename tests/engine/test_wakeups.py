@@ -94,7 +94,8 @@ async def test_a_delayed_start_by_another_process_is_timed_exactly(database_url:
 async def silently(other: Rota, flow: Any) -> list[RunHandle[Any]]:
     """One run for now and one for later, written without a notification."""
     runs = [
-        other.new_run(flow, (n,), {}, RunOptions(delay=delay)) for n, delay in ((1, 0), (2, "7s"))
+        other.starter.new_run(flow, (n,), {}, RunOptions(delay=delay))
+        for n, delay in ((1, 0), (2, "7s"))
     ]
     await other.database.write(start_runs, runs, now=other.clock.now())
     return [other.runs.handle(run.id, flow) for run in runs]

@@ -262,7 +262,7 @@ async def test_what_expired_while_nobody_was_there_never_begins(database_url: st
         await world.advance("24h1m")
         outage(world, "2h")
         await app.pause_queue("default", paused=False)
-        await app.make_runtime().register()  # A worker starts.
+        await app._make_runtime().register()  # A worker starts.
         await world.settle()
         assert app.dues == []
         assert await lines(app, "s") == ["02 00:00:00 skipped:expired"]

@@ -176,7 +176,7 @@ async def test_a_stuck_occurrence_heals_when_a_worker_starts(database_url: str) 
     app = Noted()
     async with virtual(app, url=database_url) as world:
         await _stuck(app, world)
-        await app.make_runtime().register()
+        await app._make_runtime().register()
         await world.settle()
         assert app.dues == ["-", "01 01:00:00"]
         await sound(app)
@@ -206,7 +206,7 @@ async def test_a_stuck_backfill_heals_when_a_worker_starts(database_url: str) ->
         )
         broken = await app.database.read(invariants.broken)
         assert [one.name for one in broken] == ["broken_backfill"]
-        await app.make_runtime().register()
+        await app._make_runtime().register()
         await world.settle()
         assert app.dues == ["01 01:00:00", "01 02:00:00"]
         await sound(app)

@@ -304,7 +304,7 @@ class Runs(BulkVerbs):
     def _known(self, name: str) -> Startable[..., Any] | None:
         """The registered workflow, if it is known here; changing a run needs no code."""
         try:
-            return self._client.workflow_named(name)
+            return self._client.starter.workflow_named(name)
         except UnknownWorkflow:
             return None
 

@@ -105,7 +105,7 @@ class Schedules(SchedulePages):
             run_options(rules), queue=options.get("queue"), priority=options.get("priority")
         )
         args, named = tuple(options.get("args", ())), dict(options.get("input") or {})
-        run = self._client.new_run(workflow, args, named, shared)
+        run = self._client.starter.new_run(workflow, args, named, shared)
         told = ScheduleDefinition(
             name, when, timezone, host_zone_name(), options.get("gap", "auto"),
             options.get("repeat", "auto"), options.get("start"), options.get("end"),
@@ -262,11 +262,9 @@ class Schedules(SchedulePages):
         check_options(words, PolicyOptions, self.update)
         RunOptions(queue=queue or None, priority=priority).check()
         now = self._client.clock.now()
-        target = None if workflow is None or isinstance(workflow, str) else workflow.name
-        change = Edit(
-            Retiming(when, timezone, gap, repeat, start, end, sub_second), words,
-            target or (workflow if isinstance(workflow, str) else None), confirm,
-        )  # fmt: skip
+        target = workflow if workflow is None or isinstance(workflow, str) else workflow.name
+        timing = Retiming(when, timezone, gap, repeat, start, end, sub_second)
+        change = Edit(timing, words, target, confirm)
         # Arguments belong to their workflow: an operator's workflow keeps the operator's.
         given = workflow if input is None else input
         row = {"workflow": workflow, "input": given, "queue": queue, "priority": priority}
@@ -280,7 +278,8 @@ class Schedules(SchedulePages):
             if input is not None or workflow is not None:
                 stored = msgspec.json.decode(old.input or "{}")
                 given = stored if input is None else self._restored(input, stored)
-                run = self._client.new_run(workflow or edited.workflow, (), given, NO_OPTIONS)
+                new_run = self._client.starter.new_run
+                run = new_run(workflow or edited.workflow, (), given, NO_OPTIONS)
                 fresh = msgspec.structs.replace(fresh, input=run.input)
             fresh = msgspec.structs.replace(
                 fresh, queue=queue or fresh.queue,
@@ -382,7 +381,7 @@ class Schedules(SchedulePages):
         body = template.input
         if input is not None:
             given = self._restored(input, msgspec.json.decode(body or "{}"))
-            body = self._client.new_run(workflow, (), given, NO_OPTIONS).input
+            body = self._client.starter.new_run(workflow, (), given, NO_OPTIONS).input
         row = NewRun(
             id=self._client.ids.make(now), namespace=template.namespace, name=workflow,
             available_at=now, input=body, queue=template.queue, priority=template.priority,

@@ -1,34 +1,48 @@
-"""The start of a run: a workflow, its arguments and options in, new runs out. Writes nothing.
+"""The start of a run: a workflow, its arguments and options in, a stored run out.
 
 Arguments and options never share a call: `options(...)` takes options, `start(...)` arguments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, ParamSpec, TypedDict, TypeVar
 
 import msgspec
 
+from rota.client.caller import here, refuse_in_workflow
+from rota.client.handle import RunHandle
 from rota.core import spans, typed
 from rota.core.redaction import Redactor
-from rota.core.runs.ids import IdMaker
-from rota.core.runs.model import NewRun
+from rota.core.runs.model import NewRun, Started
 from rota.core.runs.names import checked_key, checked_name, checked_priority
 from rota.core.runs.options import StoredRunOptions
 from rota.core.runs.retry import RetryPolicy
 from rota.core.suggest import check_options, suggestion
 from rota.core.time.instants import Duration, bounded, instant, micros, timeout_micros
-from rota.errors import BadInput, UnknownWorkflow
-from rota.settings import Settings
-from rota.store.runs.start import BulkItem, MinimalItem
+from rota.engine.wakeups import READY, TIMER
+from rota.errors import AlreadyStarted, BadInput, UnknownWorkflow
+from rota.store.backend.batching import Batch
+from rota.store.backend.database import BRIEF
+from rota.store.runs.start import (
+    BulkItem,
+    MinimalItem,
+    start_minimal,
+    start_runs,
+    start_uniform,
+)
+
+if TYPE_CHECKING:
+    from rota.client.client import Client
 
 P = ParamSpec("P")
 R = TypeVar("R")
 OnConflict = Literal["return", "reject"]
 
 TAGS_BYTES_MAX = 4096
+BULK = 500
 
 
 class Startable(Generic[P, R]):
@@ -182,31 +196,131 @@ class Bulk(NamedTuple):
     plain: bool  # whether only id and input differ
 
 
-class RunBuilder:
-    """Builds new runs with checked inputs. `definition` is the registered workflow."""
+class RunStarter:
+    """Checks the input of new runs and stores them: every public form of a start comes here."""
 
-    def __init__(self, settings: Settings, ids: IdMaker) -> None:
-        self._settings = settings
-        self._ids = ids
-        self._redactor = Redactor(settings.secret_fields)
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._settings = client.settings
+        self._redactor = Redactor(client.settings.secret_fields)
+        self.leave()
 
-    def new_run(
+    def leave(self) -> None:
+        """Begin again after a fork or in another event loop: a batch of that loop never answers."""
+        self._batch: Batch[NewRun, Started] = Batch(self._send)
+
+    def workflow_named(self, name: str) -> Startable[..., Any] | None:
+        """The registered workflow of that name; a bare client knows none and asks nothing."""
+        return None
+
+    async def start(
         self,
-        definition: Startable[..., Any] | None,
-        name: str,
+        workflow: Startable[..., Any] | str,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         options: RunOptions,
-        *,
-        now: int,
-    ) -> NewRun:
-        """One run."""
-        text = self._input(definition, name, args, kwargs)
-        return self._build_run(definition, name, text, options, now)
+    ) -> RunHandle[Any]:
+        """Start a run."""
+        if here.get() is not None:  # the code of a workflow or of a step
+            child = await self._start_inside(workflow, args, kwargs, options)
+            if child is not None:
+                return child
+        with spans.start(workflow if isinstance(workflow, str) else workflow.name) as span:
+            fresh = self.new_run(workflow, args, kwargs, options)
+            span.note({"rota.run.id": fresh.id, "rota.queue": fresh.queue})
+            started = await self.send(fresh)
+        if started.existed and options.on_conflict == "reject":
+            unique = options.unique_key
+            held = f"unique key {unique!r}" if unique else f"external id {options.external_id!r}"
+            raise AlreadyStarted(f"run {started.id} has {held} already", run_id=started.id)
+        returns = None if isinstance(workflow, str) else workflow.signature.returns
+        return RunHandle(self._client, started.id, returns, started.existed)
 
-    def encoded_run(self, name: str, text: str, options: RunOptions, *, now: int) -> NewRun:
-        """One run of a kind that encodes its own input."""
-        return self._build_run(None, name, text, options, now)
+    async def _start_inside(
+        self,
+        workflow: Startable[..., Any] | str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        options: RunOptions,
+    ) -> RunHandle[Any] | None:
+        """A start in the code of a workflow or of a step; None: it is like any other."""
+        refuse_in_workflow("start")
+        return None
+
+    async def start_many(
+        self, workflow: Startable[..., Any] | str, items: Iterable[Item], options: RunOptions
+    ) -> list[RunHandle[Any]]:
+        """Start many runs in few commits."""
+        refuse_in_workflow("start_many")
+        client, now = self._client, self._client.clock.now()
+        definition, name = self._definition(workflow)
+        # Every input is checked before the first run is inserted.
+        with spans.start(name, len(items := list(items))):
+            template, rows, plain = self.bulk(definition, name, items, options, now=now)
+        store: Any = start_minimal if plain else start_uniform
+        returns = definition.signature.returns if definition else None
+        handles: list[RunHandle[Any]] = []
+        existing: dict[str, str] = {}
+        for begin in range(0, len(rows), 2 * BULK):
+            # Two at a time: what goes to the database is made ready while it stores the other.
+            writes = asyncio.gather(
+                *(
+                    client.database.write(store, template, rows[at : at + BULK], now=now)
+                    for at in range(begin, min(begin + 2 * BULK, len(rows)), BULK)
+                )
+            )
+            await asyncio.sleep(0)  # the database works while the handles are made
+            handles += [
+                RunHandle(client, row[0], returns, False) for row in rows[begin : begin + 2 * BULK]
+            ]
+            for found in await writes:
+                existing |= found
+        await client.wakeups.announce(TIMER if template.available_at > now else READY)
+        if not existing:
+            return handles
+        return [
+            RunHandle(client, existing.get(h.id, h.id), returns, h.id in existing) for h in handles
+        ]
+
+    def new_run(
+        self, workflow: Startable[..., Any] | str, args: Any, kwargs: Any, options: RunOptions
+    ) -> NewRun:
+        """A new run, its input checked. Nothing is written yet."""
+        definition, name = self._definition(workflow)
+        text = self._input(definition, name, args, kwargs)
+        return self._build_run(definition, name, text, options, self._client.clock.now())
+
+    def encoded_run(self, name: str, text: str, options: RunOptions) -> NewRun:
+        """The same for a kind that encodes its own input."""
+        return self._build_run(None, name, text, options, self._client.clock.now())
+
+    def send(self, run: NewRun) -> Awaitable[Started]:
+        """Write a new run; all that come at this moment share a commit."""
+        self._client.connection.check()
+        return self._batch.put(run)
+
+    async def _send(self, fresh: Sequence[NewRun]) -> list[Started]:
+        connection = self._client.connection
+        brief = len(fresh) <= BRIEF
+        if brief and connection.worker is not None:
+            begun = await connection.worker.begin(fresh)
+            if begun is not None:
+                return begun
+        now = self._client.clock.now()
+        topics = sorted({TIMER if run.available_at > now else READY for run in fresh})
+        started = await connection.database.write_and_notify(
+            topics, brief, start_runs, fresh, now=now
+        )
+        for topic in topics:
+            connection.wakeups.notified(topic)
+        return started
+
+    def _definition(
+        self, workflow: Startable[..., Any] | str
+    ) -> tuple[Startable[..., Any] | None, str]:
+        if isinstance(workflow, str):
+            return self.workflow_named(workflow), workflow
+        return workflow, workflow.name
 
     def bulk(
         self,
@@ -221,7 +335,7 @@ class RunBuilder:
         options.check_many()
         chosen = list(items)
         template = self._build_run(definition, name, None, options, now)
-        ids = self._ids.take(now, len(chosen))
+        ids = self._client.ids.take(now, len(chosen))
         if definition is not None and options.key is None and set(map(type, chosen)) == {tuple}:
             limit = self._settings.payload_bytes_max
             texts = definition.signature.write_all(chosen, what=name, bytes_max=limit)
@@ -259,7 +373,7 @@ class RunBuilder:
         tags = options.tags
         priority = options.priority
         return NewRun(
-            id=self._ids.make(now),
+            id=self._client.ids.make(now),
             namespace=self._settings.namespace,
             name=name,
             available_at=options.available_at(now),

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 from rota.client.handle import RunHandle
-from rota.client.start import NO_OPTIONS, Item, P, R, RunOptions, Startable
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
+from rota.client.start import NO_OPTIONS, Item, P, R, RunOptions, RunStarter, Startable
 
 
-class Starter(ABC):
+class Starter:
     """Starts runs of any workflow, given as an object or by name. `start` takes arguments only."""
 
-    _given: RunOptions = NO_OPTIONS
+    def __init__(self, starter: RunStarter, options: RunOptions = NO_OPTIONS) -> None:
+        self.starter = starter
+        self._given = options
 
     @overload
     def start(
@@ -47,7 +45,7 @@ class Starter(ABC):
         Example:
             run = await app.start(fulfil, "order-7")
         """
-        return self.start_run(workflow, args, kwargs, self._given)
+        return self.starter.start(workflow, args, kwargs, self._given)
 
     @overload
     def start_many(
@@ -77,44 +75,4 @@ class Starter(ABC):
         Example:
             runs = await app.start_many(send, [("ann",), ("bob",)])
         """
-        return self.start_runs(workflow, items, self._given)
-
-    @abstractmethod
-    def start_run(
-        self,
-        workflow: Startable[..., Any] | str,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        options: RunOptions,
-    ) -> Coroutine[Any, Any, RunHandle[Any]]:
-        """Start a run: every public form of a start comes here."""
-
-    @abstractmethod
-    def start_runs(
-        self, workflow: Startable[..., Any] | str, items: Iterable[Item], options: RunOptions
-    ) -> Coroutine[Any, Any, list[RunHandle[Any]]]:
-        """Start many runs: every public form of `start_many` comes here."""
-
-
-class ClientStarter(Starter):
-    """A client with options for the runs it starts: what `client.options(...)` returns."""
-
-    def __init__(self, client: Client, options: RunOptions) -> None:
-        self._client = client
-        self._given = options
-
-    def start_run(
-        self,
-        workflow: Startable[..., Any] | str,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        options: RunOptions,
-    ) -> Coroutine[Any, Any, RunHandle[Any]]:
-        """Start a run through the client."""
-        return self._client.start_run(workflow, args, kwargs, options)
-
-    def start_runs(
-        self, workflow: Startable[..., Any] | str, items: Iterable[Item], options: RunOptions
-    ) -> Coroutine[Any, Any, list[RunHandle[Any]]]:
-        """Start many runs through the client."""
-        return self._client.start_runs(workflow, items, options)
+        return self.starter.start_many(workflow, items, self._given)

@@ -56,7 +56,7 @@ async def _start(
     if not isinstance(payload, dict):
         raise BadInput("the body is not an object of arguments", hint="Set `argument`.")
     options = RunOptions(external_id=f"hook:{name}:{delivery_id}")
-    handle = await request.client.start_run(str(table.workflow), (), payload, options)
+    handle = await request.client.starter.start(str(table.workflow), (), payload, options)
     return handle.existed
 
 

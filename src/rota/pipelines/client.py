@@ -244,15 +244,13 @@ class PipelineClient:
         self.know(loaded.pipeline_id, loaded.folder)
         if stdin is not None:
             self.stdin[fresh.id] = stdin
-        started = await self._client.send(fresh)
+        started = await self._client.starter.send(fresh)
         return self._ref(started.id, existed=started.existed)
 
     def _new_run(self, taken: Snapshot, trigger: str, options: RunOptions) -> NewRun:
         limit = self._client.settings.payload_bytes_max
         text = typed.encode(taken, what=f"the input of {taken.pipeline_id}", bytes_max=limit)
-        fresh = self._client.starter.encoded_run(
-            run_name(taken.pipeline_id), text, options, now=self._client.clock.now()
-        )
+        fresh = self._client.starter.encoded_run(run_name(taken.pipeline_id), text, options)
         return msgspec.structs.replace(fresh, kind=KIND, trigger=trigger)
 
     async def retry(self, run_id: str, *, queue: str | None = None) -> RunHandle[PipelineResult]:

@@ -74,27 +74,64 @@ def _exists(module: str) -> bool:
         return False
 
 
-class Deploy:
-    """One deploy of one program."""
+class DeclaredSchedules:
+    """The schedules that one program declares, in code and in its project file."""
 
     def __init__(self, schedules: Schedules, workflows: Mapping[str, Startable[..., Any]]) -> None:
         self._schedules = schedules
         self._workflows = workflows
-        self._declared: list[Declared] = []
-        self._bad: set[str] = set()
-        # Schedules that these declared before are this program's to look after.
-        self._origins = {origin_of(workflow) for workflow in workflows.values()}
+        self._code: dict[str, Declared] = {}
+        self._file: tuple[str, Mapping[str, ScheduleTable], Mapping[str, BadSetting]] | None = None
 
     def add(
         self, name: str, workflow: Startable[..., Any], when: When, words: dict[str, Any]
     ) -> None:
         """Take a declaration of the code along."""
-        self._declared.append(Declared(name, workflow, when, origin_of(workflow), words))
+        if name in self._code:
+            raise UsageError(f"schedule {name} is declared twice", hint="Give one a name.")
+        self._code[name] = Declared(name, workflow, when, origin_of(workflow), words)
 
     def add_file(
         self, origin: str, tables: Mapping[str, ScheduleTable], bad: Mapping[str, BadSetting]
     ) -> None:
-        """Take the declarations of a project file along; bad ones leave what is there alone."""
+        """Take the declarations of a project file along; its path is their origin. Those that are
+        `bad` leave what is there alone, which the deploy logs."""
+        twice = sorted(self._code.keys() & {*tables, *bad})
+        if twice:
+            raise UsageError(
+                f"{origin} and the code both declare schedule {', '.join(twice)}",
+                hint="Keep one of the two.",
+            )
+        self._file = (origin, tables, bad)
+
+    async def apply(self) -> None:
+        """Bring them into the database; quarantine those without code."""
+        deploy = _Deploy(self._schedules, self._workflows, list(self._code.values()))
+        if self._file is not None:
+            deploy.add_file(*self._file)
+        await deploy.apply()
+
+
+class _Deploy:
+    """One deploy of one program."""
+
+    def __init__(
+        self,
+        schedules: Schedules,
+        workflows: Mapping[str, Startable[..., Any]],
+        declared: list[Declared],
+    ) -> None:
+        self._schedules = schedules
+        self._workflows = workflows
+        self._declared = declared
+        self._bad: set[str] = set()
+        # Schedules that these declared before are this program's to look after.
+        self._origins = {origin_of(workflow) for workflow in workflows.values()}
+
+    def add_file(
+        self, origin: str, tables: Mapping[str, ScheduleTable], bad: Mapping[str, BadSetting]
+    ) -> None:
+        """Add the declarations of a project file; refuse the bad ones."""
         self._origins.add(origin)
         for name, error in bad.items():
             self._bad.add(name)

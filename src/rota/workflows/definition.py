@@ -134,12 +134,12 @@ class WorkflowStarter(Generic[P, R]):
     def start(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, RunHandle[R]]:
         """Start a run with these arguments; durable when awaited."""
         workflow = self._workflow
-        return workflow.client.start_run(workflow, args, kwargs, self._options)
+        return workflow.client.starter.start(workflow, args, kwargs, self._options)
 
     def start_many(self, items: Iterable[Item]) -> Coroutine[Any, Any, list[RunHandle[R]]]:
         """Start one run per item (a tuple of arguments, or a `Start`), in few commits."""
         workflow = self._workflow
-        return workflow.client.start_runs(workflow, items, self._options)
+        return workflow.client.starter.start_many(workflow, items, self._options)
 
 
 class Workflow(Startable[P, R]):
@@ -177,11 +177,11 @@ class Workflow(Startable[P, R]):
 
         Inside a workflow the run becomes a child, started once.
         """
-        return self.client.start_run(self, args, kwargs, NO_OPTIONS)
+        return self.client.starter.start(self, args, kwargs, NO_OPTIONS)
 
     def start_many(self, items: Iterable[Item]) -> Coroutine[Any, Any, list[RunHandle[R]]]:
         """Start one run per item (a tuple of arguments, or a `Start`), in few commits."""
-        return self.client.start_runs(self, items, NO_OPTIONS)
+        return self.client.starter.start_many(self, items, NO_OPTIONS)
 
     def options(self, **options: Unpack[StartOptions]) -> WorkflowStarter[P, R]:
         """Options for runs: `await fetch.options(queue="slow").start(url)`."""

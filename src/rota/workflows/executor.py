@@ -29,9 +29,9 @@ from rota.errors import (
 from rota.settings import Settings
 from rota.workflows import branches
 from rota.workflows.calls import unawaited
-from rota.workflows.child_runs import ChildRuns
 from rota.workflows.definition import Workflow
 from rota.workflows.run import LINGER_S, WorkflowContext, WorkflowRun
+from rota.workflows.starter import AppStarter
 from rota.workflows.timeouts import undetected
 
 log = logging.getLogger("rota.workflows")
@@ -51,7 +51,7 @@ class WorkflowExecutor:
         journal: Journal,
         settings: Settings,
         ids: IdMaker,
-        children: ChildRuns,
+        starter: AppStarter,
     ) -> None:
         self._workflows = workflows
         self._settings = settings
@@ -65,7 +65,7 @@ class WorkflowExecutor:
         if said := undetected(self._loop):
             log.info("%s", said)
         self._context = WorkflowContext(
-            journal, journal.clock, self._step_threads, children, settings.payload_bytes_max,
+            journal, journal.clock, self._step_threads, starter, settings.payload_bytes_max,
             self._loop, threading.get_ident(),
         )  # fmt: skip
 

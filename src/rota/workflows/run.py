@@ -13,7 +13,7 @@ import random
 import threading
 from collections.abc import Collection, Coroutine, Sequence
 from concurrent.futures import Executor as Threads
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rota.core.runs.model import Claim, StoredStep
 from rota.core.runs.stored_errors import read_error
@@ -31,8 +31,10 @@ from rota.errors import (
 from rota.workflows import branches
 from rota.workflows.calls import PendingCalls, shown
 from rota.workflows.calls import close as close_calls
-from rota.workflows.child_runs import ChildRuns
 from rota.workflows.timeouts import asyncio_timeout_error
+
+if TYPE_CHECKING:
+    from rota.workflows.starter import AppStarter
 
 T = TypeVar("T")
 T_Error = TypeVar("T_Error", bound=RotaError)
@@ -67,7 +69,7 @@ class WorkflowContext(NamedTuple):
     journal: Journal
     clock: Clock
     threads: Threads
-    children: ChildRuns
+    starter: AppStarter
     payload_bytes_max: int
     loop: asyncio.AbstractEventLoop
     loop_thread: int

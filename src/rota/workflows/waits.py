@@ -72,14 +72,14 @@ async def start_child(
     known = flow.recall_call(key, digest, workflow.name, args, kwargs)
     if known is None:
         await flow.permit_new()
-        child = flow.context.children.new_run(flow, workflow, args, kwargs, options)
+        child = flow.context.starter.new_child(flow, workflow, args, kwargs, options)
         with flow:
             step = flow.new_step(
                 key, "child", child_id=child.id, finished_at=flow.clock.now(), digest=digest
             )
             started = await flow.ours(flow.context.journal.record_child(flow.claim, step, child))
         flow.remember(step)
-        flow.context.children.started(delayed=child.available_at > flow.clock.now())
+        flow.context.starter.started(delayed=child.available_at > flow.clock.now())
         return started.id
     assert known.child_id is not None
     return known.child_id
@@ -102,7 +102,7 @@ async def start_children(
     ids = {n: step.child_id or "" for n, step in enumerate(known) if step is not None}
     if fresh:
         await flow.permit_new()
-        made = flow.context.children.new_run
+        made = flow.context.starter.new_child
         children = [made(flow, workflow, *starts[n]) for n in fresh]
         with flow:
             at = flow.clock.now()
@@ -117,7 +117,7 @@ async def start_children(
         for step in steps:
             flow.remember(step)
         ids |= dict(zip(fresh, (one.id for one in started), strict=True))
-        flow.context.children.started(delayed=any(c.available_at > at for c in children))
+        flow.context.starter.started(delayed=any(c.available_at > at for c in children))
     return [ids[n] for n in range(len(starts))]
 
 
@@ -168,10 +168,10 @@ async def _retry_child(flow: WorkflowRun, key: str, child_id: str) -> StoredStep
     """Try a child again that ended without a result in an earlier attempt of this run."""
     waiting = flow.new_step(key, "result", status="waiting", child_id=child_id)
     with flow:
-        new_id = flow.context.children.new_id()
+        new_id = flow.context.starter.next_attempt_id()
         await flow.ours(flow.context.journal.retry_child(flow.claim, waiting, child_id, new_id))
     flow.remember(waiting)
-    flow.context.children.started()
+    flow.context.starter.started()
     return waiting
 
 

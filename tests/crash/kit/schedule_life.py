@@ -72,7 +72,7 @@ async def tick(url: str, now: int, kill_at: int = 0) -> None:
     """One look of a scheduler."""
     app = make_app(url, now)
     async with app.connected():
-        scheduler = app.make_runtime().scheduler
+        scheduler = app._make_runtime().scheduler
         if kill_at:
             arm(kill_at)
         await scheduler.tick()

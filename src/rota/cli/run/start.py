@@ -89,7 +89,7 @@ def _run(
         connect.ask(call, lambda client: begin(client, name, given))
         return
     app = connect.app_of(call, found)
-    workflow = app.workflow_named(name)
+    workflow = app.starter.workflow_named(name)
     limit = app.settings.payload_bytes_max
     kwargs = values.checked(workflow, given, said, bytes_max=limit)
     connect.run(app, lambda client: begin(client, workflow, kwargs))

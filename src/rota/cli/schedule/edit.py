@@ -229,7 +229,7 @@ def _checked(
     if found is None or found.app is None:
         return connect.ask(call, lambda client: work(client, name, given))
     app = connect.app_of(call, found)
-    workflow = app.workflow_named(name)
+    workflow = app.starter.workflow_named(name)
     limit = app.settings.payload_bytes_max
     kwargs = values.checked(workflow, given, said, bytes_max=limit)
     return connect.run(app, lambda client: work(client, workflow, kwargs))

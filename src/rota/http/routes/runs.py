@@ -111,7 +111,7 @@ class StartBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 async def start_run(request: WebRequest, body: StartBody) -> RouteReply[StartedRun]:
     """Start a run."""
     options = body.options(request.headers.get(KEY))
-    handle = await request.client.start_run(body.workflow, (), body.input, options)
+    handle = await request.client.starter.start(body.workflow, (), body.input, options)
     if handle.existed and request.headers.get(KEY) is not None:
         await same_input(request, handle.id, body.input)
     return started(handle.id, existed=handle.existed)
@@ -165,7 +165,7 @@ async def start_batch(request: WebRequest, body: BatchBody) -> RouteReply[list[S
         Start((), one.input, one.external_id or (key and f"{key}#{number}"), one.key)
         for number, one in enumerate(body.items)
     ]
-    handles = await request.client.start_runs(body.workflow, items, options)
+    handles = await request.client.starter.start_many(body.workflow, items, options)
     if key is not None:
         for handle, one in zip(handles, body.items, strict=True):
             if handle.existed:
@@ -365,7 +365,7 @@ async def list_workflows(request: WebRequest) -> list[WorkflowDocument]:
 @route("GET", "/workflows/{name}", "read", "workflows", problems=NOT_FOUND)
 async def show_workflow(request: WebRequest, name: str) -> WorkflowDocument:
     """Show a workflow with the JSON Schema of its input."""
-    found = request.client.workflow_named(name)
+    found = request.client.starter.workflow_named(name)
     if found is None:
         raise UnknownWorkflow(f"the code of {name!r} is not known to this server")
     return workflow_document(found, with_schema=True)

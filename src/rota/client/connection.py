@@ -1,0 +1,175 @@
+"""The connection of a client: its database, its listeners, and the worker of its process.
+
+A connection is used in the process and the event loop that opened it, and nowhere else. Threads and
+sockets do not come along into a forked child, and what waits in one event loop is not woken by
+another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from rota.engine.clock import Clock, SystemClock
+from rota.engine.results import Results
+from rota.engine.wakeups import Wakeups
+from rota.errors import UsageError
+from rota.store.backend import migrate
+from rota.store.backend.database import Database, open_url
+
+if TYPE_CHECKING:
+    from rota.client.client import Client
+    from rota.engine.worker import Worker
+
+
+class ClientHome(NamedTuple):
+    """The process and the event loop of a connection."""
+
+    pid: int
+    loop: asyncio.AbstractEventLoop
+
+    @classmethod
+    def here(cls) -> ClientHome:
+        """This process and the loop that runs now."""
+        return cls(os.getpid(), asyncio.get_running_loop())
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child of the process that connected."""
+        return os.getpid() != self.pid
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller can use the connection."""
+        return os.getpid() == self.pid and _running() in (None, self.loop)
+
+    def check(self) -> None:
+        """Raise where the connection cannot be used."""
+        if self.is_here:
+            return
+        if self.forked:
+            raise UsageError(
+                f"this client was connected in process {self.pid}, before a fork",
+                hint="Call `await client.connect()` in this process; it then has its own"
+                " connection.",
+            )
+        if self.loop.is_closed():
+            raise UsageError(
+                "this client was connected in another event loop, which is closed",
+                hint="Call `await client.connect()` in this loop. `async with` closes a client"
+                " with its loop.",
+            )
+        raise UsageError(
+            "this client was connected in another event loop, which still runs",
+            hint="Make a client for each event loop, or use rota.blocking.BlockingClient.",
+        )
+
+
+class Connection:
+    """The open database of a client. Other modules of the package use it; users do not."""
+
+    def __init__(self) -> None:
+        self.worker: Worker | None = None  # of this process, if it has one
+        self._home: ClientHome | None = None
+        self._database: Database | None = None
+        self._wakeups: Wakeups | None = None
+        self._results: Results | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a database to use or to close."""
+        return self._database is not None
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether another process or event loop has opened it."""
+        return self._home is not None and not self._home.is_here
+
+    async def open(self, client: Client) -> None:
+        """Open the client's database, migrating it where that is automatic."""
+        database = open_url(client.url, client.settings)
+        await database.open()
+        try:
+            await _follow(client.clock, database)
+            await migrate.prepare(database, migrate=client.migrates, now=client.clock.now())
+        except BaseException:
+            await database.close()
+            raise
+        self._database = database
+        self._home = ClientHome.here()
+        self._wakeups = Wakeups(database)
+        self._results = Results(database, client.clock, self._wakeups)
+
+    async def close(self) -> None:
+        """Close the database."""
+        database, self._database = self._database, None
+        self._home = None
+        if self._results is not None:
+            self._results.close()
+        if database is not None:
+            await database.close()
+
+    def leave(self) -> None:
+        """Drop what a fork or a closed event loop has left behind."""
+        home, database = self._home, self._database
+        if home is None or database is None:
+            return
+        if home.forked:
+            never_delete(database, self._results, home.loop)
+        elif home.loop.is_closed():
+            database.abandon()
+        else:
+            home.check()
+        self._home = self._database = self._wakeups = self._results = None
+
+    def check(self) -> None:
+        """Raise where the connection cannot be used."""
+        if self._home is not None:
+            self._home.check()
+
+    @property
+    def database(self) -> Database:
+        """The open database."""
+        if self._database is None:
+            raise UsageError(
+                "the app is not connected to its database",
+                hint="Use `async with app:` or `await app.connect()`.",
+            )
+        self.check()
+        return self._database
+
+    @property
+    def wakeups(self) -> Wakeups:
+        """The wake-ups of this process."""
+        assert self._wakeups is not None, "not connected"
+        return self._wakeups
+
+    @property
+    def results(self) -> Results:
+        """The callers that wait for results in this process."""
+        assert self._results is not None, "not connected"
+        return self._results
+
+
+async def _follow(clock: Clock, database: Database) -> None:
+    if isinstance(clock, SystemClock):
+        sent = clock.local_us()
+        server = await database.clock_us()
+        if server is not None:
+            clock.follow(server, sent=sent, received=clock.local_us())
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def never_delete(*things: object) -> None:
+    """Keep a parent's connections from ending in a forked child. Python would close them when it
+    deletes them, and would take their sockets from the parent's selector, which both share."""
+    for thing in things:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
