@@ -58,7 +58,7 @@ WITHOUT_ROUTE = {
     "automations.deploy_all": "a worker does it when it starts",
     "tokens.authenticate": "the gate calls it",
     "sessions.open": "POST /login, a page",
-    "sessions.redeem": "GET /open/{secret}, a page",
+    "sessions.redeem": "POST /open/{secret}, a page",
     "sessions.close": "POST /logout, a page",
     "sessions.get": "the gate calls it",
     "notifications.latest": "a remark on the page of a run",

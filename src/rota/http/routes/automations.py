@@ -32,6 +32,7 @@ from rota.http.documents import (
     WhyDocument,
 )
 from rota.http.fields import NOT_FOUND, STEERED, Id, Limit, NoteBody, PageQuery, Text
+from rota.http.problems import RequestRefused
 from rota.http.request import WebRequest
 from rota.http.route import KEY, Route, RouteReply, route
 
@@ -175,7 +176,13 @@ async def list_outputs(request: WebRequest, name: str, query: OutputsQuery) -> C
 )  # fmt: skip
 async def list_sources(request: WebRequest, name: str, change_id: str) -> list[InputPlain]:
     """List the inputs that led to a side effect."""
-    await request.client.automations.show(name)
+    nearest = await request.client.automations.outputs(name, before=f"{change_id} ", limit=1)
+    if not nearest or nearest[0].id != change_id:
+        raise RequestRefused(
+            HTTPStatus.NOT_FOUND, "unknown_change",
+            f"automation {name} has made no change {change_id!r}",
+            hint="List its outputs for the ids.",
+        )  # fmt: skip
     return documents(InputPlain, await request.client.automations.inputs_of(change_id))
 
 

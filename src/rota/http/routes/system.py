@@ -10,7 +10,9 @@ import msgspec
 
 from rota.client.doctor import examine
 from rota.client.overview import AttentionItem, QueueState
+from rota.core import prometheus_text
 from rota.core.notifications.model import KindName
+from rota.core.prometheus_text import Metric
 from rota.core.runs.model import Queue
 from rota.core.time.instants import SECOND
 from rota.errors import RotaError
@@ -38,7 +40,6 @@ from rota.http.system_documents import (
     WorkerDocument,
 )
 
-METRICS_MEDIA = "text/plain; version=0.0.4; charset=utf-8"
 SECRET_SETTINGS = ("listen_url",)
 Role = Annotated[str, msgspec.Meta(pattern="^(read|operate|admin)$")]
 
@@ -69,11 +70,18 @@ async def ready(request: WebRequest) -> RouteReply[Readiness]:
     return RouteReply(Readiness(not reasons, reasons), status)
 
 
-@route("GET", "/metrics", "read", "metrics", prefix="", media="text/plain")
+@route(
+    "GET", "/metrics", "read", "metrics", prefix="", media="text/plain",
+    also_media=("application/openmetrics-text",),
+)  # fmt: skip
 async def metrics(request: WebRequest) -> TextAnswer:
-    """Show the state of the store as Prometheus reads it."""
-    text: str = await request.site.metrics.text()
-    return TextAnswer(text, METRICS_MEDIA)
+    """Show metrics in the text format of Prometheus, or as OpenMetrics if `Accept` prefers it."""
+    found: list[Metric] = await request.site.metrics.metrics()
+    vary = {"vary": "accept"}
+    if prometheus_text.wants_openmetrics(request.headers.get("accept", "")):
+        text = prometheus_text.openmetrics(found) + prometheus_text.OPEN_END
+        return TextAnswer(text, prometheus_text.OPEN_MEDIA, headers=vary)
+    return TextAnswer(prometheus_text.text(found), prometheus_text.MEDIA, headers=vary)
 
 
 @route("GET", "/doctor", "read", "doctor", limit_s=35.0)
