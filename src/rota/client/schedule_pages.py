@@ -12,7 +12,7 @@ from statistics import median
 from types import EllipsisType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Unpack
 
-from rota.client.schedule_view import Occurrence, ScheduleView, ahead, evaluable, next_of, view_of
+from rota.client.schedule_view import Occurrence, ScheduleView, ahead, evaluable, next_of
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.core.runs.names import checked_key, checked_limit, checked_name
@@ -110,7 +110,7 @@ class SchedulePages:
     ) -> LedgerPage:
         """A page of `history`; pass `next` of the page before as `after`."""
         schedule_id = (await self._client.schedules.get(name)).schedule.id
-        runs = await self._client.database.read(
+        runs = await self._client.connection.database.read(
             templates.history, schedule_id, limit=checked_limit(limit),
             before=_position(after, schedule_id),
             from_at=0 if start is None else instant(start),
@@ -120,19 +120,6 @@ class SchedulePages:
             return LedgerPage(runs, None)
         at, run_id = position_of(runs[-1])
         return LedgerPage(runs, f"{at}.{run_id}.{schedule_id[-12:]}")
-
-    async def declared_by(self, origins: Sequence[str]) -> Sequence[ScheduleView]:
-        """The schedules that these programs declare, or have declared, by name."""
-        rows = await self._client.database.read(
-            templates.declared_by, namespace=self._client.settings.namespace, origins=origins
-        )
-        return [view_of(row) for row in rows]
-
-    async def origins_in(self, package: str) -> Sequence[str]:
-        """The modules of a package that declare schedules, or have declared."""
-        return await self._client.database.read(
-            templates.origins_in, namespace=self._client.settings.namespace, package=package
-        )
 
     async def preview(self, name: str, count: int = 5) -> Sequence[Occurrence]:
         """Preview the next `count` occurrences of a schedule, with notes about daylight saving.
@@ -155,7 +142,7 @@ class SchedulePages:
         """
         now = self._client.clock.now()
         until = now + micros(within)
-        rows = await self._client.database.read(
+        rows = await self._client.connection.database.read(
             templates.soonest, namespace=self._client.settings.namespace, now=now, until=until,
             limit=limit,
         )  # fmt: skip
@@ -186,7 +173,7 @@ class SchedulePages:
             UnknownSchedule: There is no schedule of that name.
         """
         shown = await self._client.schedules.get(name)
-        return await self._client.database.read(
+        return await self._client.connection.database.read(
             templates.history, shown.schedule.id, limit=limit,
             from_at=0 if start is None else instant(start),
             to_at=0 if end is None else instant(end),
@@ -216,7 +203,7 @@ class SchedulePages:
         timings = found.intent.spec.timings
         where = timezone or (timings[0].zone if timings else "UTC")
         zone_named(where)
-        counted = await self._client.database.read(
+        counted = await self._client.connection.database.read(
             store.counts, found.schedule.id, from_at=from_at, to_at=to_at, limit=CALENDAR_RUNS_MAX
         )
         cells = _Cells(where, by)
@@ -232,7 +219,7 @@ class SchedulePages:
         """The newest outcomes of many schedules at once, by name; unknown names are omitted."""
         asked = [checked_name(name, "schedule name") for name in names]
         checked_limit(max(1, len(asked)))
-        rows = await self._client.database.read(
+        rows = await self._client.connection.database.read(
             store.last_named, namespace=self._client.settings.namespace, names=asked,
             last=checked_limit(last, OUTCOMES_MAX),
         )  # fmt: skip
