@@ -10,15 +10,19 @@ from typing import Any
 import rota
 from rota import blocking, testing
 from rota.automations.deploy import AppAutomations
+from rota.client.audit import Audit
 from rota.client.handle import RunHandle
-from rota.client.notifications import Notifications
+from rota.client.operations import Operations
+from rota.client.overview import Overview
 from rota.client.runs import Runs
 from rota.client.schedules import Schedules
 from rota.client.start import StartOptions
+from rota.client.tokens import Sessions, Tokens
 from rota.core.runs.fairness import QueueOptions
+from rota.notifications.registry import AppNotifications
 from rota.pipelines.client import PipelineClient
 from rota.schedules.definition import ScheduleOptions
-from rota.workflows.definition import StepOptions, WorkflowOptions
+from rota.workflows.definition import Step, StepOptions, Workflow, WorkflowOptions
 from rota.workflows.primitives import ThisRun
 
 HEAD = """# Python API
@@ -30,20 +34,20 @@ A run id is whole, or a part of one that fits no other run; an external id works
 Durations are seconds, a `timedelta`, or text such as `90s`, `5m`, `1h 30m`, `2d`.
 """
 
-# Other layers of the package call these; users do not.
-INTERNAL = {
-    *("database", "results", "wakeups"),
-    *("after_fork", "door", "declared_by", "origins_in", "forget_declaration", "deploy_all"),
-    *("know", "forget", "folder_of", "serve", "names", "ai", "install", "executor"),
-}
-
 CLASSES: tuple[tuple[str, str, type], ...] = (
     ("`Rota`", "app", rota.Rota),
     ("`app.runs`", "app.runs", Runs),
     ("`app.schedules`", "app.schedules", Schedules),
     ("`app.automations`", "app.automations", AppAutomations),
     ("`app.pipelines`", "app.pipelines", PipelineClient),
-    ("`app.notifications`", "app.notifications", Notifications),
+    ("`app.notifications`", "app.notifications", AppNotifications),
+    ("`app.overview`", "app.overview", Overview),
+    ("`app.operations`", "app.operations", Operations),
+    ("`app.tokens`", "app.tokens", Tokens),
+    ("`app.sessions`", "app.sessions", Sessions),
+    ("`app.audit`", "app.audit", Audit),
+    ("A registered workflow", "workflow", Workflow),
+    ("A step", "step", Step),
     ("`RunHandle`", "run", RunHandle),
     ("`rota.blocking.BlockingClient`", "client", blocking.BlockingClient),
     ("`client.runs` of a blocking client", "client.runs", blocking.BlockingRuns),
@@ -90,7 +94,7 @@ def _members(kind: type) -> Iterator[tuple[str, Any]]:
     seen: set[str] = set()
     for base in kind.__mro__[:-1]:
         for name, member in vars(base).items():
-            public = not name.startswith("_") and name not in INTERNAL and name not in seen
+            public = not name.startswith("_") and name not in seen
             if public and (inspect.isfunction(member) or isinstance(member, property)):
                 seen.add(name)
                 yield name, member

@@ -159,9 +159,9 @@ async def test_an_app_can_be_used_again_after_it_was_closed(database_url: str) -
 async def test_connecting_twice_is_harmless(database_url: str) -> None:
     app = Rota(database_url, migrate=True)
     assert await app.connect() is app
-    database = app.database
+    database = app.connection.database
     await app.connect()
-    assert app.database is database
+    assert app.connection.database is database
     await app.close()
     await app.close()
 

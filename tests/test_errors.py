@@ -18,7 +18,7 @@ def printed(error: BaseException) -> str:
 
 def test_a_traceback_shows_the_hint() -> None:
     with pytest.raises(UsageError, match="not connected") as caught:
-        _ = Rota("sqlite:///nowhere.db").database
+        _ = Rota("sqlite:///nowhere.db").connection.database
 
     assert printed(caught.value).endswith(
         "rota.errors.UsageError: the app is not connected to its database\n"

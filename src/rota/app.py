@@ -28,14 +28,16 @@ from rota.engine.clock import Clock
 from rota.engine.context import EngineContext
 from rota.engine.executor import Executor
 from rota.engine.journal import Journal
-from rota.engine.notifier import QUEUE, SLOTS
+from rota.engine.notifier import DELIVERY, QUEUE, SLOTS
 from rota.engine.own_process import own_process
 from rota.engine.runtime import Runtime
 from rota.engine.slots import QueueSlots
 from rota.errors import UsageError
+from rota.notifications import delivery
+from rota.notifications import workflow as notify
 from rota.notifications.declare import DeclaresNotifications
 from rota.notifications.registry import AppNotifications
-from rota.pipelines.client import PipelineClient
+from rota.pipelines.client import PipelineClient, PipelineWorker
 from rota.pipelines.executor import PART_QUEUE, PipelineExecutor
 from rota.schedules.apply import DeclaredSchedules, origin_of
 from rota.schedules.definition import ScheduleOptions, When, check_when
@@ -91,11 +93,13 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
         self._steps: set[str] = set()
         self.automations: AppAutomations = AppAutomations(self)
         self.notifications: AppNotifications = AppNotifications(self)
-        self.pipelines = PipelineClient(self)
+        self.pipelines = PipelineClient(
+            self, PipelineWorker(self.start_worker, self.stop_worker, self._register_notify)
+        )
         self.webhooks: dict[str, WebhookTable] = {}
         self._queues: dict[str, tuple[int, Queue]] = {}
         self._weights: dict[str, int | None] = {}
-        self.declared = DeclaredSchedules(self.schedules, self.workflows)
+        self.declared = DeclaredSchedules(self, self.workflows)
         self._executor: WorkflowExecutor | None = None
         self.runtime: Runtime | None = None
 
@@ -296,14 +300,17 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
     async def _deploy(self) -> None:
         """Bring the declarations of this program into the database."""
         await self.declared.apply()
-        await self.notifications.deploy({origin_of(one) for one in self.workflows.values()})
+        await self.notifications.declared.deploy(
+            self, {origin_of(one) for one in self.workflows.values()}
+        )
         await self.automations.deploy_all()
 
     def _make_runtime(self, queues: Sequence[str] | None = None, *, fires: bool = True) -> Runtime:
         """The engine for this app, not yet turning."""
         context = self._context()
-        journal = Journal(self.database, self.clock)
-        self.notifications.install(self, self.workflows)
+        journal = Journal(self.connection.database, self.clock)
+        if self.notifications.declared and DELIVERY not in self.workflows:
+            delivery.install(self.notifications.declared, self.clock, self.step, self.workflow)
         self._executor = WorkflowExecutor(
             self.workflows, journal, self.settings, self.ids, self.starter
         )
@@ -331,10 +338,15 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
         self.connection.worker = self.runtime.worker
         return self.runtime
 
+    def _register_notify(self) -> None:
+        """Register the workflow that sends what the schedules of pipelines ask for."""
+        notify.install(self, self.step, self.workflow)
+
     def _context(self) -> EngineContext:
         """The context that the loops of this process use."""
+        opened = self.connection
         return EngineContext(
-            self.database, self.clock, self.settings, self.wakeups, self.results, self.ids,
+            opened.database, self.clock, self.settings, opened.wakeups, opened.results, self.ids,
             KEPT_KINDS,
         )  # fmt: skip
 
@@ -378,7 +390,7 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
 
     def own_process(self) -> contextlib.AbstractContextManager[None]:
         """Tune the interpreter while a process does nothing but work; `run_forever` does so."""
-        return own_process(uses_threads=self.database.is_local)
+        return own_process(uses_threads=self.connection.database.is_local)
 
     def healthy(self) -> bool:
         """Whether the worker's loop turns (no worker is healthy too)."""

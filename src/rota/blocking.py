@@ -37,7 +37,7 @@ _clients: weakref.WeakSet[BlockingClient] = weakref.WeakSet()
 
 def _after_fork() -> None:
     for client in _clients:
-        client.after_fork()
+        client._after_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -187,7 +187,7 @@ class BlockingClient(_Starter):
         self._closed = False
         _clients.add(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Begin again in a forked child, where neither the thread nor its lock's owner exists."""
         never_delete(self._loop, self._thread)
         self._lock = threading.Lock()
@@ -254,7 +254,7 @@ class BlockingClient(_Starter):
 
     async def _connect(self) -> None:
         await self._async.connect()
-        await self._async.wakeups.listen()
+        await self._async.connection.wakeups.listen()
 
     @staticmethod
     def _wait(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:

@@ -426,7 +426,7 @@ def configure(app: Rota, project: Project, said: Given) -> Rota:
         # compared.
         origin = str(Path(project.source).resolve())
         app.declared.add_file(origin, project.file.schedules, project.bad_schedules)
-        app.notifications.declare_file(origin, project.file.notifications)
+        app.notifications.declared.add_file(origin, project.file.notifications)
     return app
 
 

@@ -137,7 +137,7 @@ class World:
         self._maintenance: Maintenance = app.runtime.maintenance
         self._scheduler = app.runtime.scheduler
         self._notifier = app.runtime.notifier
-        self._calls = _Calls(app.database)
+        self._calls = _Calls(app.connection.database)
 
     async def settle(self) -> None:
         """Do everything that can be done without time passing."""

@@ -189,7 +189,7 @@ async def test_one_run_at_a_time(database_url: str) -> None:
         runs = await app.automations.activity("line", limit=100)
         spans = sorted((one.run.started_at, one.run.run_id) for one in runs)
         assert len({run_id for _, run_id in spans}) == len(spans)
-        assert await app.database.read(_open_runs) == 1
+        assert await app.connection.database.read(_open_runs) == 1
 
 
 async def _open_runs(tx: Any) -> int:

@@ -105,7 +105,7 @@ async def test_a_version_that_no_worker_has_is_reported_by_show_why_and_doctor(
         open_run = view.open_run
         assert open_run is not None
         assert (await RunExplainer(new.app, "UTC").of(open_run)).verdict == "no_code"
-        doctor = Doctor(new.app.database, new.app.settings)
+        doctor = Doctor(new.app.connection.database, new.app.settings)
         await doctor.worker_rows()
         [finding] = await doctor.deploys()
         assert finding.level == "bad"
@@ -195,7 +195,7 @@ async def test_a_refused_deploy_is_kept_and_reported_until_a_deploy_succeeds(
         assert "a deploy was refused: topic lonely has no reader" in view.sentence
         why = await explain_automation(world.app, "line")
         assert "a deploy was refused" in why.clause
-        doctor = Doctor(world.app.database, world.app.settings)
+        doctor = Doctor(world.app.connection.database, world.app.settings)
         await doctor.worker_rows()
         levels = {finding.says: finding.level for finding in await doctor.deploys()}
         assert set(levels.values()) == {"bad"}

@@ -83,7 +83,7 @@ async def test_an_automation_leaves_a_few_threads_behind_and_says_so(database_ur
             assert "worker was not started: 3 threads of stuck hang in worker (process" in said
             why = await explain_automation(app, "stuck")
             assert "3 threads of stuck hang in worker" in why.clause
-            [found] = await Doctor(app.database, app.settings).hung_handlers()
+            [found] = await Doctor(app.connection.database, app.settings).hung_handlers()
             assert found.says.startswith("stuck: worker was not started: 3 threads")
             stuck.set()
             for one in threads:
@@ -91,7 +91,7 @@ async def test_an_automation_leaves_a_few_threads_behind_and_says_so(database_ur
             await app.automations.resolve("stuck", "try-again")
             await world.settle()
             assert "stuck e1" in done
-            assert await Doctor(app.database, app.settings).hung_handlers() == []
+            assert await Doctor(app.connection.database, app.settings).hung_handlers() == []
 
 
 async def test_a_thread_that_ends_after_all_no_longer_counts() -> None:

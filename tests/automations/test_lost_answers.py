@@ -35,7 +35,9 @@ async def test_a_checkpoint_whose_answer_was_lost_is_no_failure(
     lost: list[str] = []
     async with begun(app, database_url) as world:
         monkeypatch.setattr(
-            app.database, "write_brief", losing(app.database.write_brief, name, lost)
+            app.connection.database,
+            "write_brief",
+            losing(app.connection.database.write_brief, name, lost),
         )
         await app.feed("e1")
         await world.advance("1s")

@@ -315,12 +315,12 @@ async def test_a_call_under_way_is_not_handed_to_another_owner_of_the_same_claim
             [row] = await app.automations.outputs("line")
             wanted = Wanted("line", "worker", row.tool, row.safety, row.params, row.title)
             now = app.clock.now()
-            again = await app.database.write(
+            again = await app.connection.database.write(
                 checkpoint.call_begins, claim, wanted, approval=False, now=now
             )
             assert again.id == row.id  # its own answer was lost: it may continue
             with pytest.raises(LeaseLost):
-                await app.database.write(
+                await app.connection.database.write(
                     checkpoint.call_begins, replace(claim, lease_owner="another"), wanted,
                     approval=False, now=now,
                 )  # fmt: skip

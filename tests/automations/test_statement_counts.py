@@ -63,7 +63,7 @@ async def test_an_iteration_asks_for_no_more_than_it_needs(
         await world.settle()
         change = [*CALL, *CALLED] if mutates else []
         wanted = [*BEGIN, *PREPARE, *change, *COMMIT]
-        if app.database.dialect.fuses:
+        if app.connection.database.dialect.fuses:
             change = ["begin_call", "end_call"] if mutates else []
             wanted = [*BEGIN, *FUSED_PREPARE, *change, *FUSED_COMMIT]
         assert asked == wanted
@@ -84,7 +84,7 @@ async def test_handler_runs_of_many_automations_share_their_statements(
             assert 1 <= asked.count(query) <= 6, query
         assert asked.count("fix_sources") <= 3
         looks = asked.count("peek_topics") + asked.count("peek_events")
-        assert looks <= (3 if app.database.dialect.fuses else 40)
+        assert looks <= (3 if app.connection.database.dialect.fuses else 40)
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)

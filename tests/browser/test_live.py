@@ -34,7 +34,7 @@ async def test_log_lines_of_a_run_are_text_with_their_level(
     ]
 
     async def write() -> None:
-        await shop.app.database.write(logs.append, lines)
+        await shop.app.connection.database.write(logs.append, lines)
 
     shop.call(write())
     await page.go(f"/runs/{run.id}")

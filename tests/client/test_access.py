@@ -31,7 +31,7 @@ async def test_a_token_is_shown_once_and_stored_as_a_digest(database_url: str) -
         assert (head, token_id, len(secret)) == ("rota", made.token.id, 43)
         [stored] = await client.tokens.list()
         assert stored == made.token
-        [(row,)] = await sql(client.database, "select digest from api_tokens")
+        [(row,)] = await sql(client.connection.database, "select digest from api_tokens")
         assert secret not in row
         found = await client.tokens.authenticate(made.text)
         assert (found.name, found.role, found.expires_at) == ("ci", "operate", NOW + 90 * DAY)
@@ -160,10 +160,10 @@ async def test_what_ended_is_pruned_and_what_is_valid_stays(database_url: str) -
         later = NOW + 40 * DAY
         set_clock(client, later)
         await client.audit.record("ci", "retry", "run")
-        await client.database.write(
+        await client.connection.database.write(
             store.prune, namespace="default", now=later, before=later - 30 * DAY, limit=10
         )
         assert [one.name for one in await client.tokens.list()] == ["kept"]
         assert [one.verb for one in await client.audit.list()] == ["retry"]
         for table in ("sessions", "login_links"):
-            assert await sql(client.database, f"select count(*) from {table}") == [(0,)]
+            assert await sql(client.connection.database, f"select count(*) from {table}") == [(0,)]

@@ -67,7 +67,7 @@ async def test_an_empty_store_is_reported_in_zeros(database_url: str) -> None:
 
 async def test_open_runs_are_counted_exactly_however_they_rest(database_url: str) -> None:
     async with status_at(database_url) as client:
-        db = client.database
+        db = client.connection.database
         for kind, name in (("workflow", "work"), ("pipeline", "pipeline:x")):
             for verb, fields in (
                 ("suspend", {"wake_at": NOW + HOUR, "reason": "sleep"}),
@@ -97,7 +97,7 @@ async def test_queues_show_how_long_their_oldest_run_waits(database_url: str) ->
     odd = 'a "b"\\c\nd'
     async with status_at(database_url) as client:
         await start(
-            client.database,
+            client.connection.database,
             new_run(available_at=NOW - 90 * SECOND),
             new_run(available_at=NOW - 5 * SECOND, kind="pipeline"),
             new_run(queue=odd),
@@ -112,16 +112,16 @@ async def test_queues_show_how_long_their_oldest_run_waits(database_url: str) ->
 
 async def test_lapsed_leases_and_absent_workers_are_reported(database_url: str) -> None:
     async with status_at(database_url) as client:
-        await begin(client.database)
-        await begin(client.database)
+        await begin(client.connection.database)
+        await begin(client.connection.database)
         rows = [worker_row("a"), worker_row("b", heartbeat_at=NOW - DAY), worker_row("c")]
         for row in rows:
-            await client.database.write(workers.register, row)
-        await client.database.write(workers.stop, ["c"], now=NOW)
+            await client.connection.database.write(workers.register, row)
+        await client.connection.database.write(workers.stop, ["c"], now=NOW)
         found = await read(client)
         assert found["rota_runs_lapsed"].at() == 0
         await sql(
-            client.database,
+            client.connection.database,
             f"update runs set lease_until = {NOW - 1} where id = (select min(id) from runs)"
             " returning id",
         )
@@ -134,8 +134,8 @@ async def test_lapsed_leases_and_absent_workers_are_reported(database_url: str) 
 
 async def _end(client: Client, at: int, verb: str = "complete", **fields: Any) -> None:
     fresh = created(at, **fields)
-    held = await begin(client.database, now=at, **msgspec.structs.asdict(fresh))
-    assert await settle(client.database, held, verb, now=at)
+    held = await begin(client.connection.database, now=at, **msgspec.structs.asdict(fresh))
+    assert await settle(client.connection.database, held, verb, now=at)
 
 
 async def test_ended_runs_are_counted_over_the_last_hour(database_url: str) -> None:
@@ -144,7 +144,7 @@ async def test_ended_runs_are_counted_over_the_last_hour(database_url: str) -> N
         await _end(client, NOW - 59 * MINUTE)
         await _end(client, NOW - MINUTE)
         await _end(client, NOW - MINUTE, "fail")
-        await start(client.database, created(NOW - MINUTE))
+        await start(client.connection.database, created(NOW - MINUTE))
         found = await read(client)
     assert found["rota_runs_ended"].at(kind="workflow", status="completed") == 2
     assert found["rota_runs_ended"].at(kind="workflow", status="failed") == 1
@@ -159,7 +159,7 @@ async def test_where_more_were_created_the_window_is_reported_to_be_shorter(
     async with status_at(database_url) as client:
         for minutes in (30, 20, 10):
             await _end(client, NOW - minutes * MINUTE)
-        await start(client.database, created(NOW, namespace="other"))
+        await start(client.connection.database, created(NOW, namespace="other"))
         found = await read(client)
     assert found["rota_runs_ended"].at(status="completed") == 2, "others' runs are read as well"
     assert found["rota_runs_ended_window_seconds"].at() == 20 * 60
@@ -179,7 +179,8 @@ async def test_schedules_by_how_they_stand_and_the_latest_of_those_overdue(
             "odd": f"status = 'paused', reason = '{QUARANTINED_REASON}unreadable'",
         }.items():
             await sql(
-                client.database, f"update runs set {change} where name = '{name}' returning id"
+                client.connection.database,
+                f"update runs set {change} where name = '{name}' returning id",
             )
         found = await read(client)
     standings = {dict(key)["status"]: n for key, n in found["rota_schedules"].samples.items()}

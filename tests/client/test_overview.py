@@ -87,11 +87,11 @@ async def test_a_worker_is_alive_by_its_heartbeat_not_by_its_word(database_url: 
     async with virtual(app, url=database_url):
         now = app.clock.now()
         silent = worker_row("w9", host="elsewhere", heartbeat_at=now - 60 * SECOND)
-        await app.database.write(workers.register, silent)
+        await app.connection.database.write(workers.register, silent)
         states = {one.worker.id: one for one in await app.overview.workers()}
         assert (states["w9"].state, states["w9"].heartbeat_age_s) == ("silent", 60)
         assert sorted(one.state for one in states.values()) == ["alive", "silent"]
-        await app.database.write(workers.stop, ["w9"], now=now)
+        await app.connection.database.write(workers.stop, ["w9"], now=now)
         assert len(await app.overview.workers()) == 1
         found = {one.worker.id: one.state for one in await app.overview.workers(everyone=True)}
         assert found["w9"] == "stopped"
@@ -104,11 +104,11 @@ async def test_what_waits_for_a_person_is_one_list_with_one_action_each(database
         waiting = await app.start("login")
         await time.settle()
         await app.schedules.create("hourly", "good", "1h")
-        await sql(app.database, "update runs set status = 'paused', available_at = null,"
+        await sql(app.connection.database, "update runs set status = 'paused', available_at = null,"
             " reason = 'quarantined: it cannot be read' where kind = 'schedule'")  # fmt: skip
         crashed = await app.options(delay="1d").start("good")
-        await sql(app.database, "update runs set status = 'crashed', finished_at = created_at"
-            f" where id = '{crashed.id}'")  # fmt: skip
+        await sql(app.connection.database, "update runs set status = 'crashed',"
+            f" finished_at = created_at where id = '{crashed.id}'")  # fmt: skip
         found: dict[str, Any] = {one.name: one for one in await app.overview.attention()}
         assert sorted(found) == ["good", "hourly", "login"]
         assert found["login"].run_id == waiting.id

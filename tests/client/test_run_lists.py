@@ -35,7 +35,7 @@ async def fill(client: Client, count: int = 400) -> None:
     """Runs of every kind, a minute apart, in two namespaces, and a schedule."""
     chance = random.Random(7)
     await client.schedules.create("hourly", "work", "1h")
-    [(schedule_id,)] = await sql(client.database, "select id from runs")
+    [(schedule_id,)] = await sql(client.connection.database, "select id from runs")
     rows = []
     for n in range(count):
         at = NOW - (count - n) * MINUTE_US
@@ -66,7 +66,7 @@ async def fill(client: Client, count: int = 400) -> None:
         values = ", ".join("null" if v is None else f"'{v}'" if isinstance(v, str) else str(v)
             for v in row.values())  # fmt: skip
         await sql(
-            client.database,
+            client.connection.database,
             "insert into runs (id, namespace, kind, name, queue, status, available_at, schedule_id,"
             " due_at, external_id, tags, lease_until, lease_owner, error, finished_at, created_at,"
             " root_id, attempt, recoveries, trigger, priority)"
@@ -151,7 +151,7 @@ async def test_a_bounded_search_says_how_far_it_looked_and_goes_on_there(
             before: str | None = "~"
             looks = 0
             while before is not None:
-                part = await client.database.read(
+                part = await client.connection.database.read(
                     lists.page,
                     wanted,
                     namespace="default",

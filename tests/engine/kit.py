@@ -45,7 +45,7 @@ async def live(
     app.url, app.clock, app.migrates = url, clock, True
     await app.start_worker(queues)
     # A new listener looks twice, the second time 25 ms later by the real clock.
-    await eventually(lambda: not app.wakeups._echoes)
+    await eventually(lambda: not app.connection.wakeups._echoes)
     try:
         yield clock
     finally:
@@ -108,7 +108,7 @@ class StoreTap:
         self.calls: list[str] = []
         self.before: Callable[[str], Awaitable[None]] | None = None
         self.after: Callable[[str], Awaitable[None]] | None = None
-        database: Any = app.database
+        database: Any = app.connection.database
         self._write, self._read = database.write, database.read
         database.write = self._tapped(self._write)
         database.write_brief = self._tapped(database.write_brief)
@@ -152,7 +152,7 @@ async def ghost_row(app: Rota, worker_id: str, **fields: Any) -> None:
         status="online",
         version="v", heartbeat_at=values["started_at"], stopped_at=None, **values,
     )  # fmt: skip
-    await app.database.write(workers.register, row)
+    await app.connection.database.write(workers.register, row)
 
 
 def here() -> dict[str, Any]:
@@ -177,4 +177,4 @@ async def ghost_claim(
         queues=[("default", count)], runs_max=count, limited=frozenset(), now=now,
         lease_until=now + micros(app.settings.lease_s), one_alone=alone,
     )  # fmt: skip
-    return (await app.database.write(claim.claim, request)).claims
+    return (await app.connection.database.write(claim.claim, request)).claims

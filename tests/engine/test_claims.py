@@ -68,7 +68,9 @@ async def test_with_free_slots_a_higher_priority_still_begins_first(database_url
 
     async with live(app, database_url):
         high = app.starter.new_run(flow, ("high",), {}, RunOptions(priority=5))
-        await app.database.write(start_runs, [high], now=app.clock.now())  # no notification
+        await app.connection.database.write(
+            start_runs, [high], now=app.clock.now()
+        )  # no notification
         await result(await app.start(flow, "low"))
         await result(app.runs.handle(high.id))
         assert order == ["high", "low"]

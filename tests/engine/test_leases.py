@@ -98,7 +98,7 @@ async def test_a_run_that_was_taken_over_is_interrupted_at_the_next_renewal(
         await world.settle()
         # Another worker, sure that this one is dead, hands the run to a successor.
         assert app.runtime is not None
-        await app.database.write(
+        await app.connection.database.write(
             reap_runs, namespace="default", now=world.clock.now(), held=[],
             gone=[app.runtime.worker.id], recoveries_max=5, new_ids=[app.ids.make(0)],
         )  # fmt: skip
@@ -120,7 +120,7 @@ async def test_a_worker_that_lost_its_run_writes_nothing_more_about_it(database_
         run = await app.start(flow, 1)
         await world.settle()
         assert app.runtime is not None
-        await app.database.write(
+        await app.connection.database.write(
             reap_runs, namespace="default", now=world.clock.now(), held=[],
             gone=[app.runtime.worker.id], recoveries_max=0, new_ids=[app.ids.make(0)],
         )  # fmt: skip
@@ -163,7 +163,9 @@ async def test_a_cancel_nobody_received_is_found_at_the_next_renewal(
     async with live(app, database_url) as clock:
         run = await app.start(flow, 1)
         await eventually(lambda: gate.under_way == 1)
-        await app.database.write(cancel_chains, [run.id], reason="silently", now=clock.now())
+        await app.connection.database.write(
+            cancel_chains, [run.id], reason="silently", now=clock.now()
+        )
         assert gate.interrupted == []
         await pass_time(clock, "10s")
         await eventually(lambda: gate.interrupted == [1])

@@ -345,12 +345,12 @@ async def test_a_recovered_run_keeps_its_place(database_url: str) -> None:
         await world.settle()
         second = await app.options(key="k").start(flow, 2)
         await world.advance("1m")
-        await app.database.write(wake_due, namespace="default", now=1 << 60)
+        await app.connection.database.write(wake_due, namespace="default", now=1 << 60)
         request = ClaimRequest(
             "default", "ghost", ["flow"], [("q", 5)], 5, frozenset({"q"}), world.clock.now(),
             world.clock.now() + SECOND,
         )  # fmt: skip
-        claimed = await app.database.write(claim.claim, request)
+        claimed = await app.connection.database.write(claim.claim, request)
         assert [one.id for one in claimed.claims] == [first.id]
         world.clock.move_to(world.clock.now() + 100 * SECOND)
         await world.beat()

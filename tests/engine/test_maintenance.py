@@ -64,8 +64,8 @@ async def test_a_deleted_row_is_written_again_with_a_fresh_heartbeat(database_ur
     async with virtual(app, url=database_url) as world:
         [before] = await app.workers()
         later = world.clock.now() + 3600 * SECOND
-        await app.database.write(stop_rows, [before.id], now=world.clock.now())
-        await app.database.write(forget, namespace="default", before=later)
+        await app.connection.database.write(stop_rows, [before.id], now=world.clock.now())
+        await app.connection.database.write(forget, namespace="default", before=later)
         assert await app.workers(everyone=True) == []
         await world.advance("10m")
         await world.beat()
@@ -79,7 +79,7 @@ async def test_a_worker_declared_offline_comes_back_by_itself(database_url: str)
     app, _ = plain()
     async with virtual(app, url=database_url) as world:
         [row] = await app.workers()
-        await app.database.write(stop_rows, [row.id], now=world.clock.now())
+        await app.connection.database.write(stop_rows, [row.id], now=world.clock.now())
         assert await app.workers() == []
         await world.beat()
         [row] = await app.workers()
@@ -90,7 +90,7 @@ async def test_workers_that_stopped_long_ago_are_forgotten(database_url: str) ->
     app, _ = plain()
     async with virtual(app, url=database_url) as world:
         await ghost_row(app, "old")
-        await app.database.write(stop_rows, ["old"], now=world.clock.now())
+        await app.connection.database.write(stop_rows, ["old"], now=world.clock.now())
         await world.advance("25h")
         await world.beat()
         assert "old" not in [row.id for row in await app.workers(everyone=True)]

@@ -245,7 +245,7 @@ async def claim_from(app: Rota, queue: str) -> None:
         namespace="default", worker_id="ghost", names=list(app.workflows), queues=[(queue, 1)],
         runs_max=1, limited=frozenset(), now=now, lease_until=now + 30 * SECOND,
     )  # fmt: skip
-    assert (await app.database.write(claim.claim, request)).claims
+    assert (await app.connection.database.write(claim.claim, request)).claims
 
 
 async def test_a_jump_of_the_clock_reaps_nobody(database_url: str) -> None:

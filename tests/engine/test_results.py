@@ -45,7 +45,7 @@ async def test_a_run_that_ends_here_is_answered_without_a_question(database_url:
         await eventually(lambda: gate.under_way == 1)
         waiter = asyncio.ensure_future(run.result(timeout=30))
         tap = StoreTap(app)
-        await eventually(lambda: run.id in app.results.awaited)
+        await eventually(lambda: run.id in app.connection.results.awaited)
         await eventually(lambda: tap.count("ended") >= 1)
         gate.open.set()
         assert await waiter == 1
@@ -93,7 +93,7 @@ async def test_a_run_that_ends_elsewhere_unheard_is_found_by_the_poll(
     app, flow = gated(gate)
     other, _ = gated(gate)
     async with live(app, database_url) as clock:
-        monkeypatch.setattr(app.database, "notify_soon", lambda topic: None)
+        monkeypatch.setattr(app.connection.database, "notify_soon", lambda topic: None)
         run = await app.start(flow, 1)
         await eventually(lambda: gate.under_way == 1)
         # Only now: else it might be the one who performs the run.
@@ -162,7 +162,7 @@ async def test_a_waiter_that_gives_up_is_forgotten(database_url: str) -> None:
         run = await app.start(flow, 1)
         with pytest.raises(TimeoutError):
             await run.result(timeout=0.02)
-        assert run.id not in app.results.awaited
+        assert run.id not in app.connection.results.awaited
         gate.open.set()
         assert await result(run) == 1
 

@@ -39,7 +39,7 @@ async def waits_alone(app: Rota, work: Any) -> str:
     fresh = msgspec.structs.replace(
         app.starter.new_run(work, ("suspect",), {}, RunOptions()), recoveries=ALONE_FROM
     )
-    await app.database.write(start_runs, [fresh], now=app.clock.now())
+    await app.connection.database.write(start_runs, [fresh], now=app.clock.now())
     return fresh.id
 
 
@@ -106,7 +106,9 @@ async def test_the_limits_of_a_queue_hold_for_it(database_url: str) -> None:
     async with beside(app, database_url, VirtualClock()):
         await waits_alone(app, work)
         busy = await app.start(work, "busy")
-        await app.database.write(workers.put_queues, [Queue("default", "default", running_max=1)])
+        await app.connection.database.write(
+            workers.put_queues, [Queue("default", "default", running_max=1)]
+        )
         assert len(await ghost_claim(app, "elsewhere")) == 1
         assert await ghost_claim(app, "w", alone=True) == [], "the limit is reached"
         await app.runs.cancel(busy.id)

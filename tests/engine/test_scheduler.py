@@ -126,8 +126,8 @@ async def test_the_end_of_a_pause_wakes_it(database_url: str) -> None:
 async def test_polling_alone_is_enough(database_url: str) -> None:
     app, seen = make_app(poll_s=60)
     async with live(app, database_url) as clock:
-        app.database.notify_soon = lambda topic: None  # type: ignore[method-assign]
-        app.wakeups.notify_soon = lambda topic: None  # type: ignore[method-assign]
+        app.connection.database.notify_soon = lambda topic: None  # type: ignore[method-assign]
+        app.connection.wakeups.notify_soon = lambda topic: None  # type: ignore[method-assign]
         await app.schedules.create("s", "report", HOURLY, timezone="UTC")
         for _ in range(58):
             await pass_time(clock, "1m")

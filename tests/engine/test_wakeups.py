@@ -37,11 +37,11 @@ async def test_everyone_in_this_process_receives_a_notification(database_url: st
     app, _ = plain()
     notified: list[str] = []
     async with live(app, database_url):
-        app.wakeups.subscribe(notified.append)
-        app.wakeups.notify_soon("word")
+        app.connection.wakeups.subscribe(notified.append)
+        app.connection.wakeups.notify_soon("word")
         assert notified == ["word"]
-        app.wakeups.unsubscribe(notified.append)
-        app.wakeups.notify_soon("another")
+        app.connection.wakeups.unsubscribe(notified.append)
+        app.connection.wakeups.notify_soon("another")
         assert notified == ["word"]
 
 
@@ -97,7 +97,7 @@ async def silently(other: Rota, flow: Any) -> list[RunHandle[Any]]:
         other.starter.new_run(flow, (n,), {}, RunOptions(delay=delay))
         for n, delay in ((1, 0), (2, "7s"))
     ]
-    await other.database.write(start_runs, runs, now=other.clock.now())
+    await other.connection.database.write(start_runs, runs, now=other.clock.now())
     return [other.runs.handle(run.id, flow) for run in runs]
 
 
@@ -118,9 +118,9 @@ async def test_work_without_a_notification_is_found_by_the_poll(database_url: st
 async def test_a_word_nobody_knows_does_no_harm(database_url: str) -> None:
     app, flow = plain()
     async with live(app, database_url):
-        app.wakeups.notified("nonsense")
-        app.wakeups.notified("*")
-        app.wakeups.notified(READY)
+        app.connection.wakeups.notified("nonsense")
+        app.connection.wakeups.notified("*")
+        app.connection.wakeups.notified(READY)
         assert await result(await app.start(flow, 1)) == 1
 
 

@@ -61,4 +61,4 @@ async def ask(app: Rota, name: str, at: str | None = None) -> Explanation:
 async def limit(app: Rota, **limits: Any) -> None:
     """Declare limits of queue mail, as a worker would."""
     queue = Queue(app.settings.namespace, "mail", **limits)
-    await app.database.write(workers.put_queues, [queue])
+    await app.connection.database.write(workers.put_queues, [queue])

@@ -81,7 +81,7 @@ async def _make_foreign(app: Rota, name: str, workflow: str, queue: str) -> None
 
     async with Client(app.url, clock=app.clock, settings=app.settings) as client:
         await client.schedules.create(name, workflow, "*/5 * * * *", timezone="UTC", queue=queue)
-    app.wakeups.notify_soon("schedule")
+    app.connection.wakeups.notify_soon("schedule")
 
 
 async def test_a_merged_occurrence_says_how_the_run_it_merged_into_ended(

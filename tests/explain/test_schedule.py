@@ -369,7 +369,7 @@ async def _use_up(world: World) -> None:
             ready_at=world.clock.now() + 60 * MINUTE,
         )  # fmt: skip
 
-    await world.app.database.write(move)
+    await world.app.connection.database.write(move)
 
 
 async def test_a_schedule_whose_run_waits_shows_both(database_url: str) -> None:

@@ -46,7 +46,7 @@ async def limit_pages(app: Client, spare: int | None) -> None:
         most = PAGES_MAX if spare is None else pages + spare
         connection.execute(f"pragma max_page_count = {most}").fetchall()
 
-    await app.database.write(limit)
+    await app.connection.database.write(limit)
 
 
 async def test_a_start_on_a_full_disk_is_refused_clearly_and_leaves_nothing(file_url: str) -> None:

@@ -21,7 +21,7 @@ QUICK: dict[str, Any] = {"lease_s": 20, "heartbeat_s": 0.3, "poll_s": 0.2, "migr
 
 def lose_answers(app: Rota, lost: Callable[[Any, tuple[Any, ...], Any], bool]) -> None:
     """Make `app` lose the answers to those writes for which `lost(function, args, value)`."""
-    write = app.database.write
+    write = app.connection.database.write
 
     async def losing(function: Any, *args: Any, **kwargs: Any) -> Any:
         value = await write(function, *args, **kwargs)
@@ -29,7 +29,7 @@ def lose_answers(app: Rota, lost: Callable[[Any, tuple[Any, ...], Any], bool]) -
             raise StoreUnreachable("the answer was lost")
         return value
 
-    replace_writes(app.database, losing)
+    replace_writes(app.connection.database, losing)
 
 
 async def test_a_signal_taken_by_a_write_whose_answer_was_lost_still_arrives(
@@ -75,7 +75,7 @@ async def test_a_run_claimed_again_in_the_lost_answer_to_its_own_settlement_goes
         return value
 
     async with app, Client(database_url, migrate=True) as outside:
-        write = app.database.write
+        write = app.connection.database.write
 
         async def losing(function: Any, *args: Any, **kwargs: Any) -> Any:
             suspends = function is settle_and_claim and args[0][0].verb == "suspend"
@@ -87,7 +87,7 @@ async def test_a_run_claimed_again_in_the_lost_answer_to_its_own_settlement_goes
                 raise StoreUnreachable("the answer was lost")
             return value
 
-        replace_writes(app.database, losing)
+        replace_writes(app.connection.database, losing)
         run = await outside.start("listens")
         # Long before the lease lapses, and without a crash in its history.
         assert await outside.runs.handle(run.id).result(timeout=30) == 5

@@ -17,7 +17,7 @@ POLLING: dict[str, Any] = {"poll_s": 0.2, "heartbeat_s": 60, "migrate": True}
 async def deaf(app: Client) -> Client:
     """`app`, connected, neither telling nor hearing anything."""
     await app.connect()
-    deafen(app.database)
+    deafen(app.connection.database)
     return app
 
 

@@ -38,7 +38,7 @@ class Gate:
 
     def put_before(self, client: Client) -> None:
         """Hold the first transaction of `client` that runs one of the functions."""
-        write = client.database.write
+        write = client.connection.database.write
 
         async def held(function: Any, *args: Any, **kwargs: Any) -> Any:
             if function not in self._functions or self.reached.is_set():
@@ -53,7 +53,7 @@ class Gate:
 
             return await write(slow)
 
-        replace_writes(client.database, held)
+        replace_writes(client.connection.database, held)
 
 
 @contextlib.asynccontextmanager

@@ -53,7 +53,7 @@ async def test_a_reader_resumes_where_it_was_and_reports_when_that_is_not_known(
         hub.open()
         first = await reported(hub, count=5)
         assert {event for _, event in first} == ALL
-        client.wakeups.notified("schedule")
+        client.connection.wakeups.notified("schedule")
         [(newest, _)] = await reported(hub, last_id=first[-1][0])
         assert await reported(hub, last_id=first[0][0]) == [first[1]]
         epoch = newest.partition("-")[0]
@@ -68,7 +68,7 @@ async def test_wake_ups_of_one_moment_are_one_hint(client: Client) -> None:
         hub.open()
         first = await reported(hub, count=5)
         for _ in range(100):
-            client.wakeups.notified("schedule")
+            client.connection.wakeups.notified("schedule")
         await client.start("add", a=1)
         later = await reported(hub, last_id=first[-1][0], count=4)
         hub.close()
@@ -170,7 +170,7 @@ async def test_a_reader_that_does_not_read_is_dropped(
             await until_true(lambda: hub._readers.total() == 1)
             async with asyncio.timeout(20):
                 while hub._readers.total():
-                    client.wakeups.notified("schedule")
+                    client.connection.wakeups.notified("schedule")
                     await asyncio.sleep(0.02)
         await server.stop()
 

@@ -164,7 +164,7 @@ async def test_refusals_of_the_database_are_counted(database_url: str) -> None:
             raise StoreUnreachable("away")
 
         with pytest.raises(StoreUnreachable):
-            await client.database.read(away)
+            await client.connection.database.read(away)
     assert meters.STORE_ERRORS.value(StoreUnreachable.code) == 1
 
 

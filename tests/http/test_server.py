@@ -112,7 +112,7 @@ async def test_a_server_without_a_worker_is_notified_by_other_processes(database
     async with Client(database_url, migrate=True) as own, Client(database_url) as other:
         server = HttpServer(own, HttpOptions(port=0))
         await server.start()
-        own.wakeups.subscribe(topics.append)
+        own.connection.wakeups.subscribe(topics.append)
         try:
             async with asyncio.timeout(10):
                 while "ready" not in topics:

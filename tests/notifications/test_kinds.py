@@ -117,7 +117,7 @@ async def test_a_run_that_crashed_too_often_is_quarantined(database_url: str) ->
 
     async with virtual(app, url=database_url) as world:
         run = await app.options(delay="1s").start("poison")
-        await app.database.write(
+        await app.connection.database.write(
             raw,
             "update runs set status = 'running', lease_owner = 'gone', lease_until = 1, "
             f"claim_count = 1, started_at = 1, available_at = 1 where id = '{run.id}'",
@@ -169,7 +169,7 @@ async def test_a_schedule_that_cannot_be_read_is_quarantined(database_url: str) 
     kept = keep(app)
     async with virtual(app, url=database_url) as world:
         await app.schedules.create("bad", "report", "0 * * * *", timezone="UTC")
-        await app.database.write(raw, "update runs set spec = '{}' where name = 'bad'")
+        await app.connection.database.write(raw, "update runs set spec = '{}' where name = 'bad'")
         await world.advance("1h")
         assert kept.lines == [("quarantined", "schedule", "bad")]
 

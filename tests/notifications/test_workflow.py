@@ -41,7 +41,7 @@ class Scene:
         )  # fmt: skip
         row = (await self.app.schedules.get(schedule)).schedule
         body = msgspec.json.encode(told).decode()
-        await self.app.database.write(schedule_ends.put, row.id, body)
+        await self.app.connection.database.write(schedule_ends.put, row.id, body)
 
     async def hours(self, count: int = 1) -> None:
         """Let time pass, slowly enough for what is sent on the way."""
@@ -62,7 +62,7 @@ async def _fails() -> None:
 async def scene(url: str, *answers: Answer, **words: Any) -> AsyncIterator[Scene]:
     app = Noted()
     app.workflow(name="failing", retries=2)(_fails)
-    notify.install(app)
+    notify.install(app, app.step, app.workflow)
     async with Receiver(*answers).up() as receiver, virtual(app, url=url) as world:
         await app.schedules.create("hourly", "shaky", "0 * * * *", **HOURLY | words)
         yield Scene(world, app, receiver)

@@ -111,14 +111,14 @@ async def due(app: Rota, name: str) -> str | None:
 
 async def holes(app: Rota) -> list[LedgerFault]:
     """What the ledgers of the app's namespace do not account for."""
-    return await app.database.read(
+    return await app.connection.database.read(
         ledger_faults, namespace=app.settings.namespace, now=app.clock.now(), keep_from=0
     )
 
 
 async def sound(app: Rota) -> None:
     """Every invariant holds, and no ledger has a gap."""
-    broken = await app.database.read(invariants.broken)
+    broken = await app.connection.database.read(invariants.broken)
     assert broken == [], broken
     found = [str(gap) for gap in await holes(app)]
     assert found == [], found
@@ -138,4 +138,4 @@ async def resume_work(world: World) -> None:
 
 async def sql(app: Rota, text: str) -> list[tuple[Any, ...]]:
     """A plain statement, past everything."""
-    return [tuple(row) for row in await app.database.write(raw, text)]
+    return [tuple(row) for row in await app.connection.database.write(raw, text)]

@@ -373,7 +373,7 @@ async def test_a_deploy_looks_after_its_own_among_thousands(database_url: str) -
             for one in many:
                 await store.put(tx, one, trigger="manual", now=0)
 
-        await world.app.database.write(put)
+        await world.app.connection.database.write(put)
     app = Rota(keep_days=0)
 
     @app.workflow

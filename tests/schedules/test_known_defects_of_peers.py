@@ -57,7 +57,7 @@ async def test_11_a_claimed_run_does_not_let_its_slot_fire_again(database_url: s
             )
 
         async with opened(database_url, migrated=False) as second:
-            await asyncio.gather(fire(app.database), fire(second))
+            await asyncio.gather(fire(app.connection.database), fire(second))
         assert len(await app.schedules.history("s")) == 1
         await sound(app)
 

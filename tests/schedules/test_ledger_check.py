@@ -124,7 +124,7 @@ async def test_what_retention_has_pruned_is_no_gap(database_url: str, keep: dict
         from rota.schedules.ledger_check import ledger_faults
 
         days = app.settings.keep_days
-        found = await app.database.read(
+        found = await app.connection.database.read(
             ledger_faults, namespace="default", now=app.clock.now(),
             keep_from=app.clock.now() - round(days * DAY) if days else 0,
             keeps_all=not app.settings.keep_runs,

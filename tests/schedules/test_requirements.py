@@ -33,7 +33,7 @@ HOURLY = "0 * * * *"
 
 async def _fire(app: Noted, limit: int = 1000) -> fire.Fired:
     now = app.clock.now()
-    return await app.database.write(
+    return await app.connection.database.write(
         fire.fire, namespace="default", now=now, limit=limit, new_ids=app.ids.endless(now)
     )
 
@@ -241,7 +241,7 @@ async def test_create_fired_instance_from_template_idempotent_none_if_already_fi
                 shown.schedule, shown.intent, id=run_id, available_at=world.clock.now(),
                 due_at=shown.schedule.due_at, trigger="schedule",
             )  # fmt: skip
-            return await app.database.write(store.add_runs, [row], now=world.clock.now())
+            return await app.connection.database.write(store.add_runs, [row], now=world.clock.now())
 
         assert await create_schedule_instance("a" * 32) == ["a" * 32]
         assert await create_schedule_instance("b" * 32) == []
@@ -258,7 +258,7 @@ async def test_an_instance_copies_namespace_queue_type_retry_policy_and_input(
         template = await schedule(app, "s")
         world.clock.move_to(template.due_at or 0)
         now = world.clock.now()
-        await app.database.write(
+        await app.connection.database.write(
             fire.fire, namespace="shop", now=now, limit=9, new_ids=app.ids.endless(now)
         )
         [run] = await app.runs.list()
@@ -283,7 +283,7 @@ async def test_update_the_schedules_next_fire_time_with_the_instance_in_one_tran
             raise RuntimeError("the transaction does not commit")
 
         with pytest.raises(RuntimeError, match="does not commit"):
-            await app.database.write(fire_and_fail)
+            await app.connection.database.write(fire_and_fail)
         assert await due(app, "s") == "01 01:00:00"
         assert await lines(app, "s") == []
         await _fire(app)

@@ -168,7 +168,7 @@ async def _stuck(app: Noted, world: World) -> None:
         "update runs set status = 'completed', reason = null, available_at = null, "
         f"finished_at = {world.clock.now()} where id = '{by_hand}'",
     )
-    broken = await app.database.read(invariants.broken)
+    broken = await app.connection.database.read(invariants.broken)
     assert [one.name for one in broken] == ["broken_turn"]
 
 
@@ -204,7 +204,7 @@ async def test_a_stuck_backfill_heals_when_a_worker_starts(database_url: str) ->
             "update runs set status = 'completed', reason = null, available_at = null, "
             f"finished_at = {world.clock.now()} where id = '{filled.run_ids[0]}'",
         )
-        broken = await app.database.read(invariants.broken)
+        broken = await app.connection.database.read(invariants.broken)
         assert [one.name for one in broken] == ["broken_backfill"]
         await app._make_runtime().register()
         await world.settle()

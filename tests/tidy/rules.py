@@ -43,13 +43,10 @@ PROTOCOLS = {
     "Clock": "real and virtual time",
     "CodePlace": "a branch and a step; the client lies below workflows",
     "Database": "SQLite and PostgreSQL",
-    "Engine": "the app, which lies above pipelines",
-    "Entry": "the pages of the site, which lie above the router",
     "Executor": "workflows, automations, pipelines",
     "Fold": "Anthropic and OpenAI",
     "Invoker": "every provider",
     "Keeper": "this process and a row of the database",
-    "NotificationHost": "the app, which lies above notifications",
     "Span": "of OpenTelemetry, an optional package, and none",
     "Ticking": "real and virtual time; the engine lies beside ai",
     "Timer": "a handle of asyncio and one of virtual time",
@@ -57,7 +54,6 @@ PROTOCOLS = {
     "ToolTx": "SQLite and PostgreSQL of the SQL tool",
     "Tracer": "of OpenTelemetry, an optional package, which the core may not import",
     "Tx": "SQLite and PostgreSQL",
-    "WatchedConnection": "a transaction of PostgreSQL, which imports its watchdog",
     "WorkflowDecorator": "overloads of one callable, which a function type cannot express",
 }
 

@@ -195,7 +195,7 @@ async def test_the_database_never_holds_a_secret(
         assert len(site.asked) == 3
         tables = ("mutations", "runs", "handler_runs", "payloads", "definitions", "events")
         for table in tables:
-            rows = await app.database.write(raw, f"select * from {table}")
+            rows = await app.connection.database.write(raw, f"select * from {table}")
             assert "s3cr3t" not in str([tuple(row) for row in rows]), table
     assert "s3cr3t" not in caplog.text
 

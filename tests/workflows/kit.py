@@ -74,7 +74,7 @@ async def children(app: Rota, run: RunHandle) -> list[Run]:
 
 async def sound(app: Rota) -> None:
     """Every invariant of the store holds."""
-    assert await app.database.read(invariants.broken) == []
+    assert await app.connection.database.read(invariants.broken) == []
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]] | Callable[[], bool]) -> None:

@@ -148,7 +148,7 @@ async def test_children_of_a_parent_that_crashed_for_good_are_cancelled(database
         run = await app.start(elder, 1)
         await world.settle()
         [below] = await children(app, run)
-        await app.database.write(poke, [run.id], now=world.clock.now())
+        await app.connection.database.write(poke, [run.id], now=world.clock.now())
         await ghost_claim(app, "ghost")
         await world.advance("1m")
         await world.beat()
@@ -272,7 +272,7 @@ async def test_a_child_whose_record_was_pruned_fails_its_parent_with_a_reason(
         await app.options(external_id="shared").start(child, 5)
         run = await app.start(late)
         await world.advance("59d")
-        pruned = await app.database.write(
+        pruned = await app.connection.database.write(
             retention.prune, namespace="default", before_id=id_bound(app.clock.now()), limit=10
         )
         assert pruned.chains == 1

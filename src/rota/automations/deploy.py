@@ -51,9 +51,9 @@ class AppAutomations(Automations):
             raise
         done = await self._put(version)
         if done.version == done.before:
-            await self._client.database.write(refused.forget, self._namespace, [name])
+            await self._client.connection.database.write(refused.forget, self._namespace, [name])
         await self._have_code(version)
-        await self._client.wakeups.announce(READY, TIMER)
+        await self._client.connection.wakeups.announce(READY, TIMER)
         return done
 
     async def deploy_all(self) -> None:
@@ -61,7 +61,7 @@ class AppAutomations(Automations):
         is left as it was, with its problems recorded and in the log; the others continue."""
         if not self.declared:
             return
-        database, namespace = self._client.database, self._namespace
+        database, namespace = self._client.connection.database, self._namespace
         found = await database.read(store.digests, namespace=namespace)
         before = await database.read(refused.listing, namespace=namespace)
         names = sorted(self.declared)
@@ -70,7 +70,7 @@ class AppAutomations(Automations):
         unchanged = [name for name in before if found.get(name) == self._digest(name)]
         if unchanged:
             await database.write(refused.forget, namespace, unchanged)
-        await self._client.wakeups.announce(READY, TIMER)
+        await self._client.connection.wakeups.announce(READY, TIMER)
 
     def _digest(self, name: str) -> str | None:
         return self.declared[name].digest() if name in self.declared else None
@@ -96,20 +96,20 @@ class AppAutomations(Automations):
         await asyncio.gather(*(self._put(one, at_start=True) for one in changed))
 
     async def _refuse(self, problems: Mapping[str, Sequence[str]]) -> None:
-        await self._client.database.write(
+        await self._client.connection.database.write(
             refused.put, self._namespace, problems, host=liveness.host(), now=self._now()
         )
 
     async def _put_new(self, fresh: Sequence[NewVersion]) -> frozenset[str]:
         now = self._now()
-        return await self._client.database.write(
+        return await self._client.connection.database.write(
             deploys.deploy_new, self._namespace, fresh, now=now,
             new_ids=self._client.ids.endless(now),
         )  # fmt: skip
 
     async def _put(self, version: NewVersion, *, at_start: bool = False) -> Deployment:
         now = self._now()
-        done = await self._client.database.write(
+        done = await self._client.connection.database.write(
             deploys.deploy, self._namespace, version, now=now,
             new_ids=self._client.ids.endless(now), at_start=at_start,
         )  # fmt: skip
@@ -131,7 +131,9 @@ class AppAutomations(Automations):
         if executor is None or executor.code.digests.get(version.name) == version.digest:
             return
         code = code_set(self._namespace, {**executor.code.digests, version.name: version.digest})
-        await self._client.database.write(workers.put_code, self._namespace, code, now=self._now())
+        await self._client.connection.database.write(
+            workers.put_code, self._namespace, code, now=self._now()
+        )
         executor.code = code
 
     def _encoded(self, name: str, topic: str, payload: Any) -> str:

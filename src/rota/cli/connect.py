@@ -111,4 +111,6 @@ async def _note_disarmed(client: Client) -> None:
 
     found = await client.operations.disarmed()
     if found is not None:
-        click.echo(f"{client.database.place} {disarmed_clause(found)}\n→ {ARM_HINT}", err=True)
+        click.echo(
+            f"{client.connection.database.place} {disarmed_clause(found)}\n→ {ARM_HINT}", err=True
+        )

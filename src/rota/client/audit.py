@@ -46,12 +46,12 @@ class Audit:
             self._client.ids.make(now), self._client.settings.namespace, now, _kept(who),
             _kept(verb), _kept(target), _kept(request_id), body,
         )  # fmt: skip
-        await self._client.database.write(audit.put, entry)
+        await self._client.connection.database.write(audit.put, entry)
         return entry
 
     async def list(self, *, before: str | None = None, limit: int = 50) -> Sequence[AuditEntry]:
         """Entries, newest first. Pass the last id as `before` for the next page."""
-        return await self._client.database.read(
+        return await self._client.connection.database.read(
             audit.listing, namespace=self._client.settings.namespace, limit=checked_limit(limit),
             before=_LAST if before is None else checked_key(before, "before"),
         )  # fmt: skip

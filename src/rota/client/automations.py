@@ -109,14 +109,14 @@ class Automations:
 
     async def list(self, *, archived: bool = False, after: str = "") -> list[AutomationView]:
         """All automations by name, up to 1000 after the name `after`."""
-        return await self._client.database.read(
+        return await self._client.connection.database.read(
             _list, self._client.settings, archived=archived, after=after, now=self._now()
         )
 
     async def show(self, name: str) -> AutomationView:
         """One automation: its state in words, and its parts."""
         found = await self._found(name)
-        [standing] = await self._client.database.read(
+        [standing] = await self._client.connection.database.read(
             _look, self._client.settings, [found], now=self._now()
         )
         return standing
@@ -124,17 +124,19 @@ class Automations:
     async def versions(self, name: str, *, limit: int = 50) -> Sequence[AutomationVersion]:
         """The versions that were deployed or made by a fix, newest first."""
         place = await self._place(name)
-        return await self._client.database.read(store.versions, place, limit=limit)
+        return await self._client.connection.database.read(store.versions, place, limit=limit)
 
     async def refused_deploys(self) -> dict[str, RefusedDeploy]:
         """The automations of which the last deploy was refused, and why."""
-        return await self._client.database.read(refused.listing, namespace=self._namespace)
+        return await self._client.connection.database.read(
+            refused.listing, namespace=self._namespace
+        )
 
     async def events(
         self, name: str, *, topic: str = "", status: str = "", before: str = "", limit: int = 50
     ) -> Sequence[StoredEvent]:
         """Events, newest first."""
-        return await self._client.database.read(
+        return await self._client.connection.database.read(
             views.list_events, await self._place(name), topic=topic, status=status,
             before=before, limit=limit,
         )  # fmt: skip
@@ -142,29 +144,33 @@ class Automations:
     async def event(self, name: str, topic: str, message_id: str) -> StoredEvent | None:
         """One event, by its topic and message id."""
         place = await self._place(name)
-        found = await self._client.database.read(events.named, place, topic, [message_id])
+        found = await self._client.connection.database.read(
+            events.named, place, topic, [message_id]
+        )
         return found[0] if found else None
 
     async def users_of(self, events: Sequence[StoredEvent]) -> dict[str, str]:
         """The ids of the runs that used or skipped these events, by `StoredEvent.id`. Events of
         pruned runs are omitted."""
-        return await self._client.database.read(views.users_of, [one.id for one in events])
+        return await self._client.connection.database.read(
+            views.users_of, [one.id for one in events]
+        )
 
     async def is_pruned(self, input_id: str) -> bool:
         """Whether runs that used events of an input were pruned, with their part of the ledger:
         the changes of `outcome` are not all then."""
-        return await self._client.database.read(views.count_forgotten, input_id) > 0
+        return await self._client.connection.database.read(views.count_forgotten, input_id) > 0
 
     async def inputs(self, name: str, *, before: str = "", limit: int = 50) -> Sequence[SeenInput]:
         """The inputs and how far each got, newest first."""
-        return await self._client.database.read(
+        return await self._client.connection.database.read(
             views.list_inputs, await self._place(name), before=before, limit=limit
         )
 
     async def outcome(self, name: str, input_id: str) -> tuple[SeenInput, Sequence[LedgerRow]]:
         """One input and the changes it led to, as far as they are kept: see `is_pruned`."""
         place = await self._place(name)
-        found = await self._client.database.read(
+        found = await self._client.connection.database.read(
             views.list_inputs, place, input_id=input_id, limit=1
         )
         if not found:
@@ -172,48 +178,48 @@ class Automations:
                 f"automation {name} has no input {input_id}",
                 hint=f"List what came in with `rota automation inputs {name}`.",
             )
-        led_to = await self._client.database.read(views.outputs_of_input, input_id)
+        led_to = await self._client.connection.database.read(views.outputs_of_input, input_id)
         return found[0], led_to
 
     async def outputs(
         self, name: str, *, status: str = "", before: str = "", limit: int = 50
     ) -> Sequence[LedgerRow]:
         """Side effects, newest first."""
-        return await self._client.database.read(
+        return await self._client.connection.database.read(
             views.list_outputs, await self._place(name), status=status, before=before,
             limit=limit,
         )  # fmt: skip
 
     async def inputs_of(self, mutation_id: str) -> Sequence[InputRow]:
         """The inputs that led to a side effect."""
-        return await self._client.database.read(
+        return await self._client.connection.database.read(
             views.inputs_of_output, mutation_id, namespace=self._namespace
         )
 
     async def activity(self, name: str, *, before: str = "", limit: int = 50) -> Sequence[SeenRun]:
         """Handler runs, newest first."""
-        return await self._client.database.read(
+        return await self._client.connection.database.read(
             views.list_activity, await self._place(name), before=before, limit=limit
         )
 
     async def handler_run(self, run_id: str) -> SeenRun | None:
         """One handler run with its change; None for a run that is not one."""
-        return await self._client.database.read(views.find_activity, run_id)
+        return await self._client.connection.database.read(views.find_activity, run_id)
 
     async def touched(self, run_id: str) -> Sequence[Touched]:
         """The events of a run, and what it did to them."""
-        return await self._client.database.read(views.touched, run_id)
+        return await self._client.connection.database.read(views.touched, run_id)
 
     async def pending(self, name: str, *, limit: int = 50) -> Sequence[SeenInput]:
         """The inputs that are not done, oldest first."""
-        return await self._client.database.read(
+        return await self._client.connection.database.read(
             views.unfinished_inputs, await self._place(name), limit=limit
         )
 
     async def stale(self, name: str, *, limit: int = 50) -> Sequence[SeenInput]:
         """The inputs older than `stale_days` that are not done."""
         until = self._now() - round(self._client.settings.stale_days * DAY)
-        return await self._client.database.read(
+        return await self._client.connection.database.read(
             views.unfinished_inputs, await self._place(name), until=until, limit=limit
         )
 
@@ -260,7 +266,7 @@ class Automations:
     async def _publish(self, name: str, fresh: Sequence[NewEvent]) -> Sequence[bool]:
         """Calls about one automation at the same moment share a transaction."""
         now = self._now()
-        database = self._client.database
+        database = self._client.connection.database
         # Alone it is done at once; with others it shares their commit.
         write = database.write if self._publishing or len(fresh) > 1 else database.write_brief
         self._publishing += 1
@@ -271,7 +277,7 @@ class Automations:
             )  # fmt: skip
         finally:
             self._publishing -= 1
-        await self._client.wakeups.announce(READY, TIMER, often=True)
+        await self._client.connection.wakeups.announce(READY, TIMER, often=True)
         return changed
 
     def _encoded(self, name: str, topic: str, payload: Any) -> str:
@@ -376,7 +382,7 @@ class Automations:
         self, name: str, *, change_id: str = "", before: str = "", limit: int = 50
     ) -> Sequence[AnswerRow]:
         """The answers of people, newest first; with `change_id`, about one change."""
-        return await self._client.database.read(
+        return await self._client.connection.database.read(
             answers.list_answers, await self._place(name), change_id=change_id, before=before,
             limit=limit,
         )  # fmt: skip
@@ -408,17 +414,17 @@ class Automations:
     async def _steer(self, verb: Any, name: str, *args: Any, **words: Any) -> Any:
         refuse_in_workflow(f"automations.{verb.__name__}")
         try:
-            done = await self._client.database.write_brief(
+            done = await self._client.connection.database.write_brief(
                 verb, self._namespace, name, *args, now=self._now(), **words
             )
         except UnknownAutomation:
             await self._found(name)  # which knows the nearest names
             raise
-        await self._client.wakeups.announce(READY, TIMER)
+        await self._client.connection.wakeups.announce(READY, TIMER)
         return done
 
     async def _found(self, name: str) -> DeployedAutomation:
-        database = self._client.database
+        database = self._client.connection.database
         found = await database.read(store.find, namespace=self._namespace, name=name)
         if found is None:
             known = await database.read(store.listing, namespace=self._namespace)

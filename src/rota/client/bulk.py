@@ -116,7 +116,7 @@ class BulkVerbs(RunPages):
     async def _last_attempts(self, found: Sequence[Run]) -> list[Run]:
         """Those that are the last attempts of their chains."""
         roots = [run.root_id for run in found]
-        lasts = await self._client.database.read(history.last_ids, roots)
+        lasts = await self._client.connection.database.read(history.last_ids, roots)
         return [run for run in found if run.id in lasts]
 
     async def _apply(
@@ -125,7 +125,7 @@ class BulkVerbs(RunPages):
         client = self._client
         roots = list(dict.fromkeys(run.root_id for run in matched))
         if verb == "cancel":
-            await client.wakeups.write(
+            await client.connection.wakeups.write(
                 (CANCEL, DONE, READY), cancel_chains, roots, reason=reason,
                 now=client.clock.now(),
             )  # fmt: skip
@@ -134,7 +134,7 @@ class BulkVerbs(RunPages):
         for root_id in roots:
             now = client.clock.now()
             try:
-                retried = await client.database.write(
+                retried = await client.connection.database.write(
                     retry_chain, root_id, client.ids.make(now), now=now
                 )
             except WrongState as error:
@@ -144,5 +144,5 @@ class BulkVerbs(RunPages):
                 refused[root_id] = "it has changed in the meantime"
             else:
                 changed.append(root_id)
-        await client.wakeups.announce(READY)
+        await client.connection.wakeups.announce(READY)
         return changed, refused

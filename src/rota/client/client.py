@@ -32,13 +32,11 @@ from rota.core.runs.ids import IdMaker
 from rota.core.runs.model import Queue, WorkerRecord
 from rota.core.suggest import check_options, suggestion
 from rota.engine.clock import Clock, SystemClock
-from rota.engine.results import Results
-from rota.engine.wakeups import READY, Wakeups
+from rota.engine.wakeups import READY
 from rota.errors import (
     UnknownQueue,
 )
 from rota.settings import Settings
-from rota.store.backend.database import Database
 from rota.store.runs import workers
 
 
@@ -123,26 +121,11 @@ class Client(Starter):
     ) -> None:
         await self.close()
 
-    @property
-    def database(self) -> Database:
-        """The open database."""
-        return self.connection.database
-
-    @property
-    def wakeups(self) -> Wakeups:
-        """The wake-ups of this process."""
-        return self.connection.wakeups
-
-    @property
-    def results(self) -> Results:
-        """The callers that wait for results in this process."""
-        return self.connection.results
-
     async def backup(self, path: str | os.PathLike[str], *, disarmed: bool = False) -> int:
         """Copy a SQLite database to a new file while workers run; returns the bytes of the copy.
         A `disarmed` copy does not act until `rota arm`."""
         at = self.clock.now() if disarmed else None
-        return await self.database.backup(os.fspath(path), disarmed_at=at)
+        return await self.connection.database.backup(os.fspath(path), disarmed_at=at)
 
     # -- starting --------------------------------------------------------------------------
 
@@ -164,13 +147,15 @@ class Client(Starter):
 
     async def workers(self, *, everyone: bool = False) -> Sequence[WorkerRecord]:
         """Workers that are on, or all known ones."""
-        return await self.database.read(
+        return await self.connection.database.read(
             workers.listing, namespace=self.settings.namespace, everyone=everyone
         )
 
     async def queues(self) -> Sequence[Queue]:
         """Queues with limits."""
-        return await self.database.read(workers.queues, namespace=self.settings.namespace)
+        return await self.connection.database.read(
+            workers.queues, namespace=self.settings.namespace
+        )
 
     async def pause_queue(self, name: str, *, paused: bool = True) -> None:
         """Stop (or resume) claiming from a queue, on all workers."""
@@ -183,7 +168,7 @@ class Client(Starter):
                 f"there is no queue {name!r}",
                 hint=suggestion(name, known, f"Known: {', '.join(sorted(known))}."),
             )
-        await self.wakeups.write(
+        await self.connection.wakeups.write(
             (READY,), workers.pause_queue, namespace=self.settings.namespace, name=name,
             paused=paused,
         )  # fmt: skip
@@ -194,5 +179,5 @@ class Client(Starter):
         refuse_in_workflow("limit_queue")
         check_options(limits, QueueLimits, self.limit_queue)
         declared = stored_queue(self.settings.namespace, name, limits)
-        await self.wakeups.write((READY,), workers.put_queues, [declared])
+        await self.connection.wakeups.write((READY,), workers.put_queues, [declared])
         return next(queue for queue in await self.queues() if queue.name == name)

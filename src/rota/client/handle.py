@@ -19,7 +19,8 @@ R = TypeVar("R")
 class RunHandle(Generic[R]):
     """A run that was started; its result is an `R`.
 
-    `id` names the whole chain: retries and recoveries included.
+    `id` names the whole chain: retries and recoveries included. `existed` says that the start found
+    a run of the same external id or unique key.
     """
 
     __slots__ = ("_client", "_returns", "existed", "id")

@@ -68,7 +68,9 @@ async def collect(client: Client) -> list[Metric]:
     """All metrics of the client's namespace; each number has the label `namespace`."""
     now, space = client.clock.now(), client.settings.namespace
     bounds = Bounds(now - NEWEST_US, NEWEST_MAX, now - EXECUTIONS_US, EXECUTIONS_MAX, SCHEDULES_MAX)
-    counted = await client.database.read(store.count, namespace=space, now=now, bounds=bounds)
+    counted = await client.connection.database.read(
+        store.count, namespace=space, now=now, bounds=bounds
+    )
     look = MetricsRead(counted, client.settings, now)
     disarmed = await client.operations.disarmed()
     found = [

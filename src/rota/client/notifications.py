@@ -43,7 +43,7 @@ class Notifications:
         limit: int = 50,
     ) -> list[RecordedNotification]:
         """Notifications, newest first. Pass the last id as `before_id` for the next page."""
-        rows = await self._client.database.read(
+        rows = await self._client.connection.database.read(
             record.listing, namespace=self._client.settings.namespace, kinds=kinds or KINDS,
             before_id=before_id or _LAST, limit=limit,
         )  # fmt: skip
@@ -52,7 +52,7 @@ class Notifications:
     async def latest(self, run: Run) -> RecordedNotification | None:
         """The newest notification about what stopped a run; None after that is over, or when no
         rule wants its kind."""
-        found = await self._client.database.read(record.latest, run)
+        found = await self._client.connection.database.read(record.latest, run)
         return None if found is None else _recorded(*found)
 
 

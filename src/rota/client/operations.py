@@ -45,24 +45,24 @@ class Operations:
         until `arm`. Running workers notice at their next heartbeat."""
         refuse_in_workflow("disarm")
         checked_key(reason, "reason")
-        database = self._client.database
+        database = self._client.connection.database
         await database.write(disarm.disarm, reason=reason, now=self._client.clock.now())
         return await database.read(disarm.state) or Disarmed(self._client.clock.now(), reason)
 
     async def arm(self) -> Disarmed | None:
         """Let workers act again, at their next heartbeat; None if the database was armed."""
         refuse_in_workflow("arm")
-        return await self._client.database.write(disarm.arm)
+        return await self._client.connection.database.write(disarm.arm)
 
     async def disarmed(self) -> Disarmed | None:
         """Since when the database does not act, and why; None while it is armed."""
-        return await self._client.database.read(disarm.state)
+        return await self._client.connection.database.read(disarm.state)
 
     async def must_be_armed(self) -> None:
         """Raise unless the database is armed: for code that waits for a run of this process."""
         found = await self.disarmed()
         if found is not None:
-            place = self._client.database.place
+            place = self._client.connection.database.place
             raise WrongState(f"{place} {disarmed_clause(found)}", hint=ARM_HINT)
 
     # -- the archive -----------------------------------------------------------------------
@@ -76,7 +76,7 @@ class Operations:
             raise BadInput(f"{before} has not begun", hint="Name this month, or an earlier one.")
         moved, after_id = 0, ""
         while True:
-            done = await self._client.database.write(
+            done = await self._client.connection.database.write(
                 archive.move, namespace=self._client.settings.namespace,
                 before_id=id_bound(before_at), before_at=before_at, after_id=after_id,
                 limit=ARCHIVE_BATCH,
@@ -88,21 +88,21 @@ class Operations:
 
     async def archive_months(self) -> list[ArchiveMonth]:
         """The months that the archive holds, of all namespaces, oldest first."""
-        return await self._client.database.read(archive.months)
+        return await self._client.connection.database.read(archive.months)
 
     async def drop_archive(self, month: str) -> None:
         """Delete a month of the archive, of all namespaces: on PostgreSQL at once."""
         refuse_in_workflow("drop_archive")
         _month_start(month)
-        if not await self._client.database.read(archive.has_month, month=month):
+        if not await self._client.connection.database.read(archive.has_month, month=month):
             raise BadInput(
                 f"the archive has no month {month}", hint="`rota archive list` names them."
             )
-        await self._client.database.write(archive.drop, month=month)
+        await self._client.connection.database.write(archive.drop, month=month)
 
     async def archived(self, run_id: str) -> ArchivedChain | None:
         """A chain of the archive by the id of its first run, or a beginning of it."""
-        return await self._client.database.read(
+        return await self._client.connection.database.read(
             archive.find, namespace=self._client.settings.namespace, run_id=run_id
         )
 

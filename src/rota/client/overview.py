@@ -105,7 +105,9 @@ class Overview:
         now = self._client.clock.now()
         since = max(0, now - _window(within))
         namespace = self._client.settings.namespace
-        opened = await self._client.database.read(store.open_runs, namespace=namespace, now=now)
+        opened = await self._client.connection.database.read(
+            store.open_runs, namespace=namespace, now=now
+        )
         recent = await self._recent(since)
         ended: dict[str, int] = {}
         for run in recent:
@@ -119,7 +121,7 @@ class Overview:
         return RecentCounts(counts, ended, moment(first), is_whole)
 
     async def _recent(self, since: int) -> list[NewestRun]:
-        found = await self._client.database.read(
+        found = await self._client.connection.database.read(
             store.recent, namespace=self._client.settings.namespace, since=since, limit=RECENT_MAX
         )
         return found.runs
@@ -138,7 +140,7 @@ class Overview:
         width = max(SECOND, _window(within) // buckets)
         first = max(0, now - width * buckets)
         namespace = self._client.settings.namespace
-        found = await self._client.database.read(
+        found = await self._client.connection.database.read(
             store.recent, namespace=namespace, since=first, limit=RECENT_MAX
         )
         chart = _Chart(first, width, buckets)
@@ -155,7 +157,9 @@ class Overview:
         """Every queue that is declared, served or waited in, by name."""
         client = self._client
         namespace, now = client.settings.namespace, client.clock.now()
-        opened = await client.database.read(store.open_runs, namespace=namespace, now=now)
+        opened = await client.connection.database.read(
+            store.open_runs, namespace=namespace, now=now
+        )
         declared = {row.name: row for row in await client.queues()}
         alive = [
             name
@@ -186,8 +190,10 @@ class Overview:
         """Workers with their liveness; `everyone` also those that have stopped."""
         client = self._client
         namespace, now = client.settings.namespace, client.clock.now()
-        rows = await client.database.read(workers.listing, namespace=namespace, everyone=everyone)
-        busy = await client.database.read(store.busy_slots, namespace=namespace)
+        rows = await client.connection.database.read(
+            workers.listing, namespace=namespace, everyone=everyone
+        )
+        busy = await client.connection.database.read(store.busy_slots, namespace=namespace)
         return [
             WorkerState(
                 row, _liveness(row, absence(row, client.settings, now)),
@@ -200,7 +206,7 @@ class Overview:
         """Everything that waits for a person, oldest first, up to 200 of each kind."""
         client = self._client
         namespace, now = client.settings.namespace, client.clock.now()
-        waiting = await client.database.read(
+        waiting = await client.connection.database.read(
             lists.page, RunFilter(status=Status.WAITING), namespace=namespace, before="~",
             limit=ATTENTION_MAX,
         )  # fmt: skip
@@ -219,12 +225,12 @@ class Overview:
                         view.mutation.id if view.mutation else None,
                     )
                 )
-        for run in await client.database.read(
+        for run in await client.connection.database.read(
             store.quarantined, namespace=namespace, since=max(0, now - 7 * DAY),
             limit=ATTENTION_MAX,
         ):  # fmt: skip
             items.append(_quarantined(run))
-        for row in await client.database.read(
+        for row in await client.connection.database.read(
             store.stopped_schedules, namespace=namespace, limit=ATTENTION_MAX
         ):
             sentence = f"Does not fire: {row.reason or ''}"

@@ -66,7 +66,7 @@ class RunPages:
         Example:
             run = await app.runs.get("order-7")
         """
-        return await self._client.database.read(
+        return await self._client.connection.database.read(
             history.get, namespace=self._client.settings.namespace, run_id=run_id
         )
 
@@ -93,7 +93,7 @@ class RunPages:
         found: list[Run] = []
         schedule_id = await self._schedule_id(wanted)
         while next_id is not None and len(found) < limit:
-            part = await self._client.database.read(
+            part = await self._client.connection.database.read(
                 lists.page, wanted, namespace=self._client.settings.namespace, before=next_id,
                 limit=limit - len(found), schedule_id=schedule_id, window=lists.LONG_WINDOW,
             )  # fmt: skip
@@ -125,7 +125,7 @@ class RunPages:
         """
         check_options(filters, RunSelection, self.page)
         wanted = checked_filter(**filters)
-        found = await self._client.database.read(
+        found = await self._client.connection.database.read(
             lists.page, wanted, namespace=self._client.settings.namespace,
             before=wanted.id_after(after), limit=checked_limit(limit),
             schedule_id=await self._schedule_id(wanted),
@@ -158,7 +158,7 @@ class RunPages:
             children = await app.runs.children(run.id)
         """
         run = await self.get(run_id)
-        return await self._client.database.read(
+        return await self._client.connection.database.read(
             _children, run.root_id, after=checked_key(after, "after") if after else "",
             limit=checked_limit(limit),
         )  # fmt: skip
@@ -178,7 +178,7 @@ class RunPages:
             lines = await app.runs.logs(run.id, after=last.position)
         """
         run = await self.get(run_id)
-        return await self._client.database.read(
+        return await self._client.connection.database.read(
             logs.page, run_id=run.id, after=checked_position(after), limit=checked_limit(limit)
         )
 

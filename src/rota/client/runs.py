@@ -75,7 +75,7 @@ class Runs(BulkVerbs):
         run = await self.get(run_id)
         if run.kind == "schedule":
             run = await self._own(run_id)
-        attempts = await self._client.database.read(history.chain, root_id=run.root_id)
+        attempts = await self._client.connection.database.read(history.chain, root_id=run.root_id)
         if not attempts:  # pruned or archived a moment ago: the error says which
             await self.get(run.id)
         return attempts
@@ -93,7 +93,7 @@ class Runs(BulkVerbs):
             keys = [step.key for step in await app.runs.steps(run.id)]
         """
         run = await self.get(run_id)
-        found = await self._client.database.read(steps.load, [run.root_id])
+        found = await self._client.connection.database.read(steps.load, [run.root_id])
         return found[run.root_id]
 
     async def counts(self) -> dict[str, int]:
@@ -102,7 +102,7 @@ class Runs(BulkVerbs):
         Example:
             waiting = (await app.runs.counts()).get("waiting", 0)
         """
-        return await self._client.database.read(
+        return await self._client.connection.database.read(
             history.counts, namespace=self._client.settings.namespace
         )
 
@@ -112,7 +112,7 @@ class Runs(BulkVerbs):
         Example:
             backlog = sum(row.run_count for row in await app.runs.ready())
         """
-        return await self._client.database.read(
+        return await self._client.connection.database.read(
             history.ready, namespace=self._client.settings.namespace
         )
 
@@ -138,11 +138,11 @@ class Runs(BulkVerbs):
         limit_us = None if timeout is None else patience_micros(timeout)
         run = await self.get(run_id)
         if limit_us == 0:
-            for ended in await self._client.database.read(history.ended, [run.root_id]):
+            for ended in await self._client.connection.database.read(history.ended, [run.root_id]):
                 return ended
             raise TimeoutError(f"run {run.id} has not ended")
         limit_s = None if limit_us is None else limit_us / 1e6
-        return await asyncio.wait_for(self._client.results.wait(run.root_id), limit_s)
+        return await asyncio.wait_for(self._client.connection.results.wait(run.root_id), limit_s)
 
     async def cancel(self, run_id: str, *, reason: str = "by request") -> Sequence[str]:
         """Cancel a run and its children. In a workflow, call it in a step.
@@ -165,7 +165,7 @@ class Runs(BulkVerbs):
         checked_key(reason, "reason")
         run = await self._own(run_id)
         # `ready` as well: the slot that the run held in a limited queue is free.
-        ids = await self._client.wakeups.write(
+        ids = await self._client.connection.wakeups.write(
             (CANCEL, DONE, READY), cancel_chains, [run.root_id], reason=reason,
             now=self._client.clock.now(),
         )  # fmt: skip
@@ -197,8 +197,8 @@ class Runs(BulkVerbs):
         last = (await self.chain(run_id))[-1]
         client, now = self._client, self._client.clock.now()
         if allowed("resolve", Status(last.status)):
-            await client.wakeups.write((READY,), resolve_run, last.id, now=now)
-        elif not await client.wakeups.write(
+            await client.connection.wakeups.write((READY,), resolve_run, last.id, now=now)
+        elif not await client.connection.wakeups.write(
             (READY,), retry_chain, last.root_id, client.ids.make(now), now=now
         ):
             raise WrongState(f"run {last.id} is {last.label}; there is nothing to retry")
@@ -230,7 +230,7 @@ class Runs(BulkVerbs):
         client, now = self._client, self._client.clock.now()
         limit = client.settings.payload_bytes_max
         body = typed.encode(value, what=f"signal {name}", bytes_max=limit)
-        await client.wakeups.write(
+        await client.connection.wakeups.write(
             (READY,), steps.send_signal, signal_id=client.ids.make(now), root_id=run.root_id,
             name=name, body=body, now=now,
         )  # fmt: skip
@@ -280,7 +280,7 @@ class Runs(BulkVerbs):
             priority=run.priority, trigger=Trigger.FORK, limit_key=run.limit_key,
             version=run.version, tags=run.tags, options=_seeded(run), external_id=external_id,
         )  # fmt: skip
-        started = await self._client.wakeups.write(
+        started = await self._client.connection.wakeups.write(
             (READY,), steps.fork, fresh, from_root=run.root_id,
             position=recorded[from_step].position, now=now,
         )  # fmt: skip

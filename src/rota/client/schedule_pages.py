@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Unpack
 
 import msgspec
 
-from rota.client.schedule_view import Occurrence, ScheduleView, ahead, evaluable, next_of, view_of
+from rota.client.schedule_view import Occurrence, ScheduleView, ahead, evaluable, next_of
 from rota.core.runs.filters import checked_status
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
@@ -181,7 +181,7 @@ class SchedulePages:
         looked = 0
         while looked < look_max:
             size = LOOK if wanted.outcome else limit
-            rows = await self._client.database.read(
+            rows = await self._client.connection.database.read(
                 templates.history, wanted.schedule_id, limit=size, before=before,
                 from_at=wanted.from_at, to_at=wanted.to_at,
             )  # fmt: skip
@@ -194,19 +194,6 @@ class SchedulePages:
             before = position_of(rows[-1])
             looked += size
         return found, before
-
-    async def declared_by(self, origins: Sequence[str]) -> Sequence[ScheduleView]:
-        """The schedules that these programs declare, or have declared, by name."""
-        rows = await self._client.database.read(
-            templates.declared_by, namespace=self._client.settings.namespace, origins=origins
-        )
-        return [view_of(row) for row in rows]
-
-    async def origins_in(self, package: str) -> Sequence[str]:
-        """The modules of a package that declare schedules, or have declared."""
-        return await self._client.database.read(
-            templates.origins_in, namespace=self._client.settings.namespace, package=package
-        )
 
     async def preview(self, name: str, count: int = 5) -> Sequence[Occurrence]:
         """Preview the next `count` occurrences of a schedule, with notes about daylight saving.
@@ -229,7 +216,7 @@ class SchedulePages:
         """
         now = self._client.clock.now()
         until = now + micros(within)
-        rows = await self._client.database.read(
+        rows = await self._client.connection.database.read(
             templates.soonest, namespace=self._client.settings.namespace, now=now, until=until,
             limit=limit,
         )  # fmt: skip
@@ -288,7 +275,7 @@ class SchedulePages:
         timings = found.intent.spec.timings
         where = timezone or (timings[0].zone if timings else "UTC")
         zone_named(where)
-        counted = await self._client.database.read(
+        counted = await self._client.connection.database.read(
             store.counts, found.schedule.id, from_at=from_at, to_at=to_at, limit=CALENDAR_RUNS_MAX
         )
         cells = _Cells(where, by)
@@ -304,7 +291,7 @@ class SchedulePages:
         """The newest outcomes of many schedules at once, by name; unknown names are omitted."""
         asked = [checked_name(name, "schedule name") for name in names]
         checked_limit(max(1, len(asked)))
-        rows = await self._client.database.read(
+        rows = await self._client.connection.database.read(
             store.last_named, namespace=self._client.settings.namespace, names=asked,
             last=checked_limit(last, OUTCOMES_MAX),
         )  # fmt: skip

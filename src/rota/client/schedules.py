@@ -115,7 +115,7 @@ class Schedules(SchedulePages):
         fresh = told.made(
             timezone or told.host_zone, schedule_id=self._client.ids.make(now), now=now
         )
-        if if_match is not None or not await self._client.database.write(
+        if if_match is not None or not await self._client.connection.database.write(
             store.put, fresh, trigger="manual", now=now
         ):
             if not replace:
@@ -126,7 +126,7 @@ class Schedules(SchedulePages):
             await self._change(
                 name, lambda old: definition.redefined(old, told, now=now), if_match=if_match
             )
-        await self._client.wakeups.announce(SCHEDULE)
+        await self._client.connection.wakeups.announce(SCHEDULE)
         return await self.get(name)
 
     # -- finding ---------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class Schedules(SchedulePages):
             UnknownSchedule: There is no schedule of that name.
         """
         checked_name(name, "schedule name")
-        found = await self._client.database.read(
+        found = await self._client.connection.database.read(
             store.find, namespace=self._client.settings.namespace, name=name
         )
         if found is None:
@@ -152,7 +152,7 @@ class Schedules(SchedulePages):
             after: The last name of the page before.
             limit: At most so many.
         """
-        rows = await self._client.database.read(
+        rows = await self._client.connection.database.read(
             store.listing, namespace=self._client.settings.namespace, after=after, limit=limit
         )
         return [view_of(row) for row in rows]
@@ -288,7 +288,9 @@ class Schedules(SchedulePages):
             return definition.with_changes_noted(old, fresh, fields)
 
         changed = await self._change(name, edit, if_match=if_match)
-        self._client.wakeups.notify_soon(READY)  # Another overlap policy may have released a run.
+        self._client.connection.wakeups.notify_soon(
+            READY
+        )  # Another overlap policy may have released a run.
         return changed
 
     async def reset(self, name: str, *fields: str, confirm: bool = False) -> ScheduleView:
@@ -312,10 +314,12 @@ class Schedules(SchedulePages):
             return definition.reset(old, chosen, now, confirm=confirm)
 
         changed = await self._change(name, restore)
-        self._client.wakeups.notify_soon(READY)  # Another overlap policy may have released a run.
+        self._client.connection.wakeups.notify_soon(
+            READY
+        )  # Another overlap policy may have released a run.
         return changed
 
-    async def forget_declaration(self, name: str) -> None:
+    async def _forget_declaration(self, name: str) -> None:
         """A declaration that was ignored in favour of this schedule is no more."""
 
         def edit(old: Schedule) -> Schedule:
@@ -344,9 +348,9 @@ class Schedules(SchedulePages):
                 await store.delete(tx, old.id, now=now)
             return old is not None
 
-        if not await self._client.database.write(remove):
+        if not await self._client.connection.database.write(remove):
             raise await self._unknown(name)
-        await self._client.wakeups.announce(READY, SCHEDULE)
+        await self._client.connection.wakeups.announce(READY, SCHEDULE)
 
     async def trigger(self, name: str, *, input: dict[str, Any] | None = None) -> str:  # noqa: A002
         """Run the workflow of a schedule now. The next occurrence does not move.
@@ -389,8 +393,8 @@ class Schedules(SchedulePages):
             trigger=Trigger.MANUAL, schedule_id=template.id, external_id=external_id,
             options=store.with_previous(template.options, template.started_at),
         )  # fmt: skip
-        [started] = await self._client.database.write(start_runs, [row], now=now)
-        await self._client.wakeups.announce(READY)
+        [started] = await self._client.connection.database.write(start_runs, [row], now=now)
+        await self._client.connection.wakeups.announce(READY)
         return started
 
     async def backfill(
@@ -434,7 +438,7 @@ class Schedules(SchedulePages):
             return Backfill(0, 0, [])
         dues = between(shown.intent.spec, first, last, limit=BACKFILL_MAX)
         if dry_run:
-            taken = await self._client.database.read(
+            taken = await self._client.connection.database.read(
                 store.fired_between, shown.schedule.id, from_at=dues[0], to_at=dues[-1]
             )
             return Backfill(count, len(set(dues) - taken), [])
@@ -448,10 +452,10 @@ class Schedules(SchedulePages):
             )
             for place, (run_id, due) in enumerate(zip(ids, dues, strict=True))
         ]  # fmt: skip
-        created = await self._client.database.write(
+        created = await self._client.connection.database.write(
             store.backfill, rows, parallel=parallel, now=now
         )
-        await self._client.wakeups.announce(READY)
+        await self._client.connection.wakeups.announce(READY)
         return Backfill(count, len(created), created)
 
     async def _change(
@@ -479,10 +483,10 @@ class Schedules(SchedulePages):
                 tx, old, edit(old), now=now, new_id=self._client.ids.make(now)
             )
 
-        changed = await self._client.database.write(apply)
+        changed = await self._client.connection.database.write(apply)
         if changed is None:
             raise await self._unknown(name)
-        await self._client.wakeups.announce(SCHEDULE)
+        await self._client.connection.wakeups.announce(SCHEDULE)
         return view_of(changed)
 
     def _restored(self, given: dict[str, Any], stored: Any) -> dict[str, Any]:

@@ -265,7 +265,7 @@ class RunStarter:
             # Two at a time: what goes to the database is made ready while it stores the other.
             writes = asyncio.gather(
                 *(
-                    client.database.write(store, template, rows[at : at + BULK], now=now)
+                    client.connection.database.write(store, template, rows[at : at + BULK], now=now)
                     for at in range(begin, min(begin + 2 * BULK, len(rows)), BULK)
                 )
             )
@@ -275,7 +275,7 @@ class RunStarter:
             ]
             for found in await writes:
                 existing |= found
-        await client.wakeups.announce(TIMER if template.available_at > now else READY)
+        await client.connection.wakeups.announce(TIMER if template.available_at > now else READY)
         if not existing:
             return handles
         return [

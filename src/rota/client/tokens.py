@@ -62,7 +62,9 @@ class Tokens:
             _end(now, expires_in), None, None,
         )  # fmt: skip
         secret = secrets.token_urlsafe(32)
-        if not await self._client.database.write(tokens.put, token=made, digest=digest(secret)):
+        if not await self._client.connection.database.write(
+            tokens.put, token=made, digest=digest(secret)
+        ):
             raise BadInput(
                 f"there is a token {name!r} already",
                 hint="Choose another name, or revoke that token first.",
@@ -71,7 +73,7 @@ class Tokens:
 
     async def list(self) -> Sequence[ApiToken]:
         """All tokens, oldest first."""
-        return await self._client.database.read(
+        return await self._client.connection.database.read(
             tokens.listing, namespace=self._client.settings.namespace
         )
 
@@ -79,7 +81,7 @@ class Tokens:
         """End a token by its name or id, and every session that began with it."""
         refuse_in_workflow("tokens.revoke")
         checked_name(name, "token name")
-        found = await self._client.database.write(
+        found = await self._client.connection.database.write(
             tokens.revoke, namespace=self._client.settings.namespace, name=name,
             now=self._client.clock.now(),
         )  # fmt: skip
@@ -97,7 +99,7 @@ class Tokens:
         if parts is None:
             raise BadToken("the text is not a token", hint="A token is rota_ID_SECRET.")
         now = self._client.clock.now()
-        found = await self._client.database.read(
+        found = await self._client.connection.database.read(
             tokens.find, namespace=self._client.settings.namespace, token_id=parts.id
         )
         known = found.digest if found else digest("")
@@ -113,7 +115,7 @@ class Tokens:
 
     async def _note_use(self, token_id: str, now: int) -> None:
         with contextlib.suppress(StoreReadOnly):  # a token also works on a replica
-            await self._client.database.write(
+            await self._client.connection.database.write(
                 tokens.note_use, token_id=token_id, now=now, before=now - USE_NOTED_US
             )
 
@@ -134,7 +136,7 @@ class Sessions:
         checked_name(name, "name")
         secret = secrets.token_urlsafe(32)
         made = LoginLink(name, checked_role(role), self._client.clock.now() + LOGIN_LINK_US)
-        await self._client.database.write(
+        await self._client.connection.database.write(
             sessions.put_link, made, namespace=self._client.settings.namespace,
             digest=digest(secret),
         )  # fmt: skip
@@ -142,7 +144,7 @@ class Sessions:
 
     async def redeem(self, secret: str) -> NewSession:
         """Log in with the secret of a link; BadToken when it was used or is too old."""
-        found = await self._client.database.write(
+        found = await self._client.connection.database.write(
             sessions.take_link, namespace=self._client.settings.namespace, digest=digest(secret)
         )
         if found is None or found.expires_at <= self._client.clock.now():
@@ -159,7 +161,7 @@ class Sessions:
         ends_at = min(now + SESSION_US, token_ends_at or now + SESSION_US)
         opened = Session(self._client.settings.namespace, token_id, name, role, now, now, ends_at)
         secret = secrets.token_urlsafe(32)
-        await self._client.database.write(sessions.put, opened, digest=digest(secret))
+        await self._client.connection.database.write(sessions.put, opened, digest=digest(secret))
         return NewSession(opened, secret)
 
     async def get(self, secret: str) -> Session:
@@ -167,7 +169,7 @@ class Sessions:
         token."""
         now = self._client.clock.now()
         key = digest(secret)
-        found = await self._client.database.read(
+        found = await self._client.connection.database.read(
             sessions.find, namespace=self._client.settings.namespace, digest=key, now=now,
             idle_since=now - SESSION_IDLE_US,
         )  # fmt: skip
@@ -175,14 +177,14 @@ class Sessions:
             raise BadToken("the session has ended", hint="Log in again.")
         if found.seen_at < now - USE_NOTED_US:
             with contextlib.suppress(StoreReadOnly):
-                await self._client.database.write(
+                await self._client.connection.database.write(
                     sessions.touch, digest=key, now=now, before=now - USE_NOTED_US
                 )
         return found
 
     async def close(self, secret: str) -> None:
         """Log out. A session that has ended already is not an error."""
-        await self._client.database.write(
+        await self._client.connection.database.write(
             sessions.delete, namespace=self._client.settings.namespace, digest=digest(secret)
         )
 

@@ -19,7 +19,7 @@ async def explain_deleted(client: Client, name: str, unknown: UnknownSchedule) -
     """The record of a deleted schedule; otherwise `unknown`, with the namespace that has the
     name."""
     namespace = client.settings.namespace
-    gone = await client.database.read(store.deleted, namespace=namespace, name=name)
+    gone = await client.connection.database.read(store.deleted, namespace=namespace, name=name)
     if gone is not None:
         zone = host_zone_name()
         fired = "it never fired"
@@ -34,7 +34,9 @@ async def explain_deleted(client: Client, name: str, unknown: UnknownSchedule) -
         hint = f"Its runs stay: `rota run list --name {gone.workflow}`."
         return RunState("deleted", f"{text} {wall(gone.deleted_at, zone)}; {fired}.", facts, hint)
     unknown.message = f"there is no schedule, no automation and no run {name!r}"
-    others = await client.database.read(store.namespaces_with, namespace=namespace, name=name)
+    others = await client.connection.database.read(
+        store.namespaces_with, namespace=namespace, name=name
+    )
     if others:
         unknown.message += f" in namespace {namespace}"
         unknown.advice = (

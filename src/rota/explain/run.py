@@ -106,7 +106,7 @@ class RunExplainer:
             )
             return RunState("lapsed", clause, facts, "If no other worker is on: `rota up`.")
         if run.kind == "pipeline":
-            wait = await self._client.database.read(
+            wait = await self._client.connection.database.read(
                 pipeline_steps.provider_wait, root_id=run.root_id
             )
             if wait is not None:
@@ -164,7 +164,9 @@ class RunExplainer:
 
     async def _queued(self, run: Run) -> RunState:
         """It waits behind an earlier run of its schedule: which one, and the state of that one."""
-        roots = await self._client.database.read(store.open_roots, [run.schedule_id or ""])
+        roots = await self._client.connection.database.read(
+            store.open_roots, [run.schedule_id or ""]
+        )
         lasts = [(await self._client.runs.chain(root))[-1] for root in sorted(set(roots))]
         ahead = [last for last in lasts if last.reason != "turn"]
         facts: dict[str, Any] = {"behind": [last.id for last in ahead]}
@@ -251,7 +253,7 @@ class RunExplainer:
             clause = f"waits: {limit.key_running_max} of key {run.limit_key} run already, the limit"
             return RunState("key_limit", clause, {"key_running_max": limit.key_running_max})
         if limit.key_open_max and run.limit_key:
-            held = await self._client.database.read(
+            held = await self._client.connection.database.read(
                 claim.holders, namespace=run.namespace, queue=run.queue, key=run.limit_key
             )
             if len(held) >= limit.key_open_max and run.root_id not in held:

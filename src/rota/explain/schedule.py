@@ -175,10 +175,12 @@ class ScheduleExplainer:
         if self._problem is not None:
             return self._rests()
         self._facts |= {"from_at": iso(first_at), "to_at": iso(last_at)}
-        rows = await self._client.database.read(
+        rows = await self._client.connection.database.read(
             store.history, self._row.id, from_at=first_at, to_at=last_at, limit=SPAN_LOOK
         )
-        beyond = await self._client.database.read(store.range_over, self._row.id, at=last_at)
+        beyond = await self._client.connection.database.read(
+            store.range_over, self._row.id, at=last_at
+        )
         if beyond is not None and beyond.id not in {row.id for row in rows}:
             rows.append(beyond)
         if not rows:
@@ -214,7 +216,7 @@ class ScheduleExplainer:
         return await self._due(due_at)
 
     async def _recorded(self, first: int, last: int) -> Run | None:
-        rows = await self._client.database.read(
+        rows = await self._client.connection.database.read(
             outcomes.ledger, self._row.id, from_at=first, to_at=last, limit=LEDGER_LOOK
         )
         return rows[-1] if rows else None
@@ -236,7 +238,7 @@ class ScheduleExplainer:
 
     async def _last(self) -> Run | None:
         """The newest row of the ledger."""
-        rows = await self._client.database.read(
+        rows = await self._client.connection.database.read(
             outcomes.ledger, self._row.id, to_at=self._now, limit=1
         )
         return rows[0] if rows else None
@@ -316,7 +318,7 @@ class ScheduleExplainer:
 
     async def _merged_into(self, row: Run) -> tuple[RunState | None, str]:
         """The run that waited when this one came, and the present state of that one."""
-        rows = await self._client.database.read(
+        rows = await self._client.connection.database.read(
             outcomes.ledger, self._row.id, to_at=(row.due_at or 1) - 1, limit=LEDGER_LOOK
         )
         for earlier in rows:
@@ -331,7 +333,9 @@ class ScheduleExplainer:
     async def _due(self, due_at: int) -> Explanation:
         """An occurrence without a record."""
         self._facts["due_at"] = iso(due_at)
-        covering = await self._client.database.read(store.range_over, self._row.id, at=due_at)
+        covering = await self._client.connection.database.read(
+            store.range_over, self._row.id, at=due_at
+        )
         if covering is not None:
             return await self._skipped(covering, {"due_at": iso(due_at)})
         if due_at > self._now:

@@ -19,7 +19,7 @@ LOOK_S = 0.5
 
 def store_key(client: Client) -> str:
     """Tells servers of one machine apart by the database they serve; reveals nothing of it."""
-    text = f"{client.database.place}|{client.settings.namespace}"
+    text = f"{client.connection.database.place}|{client.settings.namespace}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -60,13 +60,13 @@ class EventHub:
 
     def open(self) -> None:
         """Listen to the client."""
-        self._client.wakeups.subscribe(self._notified)
+        self._client.connection.wakeups.subscribe(self._notified)
         self._poll()
 
     def close(self) -> None:
         """End every stream."""
         self.is_closed = True
-        self._client.wakeups.unsubscribe(self._notified)
+        self._client.connection.wakeups.unsubscribe(self._notified)
         for timer in (self._flushing, self._polling):
             if timer is not None:
                 timer.cancel()

@@ -67,7 +67,7 @@ class HttpServer:
         ready = asyncio.create_task(self._ready.wait())
         await asyncio.wait({ready, self._serving}, return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()
-        await self._client.wakeups.listen()  # a process without a worker would only poll
+        await self._client.connection.wakeups.listen()  # a process without a worker would only poll
         self._site.open()
 
     async def stop(self) -> None:

@@ -40,9 +40,8 @@ from rota.http.request import (
     WebRequest,
     read_cookies,
 )
-from rota.http.router import Router
 from rota.http.routes import ROUTES
-from rota.http.table import Page
+from rota.http.table import Page, Router
 from rota.schedules.host_zone import host_zone_name
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class Site:
         own = [STATIC, *OPEN, LOGOUT, ROBOTS, HOOK, *pages.PAGES, *(one.page for one in ROUTES)]
         if options.mcp != "off":
             own.append(mcp_page(options.mcp))
-        self._router: Router[Page] = Router((*own, *table))
+        self._router = Router((*own, *table))
 
     def open(self) -> None:
         """Begin to listen for news."""

@@ -1,10 +1,12 @@
-"""The entries of the one table that routes requests: pages for people, routes for programs."""
+"""The one table that routes requests: pages for people, routes for programs; and how a method and a
+path find their entry."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
+from urllib.parse import unquote
 
 from rota.http.request import Answer, Role, WebRequest
 
@@ -24,3 +26,76 @@ class Page:
     is_signed: bool = False  # its handler checks a secret, so the page that sent it does not matter
     audits_body: bool = False  # the audit list keeps the JSON body
     limit_s: float | None = None  # the longest time for an answer; None is the usual one
+
+
+class Match(NamedTuple):
+    """The entries of a path by method, and its parameters."""
+
+    methods: dict[str, Page]
+    parameters: dict[str, str]
+
+    @property
+    def allow(self) -> str:
+        """The value of the `Allow` header."""
+        names = {*self.methods, *(("HEAD",) if "GET" in self.methods else ())}
+        return ", ".join(sorted(names))
+
+
+class _Node:
+    def __init__(self) -> None:
+        self.literal: dict[str, _Node] = {}
+        self.any: _Node | None = None
+        self.methods: dict[str, tuple[Page, tuple[str, ...]]] = {}
+
+
+class Router:
+    """A tree of path segments. A literal segment wins over a parameter."""
+
+    def __init__(self, entries: Iterable[Page]) -> None:
+        self._root = _Node()
+        for entry in entries:
+            self._add(entry)
+
+    def _add(self, entry: Page) -> None:
+        node, names = self._root, []
+        for segment in _segments(entry.path):
+            if segment.startswith("{"):
+                names.append(segment.strip("{}"))
+                node.any = node.any or _Node()
+                node = node.any
+            else:
+                node = node.literal.setdefault(segment, _Node())
+        if entry.method in node.methods:
+            raise ValueError(f"{entry.method} {entry.path} is in the table twice")
+        node.methods[entry.method] = (entry, tuple(names))
+
+    def match(self, raw_path: str) -> Match | None:
+        """The entries of a path that is still percent-encoded, or None."""
+        values: list[str] = []
+        node = self._walk(self._root, _segments(raw_path), values)
+        if node is None:
+            return None
+        first = next(iter(node.methods.values()))
+        decoded = [unquote(value, errors="strict") for value in values]
+        parameters = dict(zip(first[1], decoded, strict=True))
+        return Match({method: entry for method, (entry, _) in node.methods.items()}, parameters)
+
+    def _walk(self, node: _Node, rest: list[str], values: list[str]) -> _Node | None:
+        if not rest:
+            return node if node.methods else None
+        here, *further = rest
+        if here in node.literal:
+            found = self._walk(node.literal[here], further, values)
+            if found is not None:
+                return found
+        if node.any is None or not here:
+            return None
+        values.append(here)
+        found = self._walk(node.any, further, values)
+        if found is None:
+            values.pop()
+        return found
+
+
+def _segments(path: str) -> list[str]:
+    return path.strip("/").split("/") if path != "/" else []

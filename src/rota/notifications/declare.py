@@ -48,7 +48,7 @@ class DeclaresNotifications:
             pass_env=list(pass_env), mail=mail, ping=ping, limit=limit,
         )  # fmt: skip
         origin = origin_of_module(sys._getframe(1).f_globals.get("__name__", "__main__"))
-        self.notifications.add(declared(name, origin, table))
+        self.notifications.declared.add(declared(name, origin, table))
 
     def on_notification(
         self,
@@ -64,7 +64,7 @@ class DeclaresNotifications:
             origin = origin_of_module(hook.__module__)
             table = table_of({**filters, "kinds": kinds})
             own: str = getattr(hook, "__name__", "hook")
-            self.notifications.add(hooked(name or own, origin, table, hook))
+            self.notifications.declared.add(hooked(name or own, origin, table, hook))
             return hook
 
         return register

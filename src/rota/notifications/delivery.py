@@ -11,9 +11,9 @@ import asyncio
 import inspect
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rota.core.notifications.model import NotificationKind, one_line
 from rota.core.notifications.rules import NotificationMessage
@@ -27,7 +27,7 @@ from rota.notifications.payload import payload
 from rota.notifications.ping import Ping
 
 if TYPE_CHECKING:
-    from rota.notifications.workflow import NotificationHost
+    from rota.engine.clock import Clock
 
 log = logging.getLogger("rota.notify")
 
@@ -36,21 +36,26 @@ _PINGS: dict[str, Ping] = {
 }  # fmt: skip
 
 
-def install(app: NotificationHost, rules: Mapping[str, DeclaredRule]) -> None:
-    """Register the workflow that delivers."""
+def install(
+    rules: Mapping[str, DeclaredRule],
+    clock: Clock,
+    step: Callable[..., Any],
+    workflow: Callable[..., Any],
+) -> None:
+    """Register the workflow that delivers, by the decorators of an app."""
     from rota.notifications.workflow import RETRIES
 
     async def send(rule: str, message: NotificationMessage) -> None:
-        await deliver(rules, rule, message, now_s=app.clock.now() // SECOND)
+        await deliver(rules, rule, message, now_s=clock.now() // SECOND)
 
-    step = app.step(name="rota.deliver", retries=RETRIES)(send)
+    sent = step(name="rota.deliver", retries=RETRIES)(send)
 
     async def notification(rule: str, message: NotificationMessage) -> str:
         """Send one message by the channel of its rule."""
-        await step(rule, message)
+        await sent(rule, message)
         return message.kind
 
-    app.workflow(name=DELIVERY)(notification)
+    workflow(name=DELIVERY)(notification)
 
 
 async def deliver(

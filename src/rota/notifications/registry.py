@@ -10,7 +10,6 @@ from rota.core.notifications.model import Notification, NotificationKind
 from rota.core.notifications.rules import alone
 from rota.core.suggest import did_you_mean
 from rota.core.time.instants import SECOND
-from rota.engine.notifier import DELIVERY
 from rota.errors import UsageError
 from rota.notifications import delivery
 from rota.notifications.definition import DeclaredRule, NotificationTable, declared
@@ -18,7 +17,39 @@ from rota.store.notifications import rules as store
 
 if TYPE_CHECKING:
     from rota.client.client import Client
-    from rota.notifications.workflow import NotificationHost
+
+
+class DeclaredRules(dict[str, DeclaredRule]):
+    """The rules that one program declares, in code and in its project file, by name."""
+
+    _file: str | None = None
+
+    def add(self, rule: DeclaredRule) -> None:
+        """Take a rule along."""
+        if rule.name in self:
+            raise UsageError(
+                f"notification rule {rule.name} is declared twice",
+                hint="Give one of them another name.",
+            )
+        self[rule.name] = rule
+
+    def add_file(self, origin: str, tables: Mapping[str, NotificationTable]) -> None:
+        """Take the rules of a project's file along, in place of those it had before."""
+        self._file = origin
+        for name in [name for name, rule in self.items() if rule.origin == origin]:
+            del self[name]
+        for name, table in tables.items():
+            self.add(declared(name, origin, table))
+
+    async def deploy(self, client: Client, origins: set[str]) -> None:
+        """Bring the rules into the database; rules that these origins no longer declare go."""
+        own = origins | {rule.origin for rule in self.values()}
+        if self._file is not None:
+            own.add(self._file)
+        await client.connection.database.write(
+            store.put, {name: (one.origin, one.rule) for name, one in self.items()},
+            namespace=client.settings.namespace, origins=sorted(own),
+        )  # fmt: skip
 
 
 class AppNotifications(Notifications):
@@ -26,40 +57,7 @@ class AppNotifications(Notifications):
 
     def __init__(self, client: Client) -> None:
         super().__init__(client)
-        self.declared: dict[str, DeclaredRule] = {}
-        self._file: str | None = None
-
-    def add(self, rule: DeclaredRule) -> None:
-        """Take a rule along."""
-        if rule.name in self.declared:
-            raise UsageError(
-                f"notification rule {rule.name} is declared twice",
-                hint="Give one of them another name.",
-            )
-        self.declared[rule.name] = rule
-
-    def declare_file(self, origin: str, tables: Mapping[str, NotificationTable]) -> None:
-        """Take the rules of a project's file along, in place of those it had before."""
-        self._file = origin
-        for name in [name for name, rule in self.declared.items() if rule.origin == origin]:
-            del self.declared[name]
-        for name, table in tables.items():
-            self.add(declared(name, origin, table))
-
-    def install(self, app: NotificationHost, workflows: Mapping[str, object]) -> None:
-        """Register the workflow that delivers, once."""
-        if self.declared and DELIVERY not in workflows:
-            delivery.install(app, self.declared)
-
-    async def deploy(self, origins: set[str]) -> None:
-        """Bring the rules into the database; rules that these origins no longer declare go."""
-        own = origins | {rule.origin for rule in self.declared.values()}
-        if self._file is not None:
-            own.add(self._file)
-        await self._client.database.write(
-            store.put, {name: (one.origin, one.rule) for name, one in self.declared.items()},
-            namespace=self._client.settings.namespace, origins=sorted(own),
-        )  # fmt: skip
+        self.declared = DeclaredRules()
 
     async def test(self, name: str) -> str:
         """Send a test message by one rule, from this process; returns the message's id."""

@@ -12,24 +12,23 @@ import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
+from rota.client.client import Client
 from rota.core.notifications.model import NOTIFY
 from rota.core.runs.failures import names_of
 from rota.core.runs.model import Claim
 from rota.core.runs.retry import RetryPolicy
 from rota.core.time.instants import SECOND
-from rota.engine.clock import Clock
 from rota.engine.context import EngineContext
 from rota.engine.wakeups import READY
 from rota.errors import Fatal, Rejected, StepFailed, Transient, UnknownRun
 from rota.notifications import command, messages, ping, webhook
 from rota.notifications.messages import Delivery, Facts
 from rota.notifications.receivers import Recipients
-from rota.settings import Settings
-from rota.store.backend.database import Database, Tx
+from rota.store.backend.database import Tx
 from rota.store.notifications import schedule_ends
 from rota.store.runs import history
 from rota.store.schedules import attempts as executions
@@ -41,28 +40,6 @@ log = logging.getLogger("rota.notify")
 RETRIES = RetryPolicy(attempts=10, delay_s=5.0, factor=4.0, delay_s_max=3600.0, jitter=0.2,
     never=(Rejected.__name__,))  # fmt: skip
 COMMAND_S = 60.0
-
-
-class NotificationHost(Protocol):
-    """The app, as far as telling needs it."""
-
-    clock: Clock
-    settings: Settings
-
-    @property
-    def database(self) -> Database:
-        """The database of the executions."""
-        ...
-
-    @property
-    def workflow(self) -> Callable[..., Any]:
-        """Registers a workflow."""
-        ...
-
-    @property
-    def step(self) -> Callable[..., Any]:
-        """Makes a function a step."""
-        ...
 
 
 async def began(base: EngineContext, claim: Claim) -> None:
@@ -78,11 +55,12 @@ async def began(base: EngineContext, claim: Claim) -> None:
         base.wakeups.notify_soon(READY)
 
 
-def install(app: NotificationHost) -> None:
-    """Register the notifying workflow; a worker that executes pipelines executes it too."""
-    sender = NotificationSender(app)
-    look = app.step(name="look")(sender.look)
-    send = app.step(name="send", retries=RETRIES)(sender.send)
+def install(client: Client, step: Callable[..., Any], workflow: Callable[..., Any]) -> None:
+    """Register the notifying workflow, by the decorators of an app. A worker that executes
+    pipelines executes it too."""
+    sender = NotificationSender(client)
+    look = step(name="look")(sender.look)
+    send = step(name="send", retries=RETRIES)(sender.send)
 
     async def notify(run_id: str, what: str, tells: Recipients) -> list[str]:
         """Notify every receiver; when it fails, it names those it could not reach."""
@@ -104,19 +82,19 @@ def install(app: NotificationHost) -> None:
             raise Fatal("; ".join(problems))
         return [f"{one.way}: {one.event}" for one in found]
 
-    app.workflow(name=NOTIFY)(notify)
+    workflow(name=NOTIFY)(notify)
 
 
 class NotificationSender:
     """The steps of a notification run."""
 
-    def __init__(self, app: NotificationHost) -> None:
-        self._app = app
+    def __init__(self, client: Client) -> None:
+        self._client = client
 
     async def look(self, run_id: str, what: str, recipients: Recipients) -> list[Delivery]:
         """The messages to send."""
-        namespace = self._app.settings.namespace
-        facts = await self._app.database.read(_facts, run_id, namespace=namespace)
+        namespace = self._client.settings.namespace
+        facts = await self._client.connection.database.read(_facts, run_id, namespace=namespace)
         if facts is None:
             return []
         if what == "began":
@@ -147,7 +125,7 @@ class NotificationSender:
     async def _post(self, delivery: Delivery, message_id: str) -> None:
         await webhook.post(
             delivery.target, delivery.secret_env, message_id=message_id,
-            timestamp=self._app.clock.now() // SECOND, body=delivery.body.encode(),
+            timestamp=self._client.clock.now() // SECOND, body=delivery.body.encode(),
         )  # fmt: skip
 
     async def _ping(self, delivery: Delivery) -> None:

@@ -5,9 +5,9 @@ Loads what it needs with the first call, so an app without pipelines pays nothin
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -55,11 +55,20 @@ class KnownPipeline(NamedTuple):
     last_run: Run | None = None
 
 
+class PipelineWorker(NamedTuple):
+    """The worker of an app: how to start and stop it, and make it notify as schedules ask."""
+
+    start: Callable[[], Awaitable[None]]
+    stop: Callable[[float | None], Awaitable[None]]
+    register_notifications: Callable[[], None]
+
+
 class PipelineClient:
     """The pipelines of an app."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, worker: PipelineWorker | None = None) -> None:
         self._client = client
+        self._worker = worker
         self._folders: dict[str, Path | None] = {}
         self._ai: Invoker | None = None
         self._settings: Settings | None = None
@@ -79,29 +88,25 @@ class PipelineClient:
         """Perform no further runs of it."""
         self._folders.pop(pipeline_id, None)
 
-    def folder_of(self, pipeline_id: str) -> Path | None:
+    def _folder_of(self, pipeline_id: str) -> Path | None:
         """The folder of a pipeline on this machine, if it was given."""
         return self._folders.get(pipeline_id)
 
     def serve(self) -> None:
         """Take part in big runs of other machines, and tell whom schedules name. Before the
         worker starts."""
-        if not self.serves:
-            from rota.notifications import workflow
-
+        if not self.serves and self._worker is not None:
             self.serves = True
-            workflow.install(
-                cast("workflow.NotificationHost", self._client)
-            )  # an app, which knows workflows
+            self._worker.register_notifications()
 
-    def names(self) -> list[str]:
+    def _names(self) -> list[str]:
         """The names of the runs that this process may perform."""
         parts = [PART_NAME] if self.serves else []
         return parts + [run_name(name) for name in self._folders]
 
     def located(self, pipeline_id: str) -> Path:
         """The folder of a pipeline on this machine; UnknownPipeline if it was not given."""
-        folder = self.folder_of(pipeline_id)
+        folder = self._folder_of(pipeline_id)
         if folder is None:
             known = sorted(name for name, place in self._folders.items() if place is not None)
             raise UnknownPipeline(
@@ -133,7 +138,7 @@ class PipelineClient:
 
         loaded = self.load(pipeline) if isinstance(pipeline, str | Path) else pipeline
         return await dry_run(
-            loaded, self.ai(), DryRunOptions(parameters=parameters or {}, model=model)
+            loaded, self._invoker(), DryRunOptions(parameters=parameters or {}, model=model)
         )
 
     async def cost(
@@ -162,7 +167,7 @@ class PipelineClient:
         else:
             self._ai, self._own_ai = ai, False
 
-    def ai(self) -> Invoker:
+    def _invoker(self) -> Invoker:
         """Who answers; made from the settings or the environment when it is first asked for."""
         if self._ai is None:
             from rota.ai.registry import invoker_of
@@ -175,7 +180,7 @@ class PipelineClient:
         from rota.ai.shared_limits import shared
 
         namespace = self._client.settings.namespace
-        return shared(self._client.database, self._client.clock, namespace=namespace)
+        return shared(self._client.connection.database, self._client.clock, namespace=namespace)
 
     async def close(self) -> None:
         """Close what the invoker holds open."""
@@ -265,17 +270,17 @@ class PipelineClient:
             raise WrongState(f"run {run_id} is not a pipeline run", hint="Use `rota run retry`.")
         now = self._client.clock.now()
         pipeline_id = pipeline_id_of(run.name)
-        self.know(pipeline_id, self.folder_of(pipeline_id))
+        self.know(pipeline_id, self._folder_of(pipeline_id))
         if not run.is_final:
-            await self._client.database.write(store.take_up, run, queue=queue, now=now)
+            await self._client.connection.database.write(store.take_up, run, queue=queue, now=now)
         elif run.status == "completed" and run.reason != "partial":
             raise WrongState(f"run {run.id} completed; there is nothing to retry")
         else:
             new_id = self._client.ids.make(now)
-            await self._client.database.write(
+            await self._client.connection.database.write(
                 retry_chain, run.root_id, new_id, now=now, queue=queue, even_completed=True
             )
-        await self._client.wakeups.announce(READY)
+        await self._client.connection.wakeups.announce(READY)
         return self._ref(run.root_id)
 
     def _ref(self, root_id: str, *, existed: bool = False) -> RunHandle[PipelineResult]:

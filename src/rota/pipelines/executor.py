@@ -38,7 +38,7 @@ class PipelineExecutor:
 
     def names(self) -> list[str]:
         """The names it can perform."""
-        return self._pipelines.names()
+        return self._pipelines._names()
 
     async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
         """Perform a run to its end, its suspension or its failure."""

@@ -57,7 +57,9 @@ async def of_schedule(client: Client, name: str, *, since: int = 0) -> PipelineU
     """The usage of a schedule's executions that were due, or started by hand, since an instant; of
     a long history, the newest `EXECUTIONS_MAX`."""
     shown = await client.schedules.get(name)
-    chains = await client.database.read(executions.latest, shown.schedule.id, limit=EXECUTIONS_MAX)
+    chains = await client.connection.database.read(
+        executions.latest, shown.schedule.id, limit=EXECUTIONS_MAX
+    )
     total = PipelineUsage()
     for attempts in chains:
         if since and _at(attempts) < since:

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rota.client.schedule_view import ScheduleView
-from rota.client.schedules import Schedules
+from rota.client.client import Client
+from rota.client.schedule_view import ScheduleView, view_of
 from rota.client.start import Startable
 from rota.core.runs.lifecycle import Status
 from rota.errors import BadSchedule, BadSetting, RotaError, UsageError
@@ -22,6 +22,7 @@ from rota.schedules.definition import CODE, GONE, When
 from rota.schedules.overrides import differences_text
 from rota.schedules.preview import reading
 from rota.schedules.toml import ScheduleTable
+from rota.store.schedules import templates
 
 log = logging.getLogger("rota.app")
 
@@ -77,8 +78,8 @@ def _exists(module: str) -> bool:
 class DeclaredSchedules:
     """The schedules that one program declares, in code and in its project file."""
 
-    def __init__(self, schedules: Schedules, workflows: Mapping[str, Startable[..., Any]]) -> None:
-        self._schedules = schedules
+    def __init__(self, client: Client, workflows: Mapping[str, Startable[..., Any]]) -> None:
+        self._client = client
         self._workflows = workflows
         self._code: dict[str, Declared] = {}
         self._file: tuple[str, Mapping[str, ScheduleTable], Mapping[str, BadSetting]] | None = None
@@ -106,7 +107,7 @@ class DeclaredSchedules:
 
     async def apply(self) -> None:
         """Bring them into the database; quarantine those without code."""
-        deploy = _Deploy(self._schedules, self._workflows, list(self._code.values()))
+        deploy = _Deploy(self._client, self._workflows, list(self._code.values()))
         if self._file is not None:
             deploy.add_file(*self._file)
         await deploy.apply()
@@ -117,11 +118,12 @@ class _Deploy:
 
     def __init__(
         self,
-        schedules: Schedules,
+        client: Client,
         workflows: Mapping[str, Startable[..., Any]],
         declared: list[Declared],
     ) -> None:
-        self._schedules = schedules
+        self._client = client
+        self._schedules = client.schedules
         self._workflows = workflows
         self._declared = declared
         self._bad: set[str] = set()
@@ -148,25 +150,35 @@ class _Deploy:
 
     async def apply(self) -> None:
         """Make and update what is declared; look after what was, and is no more."""
-        before = await self._schedules.declared_by(sorted(self._origins))
-        known = {shown.schedule.name: shown for shown in before}
+        known = {shown.schedule.name: shown for shown in await self._ours()}
         for one in self._declared:
             await self._apply(one, known.get(one.name))
         await self._adopt_orphans()
         names = {one.name for one in self._declared} | self._bad
-        for shown in await self._schedules.declared_by(sorted(self._origins)):
+        for shown in await self._ours():
             if shown.schedule.name in names or shown.problem is not None:
                 continue
             if shown.intent.ignored in self._origins:
-                await self._schedules.forget_declaration(shown.schedule.name)
+                await self._schedules._forget_declaration(shown.schedule.name)
             elif shown.intent.origin in self._origins:
                 await self._no_longer(shown)
+
+    async def _ours(self) -> list[ScheduleView]:
+        """The schedules that these origins declare, or have declared, by name."""
+        rows = await self._client.connection.database.read(
+            templates.declared_by, namespace=self._client.settings.namespace,
+            origins=sorted(self._origins),
+        )  # fmt: skip
+        return [view_of(row) for row in rows]
 
     async def _adopt_orphans(self) -> None:
         """A module that has been removed cannot look after its schedules: the package does."""
         packages = {origin.partition(".")[0] for origin in self._origins if "." in origin}
         for package in sorted(packages):
-            for origin in await self._schedules.origins_in(package):
+            origins = await self._client.connection.database.read(
+                templates.origins_in, namespace=self._client.settings.namespace, package=package
+            )
+            for origin in origins:
                 if origin not in self._origins and not _exists(origin):
                     self._origins.add(origin)
 

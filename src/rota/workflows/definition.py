@@ -143,7 +143,11 @@ class WorkflowStarter(Generic[P, R]):
 
 
 class Workflow(Startable[P, R]):
-    """A registered function with parameters `P`; its runs return `R` and survive crashes."""
+    """A registered function with parameters `P`; its runs return `R` and survive crashes.
+
+    It has a `name` and a `kind`, the `function` itself, and `queue`, `priority` and `version` of
+    its runs.
+    """
 
     kind = "workflow"
 

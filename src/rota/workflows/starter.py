@@ -142,4 +142,4 @@ class AppStarter(RunStarter):
 
     def started(self, *, delayed: bool = False) -> None:
         """Tell workers that there is work, or will be."""
-        self._client.wakeups.notify_soon(TIMER if delayed else READY)
+        self._client.connection.wakeups.notify_soon(TIMER if delayed else READY)

@@ -225,13 +225,13 @@ async def open_run_state(app: Rota, name: str = "line") -> str:
 
 async def sound(app: Rota) -> None:
     """Every invariant holds."""
-    broken = await app.database.read(invariants.broken)
+    broken = await app.connection.database.read(invariants.broken)
     assert broken == [], broken
 
 
 async def sql(app: Rota, text: str) -> list[tuple[Any, ...]]:
     """A plain statement, past everything."""
-    return [tuple(row) for row in await app.database.write(raw, text)]
+    return [tuple(row) for row in await app.connection.database.write(raw, text)]
 
 
 class Killed(BaseException):
@@ -260,12 +260,12 @@ async def bury(app: Rota) -> int:
     """The workers of this app are dead: what they held goes to recoveries."""
     assert app.runtime is not None
     now = app.clock.now()
-    reaped = await app.database.write(
+    reaped = await app.connection.database.write(
         reap_runs, namespace="default", now=now, gone=[app.runtime.worker.id],
         recoveries_max=app.settings.recoveries_max, new_ids=list(app.ids.take(now, 10)),
         kept_kinds=KEPT_KINDS,
     )  # fmt: skip
-    app.wakeups.notify_soon("ready")
+    app.connection.wakeups.notify_soon("ready")
     if any(recovered and runs_alone(run.recoveries + 1) for run, recovered in reaped):
         app.runtime.worker.expect_alone(True)  # as the maintenance of a worker that reaps does
     return len(reaped)

@@ -89,7 +89,7 @@ async def worker_with_code(url: str, digests: dict[str, str]) -> None:
             "w1", "default", liveness.host(), pid, liveness.started(pid), '["default"]', "[]", 1,
             "online", "", now, now, None,
         )  # fmt: skip
-        await app.database.write(workers.register, row, code_set("default", digests))
+        await app.connection.database.write(workers.register, row, code_set("default", digests))
 
 
 def test_a_version_is_rolled_back_and_old_ones_are_pruned(folder: Path) -> None:

@@ -23,7 +23,7 @@ def sign_on(shell: Shell, *rows: WorkerRecord, age_us: int = 0) -> None:
             at = client.clock.now() - age_us
             for row in rows:
                 fresh = msgspec.structs.replace(row, started_at=at, heartbeat_at=at)
-                await client.database.write(workers.register, fresh)
+                await client.connection.database.write(workers.register, fresh)
 
     asyncio.run(write())
 
@@ -33,7 +33,7 @@ def declare(shell: Shell, *queues: Queue) -> None:
 
     async def write() -> None:
         async with Client(shell.url) as client:
-            await client.database.write(workers.put_queues, queues)
+            await client.connection.database.write(workers.put_queues, queues)
 
     asyncio.run(write())
 

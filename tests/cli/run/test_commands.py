@@ -242,7 +242,7 @@ def test_log_lines_are_printed_in_pages(either: Shell) -> None:
     assert either.run("run", "logs", run_id).stdout == "no log lines\n"
     lines = [NewLogLine(run_id, 0, "INFO", "shop", f"line {n}\x1b[2J") for n in range(3)]
     call = CommonOptions(database=either.url)
-    connect.ask(call, lambda client: client.database.write(append, lines))
+    connect.ask(call, lambda client: client.connection.database.write(append, lines))
     page = either.run("run", "logs", run_id, "--after", "1", "--limit", "1")
     assert page.stdout.endswith("  info    shop: line 1\\x1b[2J\n")
     assert page.stderr == "more: --after 2\n"
@@ -254,7 +254,7 @@ def test_logs_are_followed_until_the_run_has_ended(either: Shell) -> None:
     either.work()
     lines = [NewLogLine(run_id, 0, "INFO", "shop", f"line {n}") for n in range(3)]
     call = CommonOptions(database=either.url)
-    connect.ask(call, lambda client: client.database.write(append, lines))
+    connect.ask(call, lambda client: client.connection.database.write(append, lines))
     followed = either.run("run", "logs", run_id, "--follow", "--after", "1")
     assert len(followed.stdout.splitlines()) == 2
 

@@ -277,7 +277,7 @@ async def _reported(app: Rota, life: Life) -> dict[str, Any]:
     view = await app.automations.show(NAME)
     events = await app.automations.events(NAME)
     ledger = await app.automations.outputs(NAME)
-    consumed = await app.database.read(raw, CONSUMED.format(namespace=life.namespace))
+    consumed = await app.connection.database.read(raw, CONSUMED.format(namespace=life.namespace))
     return {
         "run": view.open_run.label if view.open_run else "none",
         "word": view.status,

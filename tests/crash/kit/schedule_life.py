@@ -125,7 +125,7 @@ async def snapshot(url: str) -> list[list[Any]]:
     """Every row, without what differs from life to life (ids, and when it was written)."""
     app = make_app(url, LATER)
     async with app.connected():
-        rows = await app.database.read(raw, ROWS)
+        rows = await app.connection.database.read(raw, ROWS)
         return sorted(([*row] for row in rows), key=repr)
 
 
@@ -133,9 +133,9 @@ async def sound(url: str, nth: int) -> None:
     """Every invariant holds, and no ledger has a gap."""
     app = make_app(url, LATER)
     async with app.connected():
-        broken = await app.database.read(invariants.broken)
+        broken = await app.connection.database.read(invariants.broken)
         assert broken == [], f"kill {nth}: {broken}"
-        found = await app.database.read(ledger_faults, namespace="default", now=LATER)
+        found = await app.connection.database.read(ledger_faults, namespace="default", now=LATER)
         assert found == [], f"kill {nth}: {[str(gap) for gap in found]}"
 
 

@@ -121,7 +121,7 @@ async def work(app: Rota, *, deaf: bool) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     await app.connect()
     if deaf:
-        deafen(app.database)
+        deafen(app.connection.database)
     await app.start_worker()
     print("ready", flush=True)  # noqa: T201
     await stop.wait()

@@ -59,7 +59,9 @@ class OfflineWorld:
         block = Block(f"{name}-1", self.app.settings.namespace, str(self.root), loaded)
         now = self.app.clock.now()
         ids = (self.app.ids.make(now), self.app.ids.make(now))
-        synced = await self.app.database.write(schedule_sync.put, block, None, new_ids=ids, now=now)
+        synced = await self.app.connection.database.write(
+            schedule_sync.put, block, None, new_ids=ids, now=now
+        )
         self.rows[name] = synced.row.id
         self.app.pipelines.know(name, self.root / name)
         assert self.app.runtime is not None

@@ -110,7 +110,7 @@ async def test_it_waits_without_a_slot_while_the_one_before_it_is_tried_again(
         place.broken.add("fetch")
         await place.add("fetch", 'cron: "0 * * * *"')
         await place.add("report", 'cron: "0 * * * *"\nafter: [fetch]')
-        await place.app.database.write(
+        await place.app.connection.database.write(
             _retries, place.rows["fetch"], '{"retry":{"attempts":3,"delay_s":600}}'
         )
         await place.world.advance("1h")
@@ -200,7 +200,7 @@ async def test_it_waits_no_longer_than_to_its_own_next_time(
         place.broken.add("fetch")
         await place.add("fetch", 'cron: "0 0 * * *"')
         await place.add("report", 'cron: "0 * * * *"\nafter: fetch\noverlap: skip')
-        await place.app.database.write(
+        await place.app.connection.database.write(
             _retries, place.rows["fetch"], '{"retry":{"attempts":9,"delay_s":86400}}'
         )
         await place.world.advance("24h")
@@ -233,12 +233,12 @@ async def test_a_crash_between_the_decision_and_the_first_item_asks_again(
         assert await place.ends("import") == ["completed"]
         # What has recorded something is not asked again, whatever became of the file.
         (tmp_path / "import" / "data.csv").unlink()
-        begun = await place.app.database.read(dependencies.has_begun, root.root_id)
+        begun = await place.app.connection.database.read(dependencies.has_begun, root.root_id)
         assert begun
 
 
 async def _chains(place: OfflineWorld, name: str) -> list[Any]:
-    return await place.app.database.read(attempts.latest, place.rows[name], limit=10)
+    return await place.app.connection.database.read(attempts.latest, place.rows[name], limit=10)
 
 
 async def test_what_was_left_out_is_reported_as_missed(database_url: str, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ async def test_a_schedule_fires_pipeline_runs(database_url: str, tmp_path: Path)
         row = new_schedule(block, None, schedule_id=app.ids.make(now), now=now)
         assert row.input is not None
         assert snapshot.read(row.input).pipeline == loaded.pipeline
-        await app.database.write(store.put, row, trigger="manual", now=now)
+        await app.connection.database.write(store.put, row, trigger="manual", now=now)
         world._scheduler.next_at = now
         await world.advance("24h")
         runs = [run for run in await app.runs.list() if run.kind == "pipeline"]

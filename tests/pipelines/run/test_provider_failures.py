@@ -294,7 +294,7 @@ async def test_a_database_that_is_away_for_a_while_fails_no_item(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world(database_url, tmp_path) as it:
-        real = it.app.database.read
+        real = it.app.connection.database.read
         calls = 0
 
         async def sometimes(function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -305,7 +305,7 @@ async def test_a_database_that_is_away_for_a_while_fails_no_item(
             return await real(function, *args, **kwargs)
 
         ref = await it.app.pipelines.start(it.pipeline(WORDS))
-        monkeypatch.setattr(it.app.database, "read", sometimes)
+        monkeypatch.setattr(it.app.connection.database, "read", sometimes)
         ended = await until(lambda: _ended(it.app, ref.id, real))
         assert ended == "completed"
         monkeypatch.undo()

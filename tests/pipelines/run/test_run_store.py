@@ -14,8 +14,8 @@ async def test_a_list_that_a_released_claim_left_unfinished_does_not_mix_with_th
 ) -> None:
     async with Client(database_url) as client:
         db, journal, now = (
-            client.database,
-            Journal(client.database, client.clock),
+            client.connection.database,
+            Journal(client.connection.database, client.clock),
             client.clock.now(),
         )
         first = await begin(db, kind="pipeline", now=now)

@@ -9,17 +9,16 @@ import pytest
 
 from rota.settings import Settings
 from rota.store.backend.database import open_url
-from rota.store.backend.postgres_watchdog import LOOKS, ConnectionWatchdog
+from rota.store.backend.postgres_watchdog import LOOKS, ConnectionWatchdog, WatchedConnection
 
 FOR_EVER_S = 3600.0  # the tests look themselves
 
 
-class Asker:
+class Asker(WatchedConnection):
     """A transaction, and the connection it would end."""
 
     def __init__(self) -> None:
-        self.looks = 0
-        self.connection = self
+        super().__init__(self)
         self.ended = asyncio.Event()
 
     def terminate(self) -> None:

@@ -83,7 +83,7 @@ async def test_finished_chains_move_and_a_month_is_dropped_at_once(database_url:
         assert await held(database_url, "runs", "steps", "archive") == [0, 0, 2]
         with pytest.raises(BadInput, match="no month 2026-09"):
             await app.operations.drop_archive("2026-09")
-        assert await app.database.read(invariants.broken, full=True) == []
+        assert await app.connection.database.read(invariants.broken, full=True) == []
 
 
 async def test_a_key_stays_taken_and_its_result_readable(database_url: str) -> None:
@@ -104,7 +104,7 @@ async def test_a_key_stays_taken_and_its_result_readable(database_url: str) -> N
         assert await app.operations.archive("2026-10") == 0
         await app.operations.drop_archive("2026-09")
         assert await app.operations.archive("2026-10") == 0, "a dropped month does not come back"
-        assert await app.database.read(invariants.broken, full=True) == []
+        assert await app.connection.database.read(invariants.broken, full=True) == []
 
 
 async def test_occurrences_of_schedules_and_open_work_stay(database_url: str) -> None:
@@ -118,7 +118,7 @@ async def test_occurrences_of_schedules_and_open_work_stay(database_url: str) ->
         assert await held(database_url, "runs") == before
         assert (await app.runs.get(asleep.id)).status == "sleeping"
         await time.advance("1d")
-        assert await app.database.read(invariants.broken, full=True) == []
+        assert await app.connection.database.read(invariants.broken, full=True) == []
 
 
 async def _family(time: World, failing: set[str], *, key: str | None) -> Any:
@@ -196,7 +196,7 @@ async def test_a_run_that_is_archived_during_a_retry_is_refused(
             return await real(tx, root_id=root_id)
 
         monkeypatch.setattr(history, "chain", archived_first)
-        monkeypatch.setattr(app.database, "read", app.database.write)
+        monkeypatch.setattr(app.connection.database, "read", app.connection.database.write)
         with pytest.raises(UnknownRun, match=f"no run '{failed.id}'"):
             await app.runs.retry(failed.id)
 

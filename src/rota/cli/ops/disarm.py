@@ -27,7 +27,7 @@ def disarm(call: CommonOptions, reason: str) -> None:
 
     async def switch(client: Client) -> tuple[str, Disarmed, int]:
         found = await client.operations.disarm(reason=reason)
-        return client.database.place, found, len(await client.workers())
+        return client.connection.database.place, found, len(await client.workers())
 
     where, found, on = connect.ask(call, switch, notes=False)
     if call.json:
@@ -48,7 +48,7 @@ def arm(call: CommonOptions) -> None:
     """
 
     async def switch(client: Client) -> tuple[str, Disarmed | None]:
-        return client.database.place, await client.operations.arm()
+        return client.connection.database.place, await client.operations.arm()
 
     where, ended = connect.ask(call, switch, notes=False)
     if call.json:

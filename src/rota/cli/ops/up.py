@@ -189,7 +189,7 @@ class WorkerDaemon:
         rows = [row for row in await app.workers() if row.id == worker_id]
         log.info(
             "worker %s is up on %s: namespace %s, queues %s, %d slots, %s",
-            worker_id, app.database.place, app.settings.namespace,
+            worker_id, app.connection.database.place, app.settings.namespace,
             ", ".join(name for row in rows for name in served(row)), app.settings.slots,
             _performs(app),
         )  # fmt: skip

@@ -75,7 +75,7 @@ def app_of(call: CommonOptions, root: Path, *, migrate: bool | None = None, **fl
     found = connect.project_of(call)
     if found is not None and found.is_file:
         origin = str(Path(found.source).resolve())
-        app.notifications.declare_file(origin, found.file.notifications)
+        app.notifications.declared.add_file(origin, found.file.notifications)
     return app
 
 

@@ -138,9 +138,10 @@ class SchedulerDaemon:
         if upcoming:
             local = upcoming[0].next_run.astimezone()
             then = f"; next is {upcoming[0].pipeline_id} at {local:%Y-%m-%d %H:%M:%S %Z}"
+        place = self._app.connection.database.place
         log.info(
             "looking after %s: %s, runs are kept in %s%s. Press Ctrl-C to stop.",
-            self._root, render.count(len(found), "schedule"), self._app.database.place, then,
+            self._root, render.count(len(found), "schedule"), place, then,
         )  # fmt: skip
 
 

@@ -143,7 +143,7 @@ async def _await(app: Rota, run_id: str, timeout: str | None) -> PipelineRunEnd:
 
     look = f"Look with `rota run show {run_id}`."
     try:
-        await app.wakeups.listen()
+        await app.connection.wakeups.listen()
         ended = await app.runs.wait(run_id, timeout=timeout)
     except TimeoutError as error:
         said = f"run {run_id} has not ended within {timeout}; it continues"

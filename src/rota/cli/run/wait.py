@@ -32,7 +32,7 @@ class Waiter:
         """Wait for the end."""
         self._run_id = run_id
         self._existed = existed
-        await client.wakeups.listen()
+        await client.connection.wakeups.listen()
         try:
             ended = await client.runs.wait(run_id, timeout=self._timeout)
         except TimeoutError as error:

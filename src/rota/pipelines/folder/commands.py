@@ -197,7 +197,7 @@ class ScheduleCommands:
         """Cancel the executions that are in progress or wait for their turn."""
         entry = await self._stored(schedule_id)
         assert entry.row is not None
-        roots = await self._open.database.read(store.open_roots, [entry.row.id])
+        roots = await self._open.connection.database.read(store.open_roots, [entry.row.id])
         if not roots:
             raise WrongState(
                 f"nothing of schedule {entry.schedule_id} is running",

@@ -140,7 +140,7 @@ class PipelineRegistry:
         """The schedules of this folder that the store knows, by pipeline."""
         if self._client is None:
             return {}
-        rows = await self._client.database.read(
+        rows = await self._client.connection.database.read(
             store.declared_by, namespace=self._client.settings.namespace, origins=[self.origin]
         )
         mine = [row for row in rows if schedule_sync.is_ours(row, self.origin)]
@@ -151,7 +151,7 @@ class PipelineRegistry:
         state = state_file_sync.peek(folder)
         if self._client is None or state is None:
             return None
-        row = await self._client.database.read(
+        row = await self._client.connection.database.read(
             store.find, namespace=self._client.settings.namespace, name=state.schedule_id
         )
         if row is None or definition.found(row).intent.owner != schedule_sync.OWNER:
@@ -186,21 +186,23 @@ class PipelineRegistry:
             return row.name
         if state is None or state.pipeline_id != listed.pipeline_id or self._client is None:
             return own
-        taken = await self._client.database.read(
+        taken = await self._client.connection.database.read(
             store.find, namespace=self._client.settings.namespace, name=state.schedule_id
         )
         return state.schedule_id if taken is None else own
 
     async def _followed(self, state: ScheduleState, row: Schedule) -> ScheduleState:
         assert self._client is not None
-        chains = await self._client.database.read(attempts.latest, row.id, limit=self._history_max)
+        chains = await self._client.connection.database.read(
+            attempts.latest, row.id, limit=self._history_max
+        )
         return state_file_sync.caught_up(state, chains, history_max=self._history_max)
 
     async def look_at(self, entry: ScheduledPipeline) -> None:
         """The executions in progress, and the state of the schedule."""
         assert self._client is not None
         assert entry.row is not None
-        entry.under_way = await self._client.database.read(_open_of, entry.row.id)
+        entry.under_way = await self._client.connection.database.read(_open_of, entry.row.id)
         for chain in filter(state_file_sync.waits, entry.under_way):
             entry.state = state_file_sync.with_wait(entry.state, chain)
         entry.state = state_file_sync.placed(entry.state, entry.row, entry.under_way)
@@ -256,7 +258,7 @@ class PipelineRegistry:
             log.warning("%s", found.warning)
         block = Block(name, self._client.settings.namespace, self.origin, loaded)
         try:
-            synced = await self._client.database.write(
+            synced = await self._client.connection.database.write(
                 schedule_sync.put, block, None if found.fresh else found.state,
                 new_ids=(self._client.ids.make(now), self._client.ids.make(now)), now=now,
             )  # fmt: skip
@@ -281,7 +283,7 @@ class PipelineRegistry:
         if repaired:
             log.info("pipeline %s is good again", listed.pipeline_id)
         if synced.change is not None:
-            await self._client.wakeups.announce(SCHEDULE)
+            await self._client.connection.wakeups.announce(SCHEDULE)
         change = synced.change or ("updated" if repaired else None)
         return [] if change is None else [Moved(entry, change)]
 
@@ -335,8 +337,8 @@ class PipelineRegistry:
         assert self._client is not None
         if row is None:
             return []
-        await self._client.database.write(store.delete, row.id, now=now)
-        await self._client.wakeups.announce(SCHEDULE)
+        await self._client.connection.database.write(store.delete, row.id, now=now)
+        await self._client.connection.wakeups.announce(SCHEDULE)
         entry = self.entries.pop(name, None)
         if entry is None:
             folder = self.root / name

@@ -159,7 +159,7 @@ class RunTracker:
         rows = [entry.row for entry in entries.values() if entry.row is not None]
         since = {row_id: self._since[row_id] for row_id in entries if row_id in self._since}
         poll = TrackerPoll(rows, since, self._dues, self._triggers_since(), list(self._open))
-        seen = await self._client.database.read(_look, poll)
+        seen = await self._client.connection.database.read(_look, poll)
         self._note_created(seen.created, entries)
         for row_id, row in seen.rows.items():
             entries[row_id].row = row
@@ -246,7 +246,7 @@ class RunTracker:
 
     async def _nudge_after(self, root_id: str) -> None:
         with contextlib.suppress(Exception):
-            await self._client.results.wait(root_id)
+            await self._client.connection.results.wait(root_id)
         self.nudge.set()
 
     # -- telling ---------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET
@@ -19,6 +19,7 @@ from rota.core.runs.lifecycle import Status
 from rota.core.runs.stored_errors import end_of, run_failed
 from rota.core.time.instants import Duration, micros
 from rota.errors import BadInput, RotaError, SchedulerLockError, UsageError, WrongState
+from rota.pipelines.client import PipelineClient
 from rota.pipelines.folder import schedule_sync, watcher
 from rota.pipelines.folder.commands import UPCOMING, ScheduleCommands, Scheduled, Upcoming
 from rota.pipelines.folder.events import (
@@ -29,7 +30,6 @@ from rota.pipelines.folder.events import (
     SchedulerState,
     SchedulerStatus,
 )
-from rota.pipelines.folder.host import Engine
 from rota.pipelines.folder.lock_file import HEARTBEAT_US, STALE_US
 from rota.pipelines.folder.lock_heartbeat import LockHeartbeat
 from rota.pipelines.folder.registry import PipelineRegistry
@@ -68,11 +68,13 @@ class PipelineScheduler:
         heartbeat: Duration = HEARTBEAT_US / 1e6,
         watch: Duration | None = SETTLED_US / 1e6,
     ) -> None:
-        if not hasattr(app, "start_worker"):
+        pipelines = getattr(app, "pipelines", None)
+        if not isinstance(pipelines, PipelineClient) or pipelines._worker is None:
             raise UsageError("a scheduler needs an app, not a client", hint="Use Rota(url).")
         self.directory = Path(directory)
         self._app = app
-        self._engine = cast(Engine, app)
+        self._pipelines = pipelines
+        self._worker = pipelines._worker
         self._holding = LockHeartbeat(
             self.directory, lambda: self._clock, stale_us=micros(lock_stale),
             beat_us=micros(heartbeat), lost=lambda: self._begin("goodbye", self.stop),
@@ -96,7 +98,7 @@ class PipelineScheduler:
         """Know nothing yet: everything is read when it is asked for, or at the start."""
         self._registry = PipelineRegistry(
             self._app, self.directory, history_max=self._history_max,
-            trust=self._engine.pipelines.trust,
+            trust=self._pipelines.trust,
         )  # fmt: skip
         self._commands = ScheduleCommands(self._app, self._registry, now=self._now)
         self._follower = RunTracker(
@@ -179,19 +181,19 @@ class PipelineScheduler:
     def _take(self, entry: ScheduledPipeline) -> None:
         """Perform its runs here, and follow them."""
         if entry.row is not None:
-            self._engine.pipelines.know(schedule_sync.pipeline_of(entry.row), entry.folder)
+            self._pipelines.know(schedule_sync.pipeline_of(entry.row), entry.folder)
             self._follower.take(entry)
 
     async def _run(self) -> None:
         self._commands.refresh = self._follow
         self._commands.on_change = self._follow_up
         self._commands.syncs = False  # the watching does
-        self._unlisten = self._engine.pipelines.listen(self._progressed)
-        self._app.wakeups.subscribe(self._notified)
-        self._engine.pipelines.serve()
-        self._owns_worker = self._engine.runtime is None
+        self._unlisten = self._pipelines.listen(self._progressed)
+        self._app.connection.wakeups.subscribe(self._notified)
+        self._pipelines.serve()
+        self._owns_worker = self._app.connection.worker is None
         if self._owns_worker:
-            await self._engine.start_worker()
+            await self._worker.start()
         self._begin("follow", self._follow_on)
         if self._watch_us is not None:
             self._begin("watch", self._watch)
@@ -221,7 +223,7 @@ class PipelineScheduler:
     async def _end(self, timeout_s: float) -> None:
         await self._cease("watch")
         if self._owns_worker:
-            await self._engine.stop_worker(timeout_s)
+            await self._worker.stop(timeout_s)
             self._owns_worker = False
         elif timeout_s > 0:
             await self._drain(timeout_s)
@@ -229,7 +231,7 @@ class PipelineScheduler:
         if self._unlisten is not None:
             self._unlisten()
             self._unlisten = None
-            self._app.wakeups.unsubscribe(self._notified)
+            self._app.connection.wakeups.unsubscribe(self._notified)
             await self._quietly(self._follow)
         self._follower.close()
         await self._cease("heartbeat")
@@ -257,7 +259,7 @@ class PipelineScheduler:
         if self._unlisten is not None:
             self._unlisten()
             self._unlisten = None
-            self._app.wakeups.unsubscribe(self._notified)
+            self._app.connection.wakeups.unsubscribe(self._notified)
         self._holding.release()
         self.status = "stopped"
         self.stopped.set()

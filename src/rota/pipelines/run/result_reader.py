@@ -45,7 +45,7 @@ class PipelineRun:
 
     def __init__(self, client: Client, run: Run, snapshot: Snapshot) -> None:
         self.run, self.snapshot = run, snapshot
-        self.reader = RunReader(client.database, run.root_id)
+        self.reader = RunReader(client.connection.database, run.root_id)
 
 
 async def find(client: Client, run_id: str) -> PipelineRun:

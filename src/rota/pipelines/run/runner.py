@@ -105,7 +105,7 @@ class PipelineRunner:
         self, snapshot: Snapshot, progress: ProgressReporter, warnings: list[str]
     ) -> PipelineContext:
         asker = ModelCaller(
-            self._pipelines.ai(), self._base.clock, self._run_store.calls,
+            self._pipelines._invoker(), self._base.clock, self._run_store.calls,
             snapshot.pipeline.settings.budget, ProviderWatch(self._run_store, progress),
         )  # fmt: skip
         if asker.is_limited and not self._claim.is_fresh:
@@ -140,7 +140,7 @@ class PipelineRunner:
 
     def _here(self, snapshot: Snapshot) -> Snapshot:
         """With the pipeline's folder as it is on this machine, where it may be elsewhere."""
-        known = self._pipelines.folder_of(snapshot.pipeline_id)
+        known = self._pipelines._folder_of(snapshot.pipeline_id)
         if snapshot.place.is_dir() or known is None or not known.is_dir():
             return snapshot
         return msgspec.structs.replace(snapshot, folder=str(known))

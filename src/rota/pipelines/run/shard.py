@@ -69,7 +69,7 @@ def _context(
     earlier = snapshot.overrides.cache_from
     caches = (Cache(run_store.of(earlier)),) if earlier is not None else ()
     watch = ProviderWatch(run_store, progress)
-    asker = ModelCaller(pipelines.ai(), base.clock, run_store.calls, watch=watch)
+    asker = ModelCaller(pipelines._invoker(), base.clock, run_store.calls, watch=watch)
     return PipelineContext(snapshot, run_store, asker, progress, snapshot.place, caches, None, [])
 
 

@@ -31,7 +31,7 @@ from rota.store.backend.dialect import POSTGRES
 from rota.store.backend.postgres_abandoned import AbandonedProcesses
 from rota.store.backend.postgres_connection import CONNECT_TIMEOUT_S, Connector
 from rota.store.backend.postgres_errors import UNSTORABLE, ends_connection, translate
-from rota.store.backend.postgres_watchdog import ConnectionWatchdog
+from rota.store.backend.postgres_watchdog import ConnectionWatchdog, WatchedConnection
 from rota.store.backend.queries import compiled
 
 P = ParamSpec("P")
@@ -50,17 +50,16 @@ SCRIPT_LOOKS = 1_000_000  # a migration of a large table takes what it takes
 _RETRIES = 5
 
 
-class PostgresTx:
+class PostgresTx(WatchedConnection):
     """Begins with the first statement that is not alone; the database object commits."""
 
     dialect = POSTGRES
 
     def __init__(self, connection: Any, schema: str) -> None:
-        self.connection = connection
+        super().__init__(connection)
         self.schema = schema
         self._queries = compiled("postgres", schema)
         self.begun = False
-        self.looks = 0
         self.channel = ""
         self.owed: Sequence[str] = ()  # topics to notify of in this transaction
 

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 # Looks that find the same statement before its connection is given up. Looks are counted, not
 # seconds: an event loop that was held up has the answer already when it continues.
 LOOKS = 4
 
 
-class WatchedConnection(Protocol):
+class WatchedConnection:
     """A user of the server, one statement after the other."""
 
-    connection: Any
-    looks: int  # how often it was seen with its present statement; back to 0 with every other
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self.looks = 0  # with its present statement; back to 0 with every other
 
 
 class ConnectionWatchdog:
