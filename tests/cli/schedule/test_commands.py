@@ -178,7 +178,7 @@ def test_a_trigger_may_be_waited_for(shell: Shell, up: Callable[..., object]) ->
     said = shell.error("schedule", "trigger", "daily", "--wait", "--timeout", "50ms", code=6)
     assert "has not ended within 50ms" in said
     up()
-    result = shell.run("schedule", "trigger", "daily", "--wait", "--timeout", "20s")
+    result = shell.run("schedule", "trigger", "daily", "--wait", "--timeout", "60s")
     assert json.loads(result.stdout)["sum"] == 2
     assert "of schedule daily started" in result.stderr
     assert shell.json("schedule", "trigger", "daily", "--wait")["output"]["sum"] == 2
