@@ -1,4 +1,4 @@
-"""What holds for all tests of automations."""
+"""Settings of all tests of automations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for all tests of schedules."""
+"""Settings of all tests of schedules."""
 
 from __future__ import annotations
 
