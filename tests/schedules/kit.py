@@ -111,7 +111,7 @@ async def due(app: Rota, name: str) -> str | None:
 
 
 async def holes(app: Rota) -> list[LedgerFault]:
-    """What the ledgers of the app's namespace do not account for."""
+    """Occurrences that the ledgers of the app's namespace do not account for."""
     return await app.connection.database.read(
         ledger_faults, namespace=app.settings.namespace, now=app.clock.now(), keep_from=0
     )

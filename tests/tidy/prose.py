@@ -48,7 +48,7 @@ FORBIDDEN = {
     r"(by )?chance": "random, random numbers",
     r"in hand|full hands|is at it": "held, claimed, executing",
     r"(workers?|hosts?|process(es)?) (is|are|was|were) on(?=[.,;:]|$)": "is running",
-    r"(one|a|each|every|first|next|last|another|per) looks?": "poll, check, read",
+    r"(one|a|each|every|first|next|last|another|per) look": "poll, check, read",
     r"(glances?|stares?|stumbl(e|es|ed)|bears? to|in circles|thick and fast)": "a plain verb",
     r"to an end|to be had|of its kind|is good again": "the exact state",
     r"(no other|not so)(?=[.,;:]|$)": "name it",

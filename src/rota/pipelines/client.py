@@ -100,7 +100,7 @@ class PipelineClient:
             self._worker.register_notifications()
 
     def _names(self) -> list[str]:
-        """The names of the runs that this process may perform."""
+        """The names of the runs that this process may execute."""
         parts = [PART_NAME] if self.serves else []
         return parts + [run_name(name) for name in self._folders]
 

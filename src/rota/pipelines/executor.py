@@ -37,7 +37,7 @@ class PipelineExecutor:
         self._journal = journal
 
     def names(self) -> list[str]:
-        """The names it can perform."""
+        """The names it can execute."""
         return self._pipelines._names()
 
     async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
