@@ -40,7 +40,7 @@ class Fold(Protocol):
     done: bool  # everything was said
 
     def ended(self) -> bool:
-        """Whether a stream may end here, for those that do not say their last word."""
+        """Whether a stream may end here, for servers that do not mark the end."""
         ...
 
     def event(self, value: dict[str, Any]) -> None:
@@ -197,7 +197,7 @@ class _Progress:
         self.sent = False
 
     async def __call__(self, event: str, facts: dict[str, Any]) -> None:
-        """Told by the client of each move, before it makes it."""
+        """Receives each move of the client, before the client makes it."""
         if event.endswith("send_request_headers.started"):
             # A proxy that is asked for a tunnel has not seen the request yet.
             self.sent = self.sent or facts["request"].method != b"CONNECT"

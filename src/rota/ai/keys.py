@@ -1,6 +1,6 @@
 """Keys by name: settings hold the name of an environment variable, never the key itself.
 
-Read at each call, so a key that is renewed needs no restart of the process.
+The key is read at each call, so a key that is renewed needs no restart of the process.
 """
 
 from __future__ import annotations

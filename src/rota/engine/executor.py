@@ -12,18 +12,18 @@ from rota.core.runs.model import Claim, Outcome, StoredStep
 
 
 class Executor(Protocol):
-    """Performs runs of one kind."""
+    """Executes runs of one kind."""
 
     kind: str
     keeps_open_run: bool  # whether its work always has an open run, however often one crashes
     replays: bool  # whether it wants all steps of a run's chain available, to answer from
-    code: CodeSet  # what it performs only while its code is the deployed one
+    code: CodeSet  # runs that it executes only while its code is the deployed one
 
     def names(self) -> list[str]:
-        """The names it can perform, whatever their code."""
+        """The names it can execute, whatever their code."""
         ...
 
     async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
-        """Perform a claimed run, given what its chain has recorded. Raises LeaseLost when it
+        """Execute a claimed run, given what its chain has recorded. Raises LeaseLost when it
         learns that the run is no longer ours. None: it has settled the run itself."""
         ...

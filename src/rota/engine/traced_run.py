@@ -14,7 +14,7 @@ from rota.engine.executor import Executor
 def performed(
     executor: Executor, claim: Claim, steps: Sequence[StoredStep], clock: Clock
 ) -> Awaitable[Outcome | None]:
-    """Perform a run; without a tracer this is the executor's own coroutine."""
+    """Execute a run; without a tracer this is the executor's own coroutine."""
     if not spans.is_on():
         return executor.perform(claim, steps)
     return _traced(executor, claim, steps, clock)

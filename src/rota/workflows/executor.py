@@ -1,4 +1,4 @@
-"""Performs workflow runs: calls the function inside a flow and turns what comes out into a verb."""
+"""Executes workflow runs: calls the function inside a flow and turns what comes out into a verb."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class WorkflowExecutor:
         )  # fmt: skip
 
     def names(self) -> list[str]:
-        """The workflows it can perform."""
+        """The workflows it can execute."""
         return list(self._workflows)
 
     def close(self) -> None:

@@ -29,7 +29,7 @@ log = logging.getLogger("rota.serve")
 def serve(call: CommonOptions, target: str | None, address: str | None) -> int:
     """Serve the API and dashboard without a worker.
 
-    TARGET is a project, as for `rota up`; --database alone is enough to look and steer. The
+    TARGET is a project, as for `rota up`; --database alone is enough to show and manage. The
     database must exist: `rota up` and `rota migrate` create it.
     """
     from rota import project

@@ -52,7 +52,7 @@ class Attempts:
     def refused(self, error: Exception, took_s: float) -> float:
         """Seconds until the next try after an error; raises it when there is none."""
         if self._cut is not None and isinstance(error, BudgetSpent | Rejected):
-            raise self._cut from error  # there is not more room to be had
+            raise self._cut from error  # no higher limit is allowed
         if isinstance(error, STOPPING):
             raise error
         if took_s >= self._timeout_s:

@@ -27,7 +27,7 @@ from rota.pipelines.run.stages import node_input, node_output
 
 
 async def perform_graph(context: PipelineContext) -> None:
-    """Perform all nodes; raises what aborted the run."""
+    """Execute all nodes; raises what aborted the run."""
     await GraphRunner(context).perform()
 
 

@@ -12,7 +12,7 @@ from rota.pipelines.run.run_store import RunStore
 from rota.store.pipelines.steps import PROVIDER_WAIT, ProviderWait
 
 log = logging.getLogger("rota.pipelines")
-TOLD_AFTER_US = SECOND  # a shorter wait is not worth a word
+TOLD_AFTER_US = SECOND  # a shorter wait is not reported
 WRITTEN_EVERY_US = 5 * SECOND
 
 

@@ -1,4 +1,4 @@
-"""Results of runs for those who ask afterwards, from any process."""
+"""Results of runs for later calls, from any process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run, from its claim to its outcome: sets the context up, performs, reports, settles."""
+"""One run, from its claim to its outcome: sets the context up, executes, reports, settles."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class PipelineRunner:
         self._asker: ModelCaller | None = None
 
     async def perform(self) -> Outcome:
-        """Perform it; an error of the run is an outcome, one about the claim is raised."""
+        """Execute it; an error of the run is an outcome, one about the claim is raised."""
         try:
             snapshot = self._here(snapshots.read(self._claim.input))
             await self._check_trust(snapshot)
@@ -124,7 +124,7 @@ class PipelineRunner:
         )
 
     def _parting(self) -> Sharding | None:
-        """Whether others may take part: those who share this database, on other machines."""
+        """Whether others may take part: clients that share this database, on other machines."""
         if not self._pipelines.serves or self._base.database.is_local:
             return None
         return Sharding(self._base, self._journal, self._claim)
