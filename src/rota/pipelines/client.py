@@ -148,7 +148,8 @@ class PipelineClient:
         async for one in self.items(run_id):
             if one.calls:
                 name = one.model or ""
-                found[name] = found.get(name, ModelCost(name)).plus(one)
+                cost = found.get(name, ModelCost(model=name)) + one
+                found[name] = msgspec.structs.replace(cost, items=cost.items + 1)
         return [found[name] for name in sorted(found)]
 
     # -- the AI ----------------------------------------------------------------------------

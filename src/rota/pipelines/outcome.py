@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import msgspec
 
@@ -120,22 +120,34 @@ class ItemOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     duration_ms: int = 0
 
 
-class ModelCost(msgspec.Struct, frozen=True):
+class UsageSum(msgspec.Struct, frozen=True, kw_only=True):
+    """A sum of calls. `cost_usd` is that of the calls with a known price."""
+
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        """Both directions."""
+        return self.tokens_in + self.tokens_out
+
+    def __add__(self, other: UsageSum | ItemOutcome) -> Self:
+        """Both together, number by number."""
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        return msgspec.structs.replace(self, **{
+            name: value + (getattr(other, name, 0) or 0)
+            for name, value in values.items()
+            if isinstance(value, int | float)
+        })  # fmt: skip
+
+
+class ModelCost(UsageSum, frozen=True):
     """The share of one model in a run."""
 
     model: str
     items: int = 0
-    calls: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    cost_usd: float = 0.0  # of the calls with a known price
-
-    def plus(self, one: ItemOutcome) -> ModelCost:
-        """The same with one more item."""
-        return ModelCost(
-            self.model, self.items + 1, self.calls + one.calls, self.tokens_in + one.tokens_in,
-            self.tokens_out + one.tokens_out, self.cost_usd + (one.cost_usd or 0.0),
-        )  # fmt: skip
 
 
 def shown_item(one: ItemOutcome) -> ItemOutcome:
