@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 
+from rota.core.suggest import suggestion
 from rota.errors import BadSetting
 
 Meta = msgspec.Meta
@@ -175,10 +175,10 @@ def load(values: Mapping[str, Any], *, source: str) -> Settings:
     known = set(Settings.__struct_fields__)
     unknown = sorted(set(values) - known)
     if unknown:
-        hint = _renamed(unknown[0]) or _nearest(unknown[0], known)
+        listed = f"Known settings: {', '.join(sorted(known))}."
         raise BadSetting(
             f"{source}: there is no setting {', '.join(unknown)}",
-            hint=hint or f"Known settings: {', '.join(sorted(known))}.",
+            hint=_renamed(unknown[0]) or suggestion(unknown[0], known, listed),
         )
     try:
         return msgspec.convert(_listed(values), Settings, strict=False)
@@ -200,12 +200,6 @@ def _listed(values: Mapping[str, Any]) -> dict[str, Any]:
 def _plain(refused: str) -> str:
     """The message of msgspec, as the end of a sentence."""
     return refused[:1].lower() + refused[1:].replace("`", "")
-
-
-def _nearest(name: str, known: Iterable[str]) -> str | None:
-    # Settings lie below the core, so `core.suggest` cannot be imported here.
-    near = difflib.get_close_matches(name, sorted(known), 3, 0.6)
-    return f"Did you mean {', '.join(near)}?" if near else None
 
 
 def _renamed(name: str) -> str | None:

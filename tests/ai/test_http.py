@@ -294,7 +294,7 @@ async def test_a_cancelled_question_hangs_up(make: Make, way: str) -> None:
 async def test_a_stream_that_has_said_all_is_not_waited_for(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.ai.http.LINGER_S", 0.05)
+    monkeypatch.setattr("rota.ai.provider_call.LINGER_S", 0.05)
     async with talking(make, Say("linger")) as (model, ai):
         reply = await asyncio.wait_for(ai.ask(Request("tiny", "Hi.", timeout_s=60)), 10)
         assert reply.text == "Hello, world."

@@ -8,10 +8,9 @@ from typing import Any
 
 from rota.ai.base import Reply, Request, passing
 from rota.ai.errors import filtered
-from rota.ai.http import Wire
-from rota.ai.keys import Home, key_for
 from rota.ai.priced_invoker import Priced, check, count
 from rota.ai.prices import Prices
+from rota.ai.provider_call import Home, Wire, key_for
 
 HOME = Home("https://api.anthropic.com", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY")
 VERSION = "2023-06-01"
@@ -45,7 +44,7 @@ class Anthropic(Priced):
         env: Mapping[str, str] = os.environ,
     ) -> None:
         super().__init__(name, prices)
-        address, key = key_for(base_url, HOME, named=key_env, header=key_header, env=env)
+        address, key = key_for(base_url, HOME, name, named=key_env, header=key_header, env=env)
         self._wire = Wire(name, address.rstrip("/").removesuffix("/v1"), key)
         self._stream, self._max_tokens = stream, max_tokens
 

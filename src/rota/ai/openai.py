@@ -8,10 +8,9 @@ from typing import Any
 
 from rota.ai.base import Reply, Request, passing
 from rota.ai.errors import filtered
-from rota.ai.http import Wire
-from rota.ai.keys import Home, is_at, key_for
 from rota.ai.priced_invoker import Priced, check, count
 from rota.ai.prices import Prices
+from rota.ai.provider_call import Home, Wire, is_at, key_for
 
 HOME = Home("https://api.openai.com/v1", "OPENAI_BASE_URL", "OPENAI_API_KEY")
 
@@ -40,7 +39,7 @@ class OpenAI(Priced):
         env: Mapping[str, str] = os.environ,
     ) -> None:
         super().__init__(name, prices)
-        address, key = key_for(base_url, HOME, named=key_env, header=key_header, env=env)
+        address, key = key_for(base_url, HOME, name, named=key_env, header=key_header, env=env)
         self._at_home = is_at(address, HOME)
         self._stream, self._json_mode = stream, json_mode
         self._wire = Wire(name, address, key)

@@ -19,7 +19,7 @@ from rota import faults
 from rota.automations.environment import AutomationEnvironment, HandlerSuspended, NotHappened
 from rota.core import spans, typed
 from rota.core.automations.failure_policy import EffectivePolicy, tries_within
-from rota.core.automations.model import LedgerRow
+from rota.core.automations.model import RECONCILIATION, LedgerRow
 from rota.core.automations.phases import Mutation
 from rota.core.meters import MUTATIONS
 from rota.core.runs.failures import describe, is_outage, kind_of
@@ -33,7 +33,6 @@ from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Ve
 
 log = logging.getLogger("rota.automations")
 
-WAITS = "reconciliation"
 OVERRUN_S = 5.0  # after this, a tool that does not keep its time is given up
 # Errors of a tool that say that its effect certainly did not happen.
 DEFINITE = (UsageError, NotSent, Rejected, NeedsLogin, NeedsPermission)
@@ -101,7 +100,7 @@ class Effects:
             settle_s = tool.settle_s if tool.safety is Safety.RECONCILABLE else 0.0
             wake_at = after(self._now(), micros(max(asked_s, settle_s)))
             said = f"{tool.name} asked to wait {asked_s:g} s: {error}"
-            raise HandlerSuspended(WAITS, said, wake_at=wake_at)
+            raise HandlerSuspended(RECONCILIATION, said, wake_at=wake_at)
         return await self.reconcile(tool, row)
 
     async def reconcile(self, tool: Tool | None, row: LedgerRow) -> LedgerRow:
@@ -149,7 +148,7 @@ class Effects:
         first = row.reconcile_count == 0 and tool.safety is Safety.RECONCILABLE
         if first and settled_at > self._now():
             said = f"{tool.name} is looked up when it has settled"
-            raise HandlerSuspended(WAITS, said, wake_at=settled_at)
+            raise HandlerSuspended(RECONCILIATION, said, wake_at=settled_at)
 
     async def _verdict(self, tool: Tool, row: LedgerRow) -> Verdict:
         limit_s = self._environment.settings.reconcile_s
@@ -192,12 +191,12 @@ class Effects:
         )
         assert pause_us is not None, "the policy has one attempt more than there were"
         said = f"{said}; next check in {pause_us / SECOND:g} s"
-        return HandlerSuspended(WAITS, said, wake_at=after(self._now(), pause_us))
+        return HandlerSuspended(RECONCILIATION, said, wake_at=after(self._now(), pause_us))
 
     async def _ask(self, row: LedgerRow, why: str) -> LedgerRow:
         if row.status != Mutation.INDETERMINATE:
             await self._ended(row, Mutation.INDETERMINATE, error=_cause(row))
-        raise HandlerSuspended(WAITS, why)
+        raise HandlerSuspended(RECONCILIATION, why)
 
     async def _applied(self, row: LedgerRow, result: Any, by: str) -> LedgerRow:
         """That it happened is recorded whatever the result looks like."""

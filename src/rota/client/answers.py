@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 import msgspec
 
-from rota.core.automations.model import NewAnswer
+from rota.core.automations.model import NewAnswer, Resolution
 from rota.core.runs.lifecycle import Status
 from rota.errors import BadInput, WrongState
 
 if TYPE_CHECKING:
     from rota.client.automations import Automations, AutomationView
 
-Resolution = Literal["try-again", "happened", "did-not-happen", "skip"]
-Answer = Literal["approve", "reject", "try-again", "happened", "did-not-happen", "skip"]
+Answer = Literal["approve", "reject", Resolution]
 TEXT_CHARS_MAX = 2000
 PAGE_SIZE = 1000  # what one question for automations answers with
 

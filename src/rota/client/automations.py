@@ -16,7 +16,6 @@ from rota.client.answers import (
     BulkAnswer,
     BulkOptions,
     PersonOptions,
-    Resolution,
     answer_all,
     new_answer,
 )
@@ -35,6 +34,7 @@ from rota.core.automations.model import (
     NewEvent,
     NewInput,
     RefusedDeploy,
+    Resolution,
     SeenInput,
     SeenRun,
     StoredEvent,

@@ -281,10 +281,8 @@ class Schedules(SchedulePages):
                 new_run = self._client.starter.new_run
                 run = new_run(workflow or edited.workflow, (), given, NO_OPTIONS)
                 fresh = msgspec.structs.replace(fresh, input=run.input)
-            fresh = msgspec.structs.replace(
-                fresh, queue=queue or fresh.queue,
-                priority=fresh.priority if priority is None else priority,
-            )  # fmt: skip
+            urgency = fresh.priority if priority is None else priority
+            fresh = msgspec.structs.replace(fresh, queue=queue or fresh.queue, priority=urgency)
             return definition.with_changes_noted(old, fresh, fields)
 
         changed = await self._change(name, edit, if_match=if_match)

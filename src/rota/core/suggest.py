@@ -13,14 +13,17 @@ _NEAR, _NEARLY = 0.6, 0.15
 _PART_MIN = 3  # Fewer letters are in too many names.
 
 
+def similar(name: str, known: Iterable[str], count: int = 3, cutoff: float = _NEAR) -> list[str]:
+    """The known names that are most like a name; only that which is equal but for its spelling."""
+    by_case = {_plain(each): each for each in known}
+    if _plain(name) in by_case:
+        return [by_case[_plain(name)]]
+    return [by_case[one] for one in difflib.get_close_matches(_plain(name), by_case, count, cutoff)]
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that was probably meant, or None when none is near."""
-    names = list(known)
-    by_case = {_plain(each): each for each in names}
-    if _plain(name) in by_case:
-        return by_case[_plain(name)]
-    close = difflib.get_close_matches(_plain(name), by_case, 1, 0.6)
-    return by_case[close[0]] if close else None
+    return next(iter(similar(name, known, 1)), None)
 
 
 def close_names(name: str, known: Iterable[str]) -> list[str]:

@@ -1,4 +1,5 @@
-"""One HTTP exchange, and what its end says about the effect. Classified here, at the source.
+"""The HTTP client. An exchange, and what its end says about the effect: classified here, at the
+source. A stream on a kept connection, for reads that may be repeated.
 
 Each exchange has a connection of its own: on a kept one, a server that hangs up at the moment of
 sending would make the outcome unknown for nothing.
@@ -8,16 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import functools
 import logging
 import re
 import ssl
 import zlib
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextvars import ContextVar
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, NamedTuple
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 import msgspec
 
@@ -38,7 +40,7 @@ try:
     import httpx2
 except ImportError as missing:
     raise MissingExtra(
-        "HTTP tools need the httpx2 package", hint="pip install 'rota[http]'"
+        "HTTP needs the httpx2 package", hint="pip install 'rota[http]'"
     ) from missing
 
 SHOWN_CHARS_MAX = 300
@@ -104,10 +106,13 @@ class IncompleteResponse(Exception):
 
 async def exchange(request: HttpRequest, *, timeout_s: float, bytes_max: int) -> HttpResponse:
     """Send once and read the answer; never follows a redirect, never tries again."""
-    seen = _ExchangeProgress(request)
+    seen = SendProgress(request)
     here = _calling.set(True)
     try:
-        async with asyncio.timeout(timeout_s), _client() as client:
+        async with (
+            asyncio.timeout(timeout_s),
+            httpx2.AsyncClient(verify=_trust(), timeout=None) as client,
+        ):
             return await _sent(client, request, seen, bytes_max)
     except (TimeoutError, httpx2.TransportError) as error:
         if seen.head is not None and seen.head.status // 100 == 4:
@@ -133,7 +138,7 @@ for _logger in ("", ".connection", ".http11", ".http2", ".proxy", ".socks"):
 logging.getLogger("httpx2").addFilter(_discreet)
 
 
-class _ExchangeProgress:
+class SendProgress:
     """How far an exchange came, and whether it may go there."""
 
     def __init__(self, request: HttpRequest) -> None:
@@ -174,33 +179,109 @@ class _ExchangeProgress:
         )
 
 
-async def _sent(
-    client: httpx2.AsyncClient, request: HttpRequest, seen: _ExchangeProgress, bytes_max: int
-) -> HttpResponse:
-    headers = {"accept-encoding": "identity", **_revealed(request.headers)}
+@contextlib.asynccontextmanager
+async def _stream(
+    client: httpx2.AsyncClient, request: HttpRequest, seen: SendProgress
+) -> AsyncIterator[httpx2.Response]:
+    """Send once; the answer is read by the caller, and closed when the caller leaves."""
     ready = client.build_request(
         request.method,
         request.url,
-        headers=headers,
+        headers={"accept-encoding": "identity", **_revealed(request.headers)},
         content=request.content,
         extensions={"trace": seen},
     )
     answer = await client.send(ready, stream=True)
-    kept = {
-        name: hide(answer.headers[name], request.hidden)
-        for name in KEPT_HEADERS
-        if name in answer.headers
-    }
-    seen.head = HttpResponse(
-        request.url, answer.status_code, kept, b"", False, request.shown,
-        answer.headers.get("location", ""),
-    )  # fmt: skip
     try:
-        body, whole = await _body(answer, bytes_max)
+        yield answer
     finally:
         await answer.aclose()
+
+
+async def _sent(
+    client: httpx2.AsyncClient, request: HttpRequest, seen: SendProgress, bytes_max: int
+) -> HttpResponse:
+    async with _stream(client, request, seen) as answer:
+        kept = {
+            name: hide(answer.headers[name], request.hidden)
+            for name in KEPT_HEADERS
+            if name in answer.headers
+        }
+        seen.head = HttpResponse(
+            request.url, answer.status_code, kept, b"", False, request.shown,
+            answer.headers.get("location", ""),
+        )  # fmt: skip
+        body, whole = await _body(answer, bytes_max)
     # Some echo what they were sent; what they say is kept and shown.
     return seen.head._replace(body=hide_bytes(body, request.hidden), whole=whole)
+
+
+class StreamedResponse:
+    """A response whose body is read piece by piece."""
+
+    def __init__(self, answer: httpx2.Response, request: HttpRequest) -> None:
+        self.status = answer.status_code
+        self.headers: Mapping[str, str] = answer.headers
+        self.is_redirect = answer.is_redirect
+        self._answer = answer
+        self._request = request
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """The body; IncompleteResponse where it breaks off."""
+        try:
+            async for chunk in self._answer.aiter_bytes():
+                yield chunk
+        except httpx2.RequestError as error:
+            raise _broken(error, self._request, sent=True) from error
+
+    async def read(self, bytes_max: int) -> bytes:
+        """The body, cut off at a limit."""
+        body = bytearray()
+        async with contextlib.aclosing(self.chunks()) as chunks:
+            async for chunk in chunks:
+                body += chunk
+                if len(body) > bytes_max:
+                    break
+        return bytes(body[:bytes_max])
+
+
+class KeptConnections:
+    """Connections that are used again. They belong to an event loop; most owners see only one."""
+
+    def __init__(self) -> None:
+        self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, request: HttpRequest, seen: SendProgress
+    ) -> AsyncIterator[StreamedResponse]:
+        """Send once, and read the answer while it comes; IncompleteResponse if none comes."""
+        try:
+            async with _stream(self._client(), request, seen) as answer:
+                yield StreamedResponse(answer, request)
+        except httpx2.RequestError as error:
+            raise _broken(error, request, sent=seen.sent) from error
+
+    async def aclose(self) -> None:
+        """Close the kept connections of this event loop."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
+
+    def _client(self) -> httpx2.AsyncClient:
+        loop = asyncio.get_running_loop()
+        client = self._clients.get(loop)
+        if client is None:
+            # How many calls run at once is for the caller to say; each may have a connection.
+            limits = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
+            client = httpx2.AsyncClient(verify=_trust(), timeout=None, limits=limits)
+            open_ones = {old: kept for old, kept in self._clients.items() if not old.is_closed()}
+            self._clients = {**open_ones, loop: client}
+        return client
+
+
+def _broken(error: Exception, request: HttpRequest, *, sent: bool) -> IncompleteResponse:
+    return IncompleteResponse(hide(str(error) or type(error).__name__, request.hidden), sent=sent)
 
 
 def _revealed(headers: Headers) -> dict[str, str]:
@@ -232,10 +313,6 @@ def _unpacked(raw: bytes, bytes_max: int) -> bytes:
         return zlib.decompressobj(wbits=47).decompress(raw, bytes_max + 1)
     except zlib.error:
         return raw
-
-
-def _client() -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(verify=_trust(), timeout=None)
 
 
 @functools.cache
@@ -313,12 +390,10 @@ def checked_url(url: str, *, base: str | None, tool: str) -> str:
     """The whole URL, or BadInput: only HTTP, no login in it, and at `base` if there is one."""
     try:
         whole = urljoin(base, url) if base else url
-        parts = urlsplit(whole)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        httpx2.URL(whole)
-    except (ValueError, httpx2.InvalidURL):
+        parts = http_parts(whole)
+    except ValueError:
         raise BadInput(f"{tool}: {url!r} is not a URL") from None
-    if not valid:
+    if parts is None:
         raise BadInput(f"{tool}: {url!r} is not an http or https URL")
     if parts.username or parts.password:
         raise BadInput(
@@ -328,6 +403,17 @@ def checked_url(url: str, *, base: str | None, tool: str) -> str:
     if base and origin(whole) != origin(base):
         raise BadInput(f"{tool}: {url!r} leads away from {base}", hint="Give a path of that site.")
     return whole
+
+
+def http_parts(url: str) -> SplitResult | None:
+    """The parts of an http or https URL, or None. ValueError if it is not a URL at all."""
+    parts = urlsplit(url)
+    is_http = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    try:
+        httpx2.URL(url)
+    except httpx2.InvalidURL as error:
+        raise ValueError(str(error)) from error
+    return parts if is_http else None
 
 
 def origin(url: str) -> tuple[str, bytes, int | None]:
@@ -383,6 +469,7 @@ def merged(*many: Headers) -> dict[str, Text]:
 
 
 def place(url: str) -> str:
-    """The address without the query: keys tend to hide there."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}{parts.path}"
+    """The address without login and query: keys tend to hide there."""
+    plain = url.partition("?")[0].partition("#")[0]
+    scheme, mark, rest = plain.rpartition("://")
+    return scheme + mark + rest.rpartition("@")[2]

@@ -8,20 +8,31 @@ to one: input from outside can ask for none.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rota.core.redaction import ALONE_CHARS_MAX, mask, quoted_forms
 from rota.errors import NeedsLogin
 
+_KEY = re.compile(r"[\x21-\x7e]+")
+
 
 class Secret:
     """A value to be read from the environment when it is needed. Only Python code can make one:
     a type that msgspec knows could be decoded from the parameters of a call."""
 
-    __slots__ = ("prefix", "secret", "suffix")
+    __slots__ = ("_env", "prefix", "secret", "suffix")
 
-    def __init__(self, secret: str, prefix: str = "", suffix: str = "") -> None:
+    def __init__(
+        self,
+        secret: str,
+        prefix: str = "",
+        suffix: str = "",
+        *,
+        env: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._env = env
         self.secret = secret
         self.prefix = prefix
         self.suffix = suffix
@@ -44,9 +55,14 @@ class Secret:
     def _parts(self) -> tuple[str, str, str]:
         return self.secret, self.prefix, self.suffix
 
+    def value(self) -> str:
+        """What the environment has, if anything. Read at each call: a secret that is renewed needs
+        no restart of a process that sees the change."""
+        return self._env.get(self.secret, "")
+
     def reveal(self) -> str:
         """The value itself; NeedsLogin when the environment does not have it."""
-        value = os.environ.get(self.secret, "")
+        value = self.value()
         if not value:
             raise NeedsLogin(
                 f"the environment has no {self.secret}",
@@ -55,6 +71,39 @@ class Secret:
                 account=None,
             )
         return self.prefix + value + self.suffix
+
+
+class ApiKey(Secret):
+    """The key of a service. Spaces around it are no part of it."""
+
+    __slots__ = ("_service",)
+
+    def __init__(
+        self, variable: str, service: str, *, prefix: str = "", env: Mapping[str, str] = os.environ
+    ) -> None:
+        super().__init__(variable, prefix, env=env)
+        self._service = service
+
+    def value(self) -> str:
+        """What the environment has, if anything."""
+        return super().value().strip()
+
+    def reveal(self) -> str:
+        """The key; NeedsLogin names the service and the variable to set."""
+        value, variable = self.value(), self.secret
+        if value and _KEY.fullmatch(value):
+            return self.prefix + value
+        said, hint = f"{self._service} needs a key, and {variable} is not set", "then try again."
+        if value:
+            said = (
+                f"the value of {variable} cannot be a key: it has a space, a line break or "
+                "a letter outside of ASCII in it"
+            )
+            hint = "without quotes or line breaks."
+        raise NeedsLogin(
+            said, hint=f"Set {variable} in the environment of the worker, {hint}",
+            service=self._service, account=None,
+        )  # fmt: skip
 
 
 def secret(name: str, *, prefix: str = "", suffix: str = "") -> Secret:
@@ -129,7 +178,7 @@ def hide_deep(value: Any, texts: Iterable[Text | None]) -> Any:
 
 def _values(texts: Iterable[Text | None]) -> list[tuple[str, str]]:
     """Name and value of each secret that the environment has, the longest value first."""
-    found = {one.secret: os.environ.get(one.secret, "") for one in texts if isinstance(one, Secret)}
+    found = {one.secret: one.value() for one in texts if isinstance(one, Secret)}
     return sorted(((k, v) for k, v in found.items() if v), key=lambda pair: -len(pair[1]))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import msgspec
 
@@ -121,25 +121,41 @@ class ItemOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     finished_at: str | None = None  # RFC 3339
 
 
+class UsageSum(msgspec.Struct, frozen=True, kw_only=True):
+    """A sum of calls. `cost_usd` is that of the calls with a known price."""
+
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        """Both directions."""
+        return self.tokens_in + self.tokens_out
+
+    def __add__(self, other: UsageSum | ItemOutcome) -> Self:
+        """Both together, number by number."""
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        return msgspec.structs.replace(self, **{
+            name: value + (getattr(other, name, 0) or 0)
+            for name, value in values.items()
+            if isinstance(value, int | float)
+        })  # fmt: skip
+
+
 CostUnit: TypeAlias = Literal["model", "day", "item"]
 
 
-class CostShare(msgspec.Struct, frozen=True):
+class CostShare(UsageSum, frozen=True):
     """The share of a model, a day or an item in the cost of a run."""
 
     of: str  # the model, the day in UTC on which items ended, or the position of the item
     items: int = 0
-    calls: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    cost_usd: float = 0.0  # of the calls with a known price
 
     def plus(self, one: ItemOutcome) -> CostShare:
         """The same with one more item."""
-        return CostShare(
-            self.of, self.items + 1, self.calls + one.calls, self.tokens_in + one.tokens_in,
-            self.tokens_out + one.tokens_out, self.cost_usd + (one.cost_usd or 0.0),
-        )  # fmt: skip
+        return msgspec.structs.replace(self + one, items=self.items + 1)
 
 
 def shown_item(one: ItemOutcome) -> ItemOutcome:

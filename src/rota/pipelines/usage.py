@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rota.pipelines.outcome import PipelineResult
+from rota.pipelines.outcome import PipelineResult, UsageSum
 from rota.store.schedules import attempts as executions
 from rota.store.schedules.attempts import Attempt
 
@@ -20,30 +20,11 @@ if TYPE_CHECKING:
 EXECUTIONS_MAX = 10_000
 
 
-class PipelineUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """A sum. Dollars are those of calls with a known price; the others are `unpriced_calls`."""
+class PipelineUsage(UsageSum, frozen=True, kw_only=True):
+    """A sum of executions. Calls without a known price are `unpriced_calls`."""
 
     executions: int = 0
-    calls: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    cost_usd: float = 0.0
     unpriced_calls: int = 0
-
-    @property
-    def tokens(self) -> int:
-        """Both directions."""
-        return self.tokens_in + self.tokens_out
-
-    def __add__(self, other: PipelineUsage) -> PipelineUsage:
-        return PipelineUsage(
-            executions=self.executions + other.executions,
-            calls=self.calls + other.calls,
-            tokens_in=self.tokens_in + other.tokens_in,
-            tokens_out=self.tokens_out + other.tokens_out,
-            cost_usd=self.cost_usd + other.cost_usd,
-            unpriced_calls=self.unpriced_calls + other.unpriced_calls,
-        )
 
 
 async def of_run(client: Client, run_id: str) -> PipelineUsage:

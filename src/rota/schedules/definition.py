@@ -275,17 +275,23 @@ def redefined(old: Schedule, definition: ScheduleDefinition, *, now: int) -> Sch
         fresh, intent = overrides.overlaid(fresh, intent, old, before)
         fresh = msgspec.structs.replace(fresh, due_at=next_after(intent.spec, now))
     same = problem is None and _as_written(before) == _as_written(intent)
-    intent = msgspec.structs.replace(
-        intent, fired_count=before.fired_count, paused_at=before.paused_at,
-        forgiven_at=before.forgiven_at, since_at=before.since_at, changed_at=before.changed_at,
-        spec=before.spec if same else intent.spec,
-    )  # fmt: skip
+    intent = continued(intent, before, spec=before.spec if same else intent.spec)
     due_at = old.due_at if same and old.due_at is not None else fresh.due_at
     kept = msgspec.structs.replace(
         fresh, status=old.status, reason=old.reason, available_at=old.available_at,
         created_at=old.created_at, due_at=due_at, started_at=old.started_at,
     )  # fmt: skip
     return _placed(kept, intent, repaired=problem is not None)
+
+
+def continued(intent: Intent, before: Intent, *, spec: Spec) -> Intent:
+    """A new intent of a schedule that was there before, with what the schedule has lived through.
+    `spec` is that of either."""
+    return msgspec.structs.replace(
+        intent, fired_count=before.fired_count, paused_at=before.paused_at,
+        forgiven_at=before.forgiven_at, since_at=before.since_at, changed_at=before.changed_at,
+        spec=spec,
+    )  # fmt: skip
 
 
 def _as_written(intent: Intent) -> tuple[Any, ...]:

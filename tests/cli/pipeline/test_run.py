@@ -190,7 +190,7 @@ def test_a_missing_extra_is_reported_before_anything_is_started(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made(folder, ["tea"])
-    for name in ("rota.ai.http", "rota.ai.openai"):
+    for name in ("rota.net.http", "rota.ai.provider_call", "rota.ai.openai"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "httpx2", None)
     said = rota("run", "words", "--ai", "ai.yaml", "--model", "openai:gpt", code=2).stderr

@@ -15,15 +15,13 @@ from rota.cli.automation.answers import PERSON, RESULT, result_of
 from rota.cli.automation.commands import report
 from rota.cli.automation.page import in_the_way, output_document
 from rota.cli.base import BaseCommand, CommonOptions
+from rota.core.automations.model import RESOLUTIONS
 from rota.errors import UnknownRun, WrongState
 
 if TYPE_CHECKING:
-    from rota.client.answers import Resolution
     from rota.client.automations import Automations, AutomationView
     from rota.client.client import Client
-    from rota.core.automations.model import LedgerRow
-
-RESOLUTIONS = ("try-again", "happened", "did-not-happen", "skip")
+    from rota.core.automations.model import LedgerRow, Resolution
 
 
 class ApprovalTarget(NamedTuple):

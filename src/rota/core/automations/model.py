@@ -4,12 +4,17 @@ order is the column order of the queries that read them.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
 from rota.core.automations.failure_policy import Outage
 from rota.core.automations.phases import shown
+
+RECONCILIATION = "reconciliation"  # why an open run waits whose change may have happened
+# How a person ends such a wait.
+Resolution = Literal["try-again", "happened", "did-not-happen", "skip"]
+RESOLUTIONS: tuple[Resolution, ...] = get_args(Resolution)
 
 
 class DeployedAutomation(msgspec.Struct, frozen=True, gc=False):

@@ -10,6 +10,8 @@ import msgspec
 
 from rota.core.automations.failure_policy import Outage
 from rota.core.automations.model import (
+    RECONCILIATION,
+    RESOLUTIONS,
     CodeState,
     DeployedAutomation,
     EventName,
@@ -57,10 +59,7 @@ WAITS: dict[str, tuple[str, tuple[str, ...]]] = {
     "auth": ("Waiting for you to renew credentials", ("try-again",)),
     "permission": ("Waiting for you to grant a permission", ("try-again",)),
     "approval": ("Waiting for your approval", ("approve", "reject")),
-    "reconciliation": (
-        "It is unknown whether a change happened",
-        ("try-again", "happened", "did-not-happen", "skip"),
-    ),
+    RECONCILIATION: ("It is unknown whether a change happened", RESOLUTIONS),
     "logic": ("The code failed", ("try-again", "skip", "deploy")),
     "transient": ("It kept failing and was given up", ("try-again", "skip")),
     "timeout": ("It kept taking too long and was given up", ("try-again", "skip")),
@@ -186,7 +185,7 @@ def _answers(mutation: LedgerRow | None) -> tuple[str, ...]:
     tried again. An idempotent one keeps its key, and "did not happen" would give it another."""
     safety = None if mutation is None else mutation.safety
     never = {"unknowable": "try-again", "idempotent": "did-not-happen"}.get(safety or "")
-    return tuple(one for one in WAITS["reconciliation"][1] if one != never)
+    return tuple(one for one in WAITS[RECONCILIATION][1] if one != never)
 
 
 def _waits(

@@ -6,10 +6,10 @@ host.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+from rota.core.suggest import similar
 from rota.errors import UnknownZone
 
 # Not places: one differs from host to host, the others count leap seconds or repeat the rest.
@@ -88,20 +88,17 @@ def nearest_zones(name: str, count: int = 3) -> list[str]:
     if wanted.upper() in _MEANT:
         return [_MEANT[wanted.upper()]]
     names = sorted(n for n in available_timezones() if n not in _REFUSED)
-    by_case = {n.lower(): n for n in names}
-    if wanted.lower() in by_case:
-        return [by_case[wanted.lower()]]
+    alike = similar(wanted, names, count)
+    if alike and alike[0].lower() == wanted.lower():
+        return alike
     by_city: dict[str, str] = {}
     for each in names:
         by_city.setdefault(each.rpartition("/")[2].lower(), each)
     city = wanted.rpartition("/")[2].lower()
-    found = [by_city[city]] if city in by_city else []
     if wanted[:3].upper() in ("UTC", "GMT") and any(sign in wanted for sign in "+-"):
         return ["UTC", "a place with that offset, such as Europe/Berlin"]
-    for close in difflib.get_close_matches(wanted.lower(), by_case, count, 0.6):
-        found.append(by_case[close])
-    for close in difflib.get_close_matches(city, by_city, count, 0.75):
-        found.append(by_city[close])
+    found = [by_city[city]] if city in by_city else []
+    found += alike + [by_city[close] for close in similar(city, by_city, count, 0.75)]
     return list(dict.fromkeys(found))[:count]
 
 

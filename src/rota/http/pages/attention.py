@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from rota.client.automations import AutomationView
 from rota.client.overview import AttentionItem
 from rota.client.schedule_pages import LastOutcomes
+from rota.core.pipelines.names import pipeline_id_of
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import error_line
 from rota.core.time.instants import DAY, instant, moment
 from rota.http.pages.nav_count import is_fresh, remember_count
 from rota.http.pages.occurrence_view import missed_count, noun, outcome_of, outcome_word
-from rota.http.pages.run_row import PIPELINE_PREFIX, run_href
+from rota.http.pages.run_row import run_href
 from rota.http.pages.status import STATES, StatusView, run_state
 from rota.http.pages.text import Stamp, WallClock, clipped, segment
 from rota.http.pages.view import clock_of
@@ -107,7 +108,7 @@ _ACTIONS = {"update": "Edit", "retry": "Retry", "show": "Look at it"}
 
 def _waiting(one: AttentionItem, clock: WallClock) -> InboxItem:
     """A run, a pipeline run or a schedule that waits."""
-    name = one.name.removeprefix(PIPELINE_PREFIX)
+    name = pipeline_id_of(one.name)
     at = instant(one.since)
     href = {
         "schedule": f"/schedules/{segment(one.name)}", "pipeline": f"/pipeline-runs/{one.run_id}",
@@ -124,7 +125,7 @@ def _waiting(one: AttentionItem, clock: WallClock) -> InboxItem:
 def _failed(run: Run, clock: WallClock) -> InboxItem:
     at, href = run.finished_at or run.created_at, run_href(run)
     return InboxItem(
-        run.id, run_state(run), run.name.removeprefix(PIPELINE_PREFIX), href, run.id,
+        run.id, run_state(run), pipeline_id_of(run.name), href, run.id,
         f"{run_state(run).word}, no attempt left", clipped(error_line(run.error), TEXT_WIDTH),
         clock.stamp(at), at, "Retry", f"{href}/retry",
     )  # fmt: skip

@@ -8,10 +8,9 @@ from typing import Any, cast
 
 import msgspec
 
-from rota.client.answers import Resolution
 from rota.client.automations import AutomationView
 from rota.core.automations.graph import AutomationGraph
-from rota.core.automations.model import LedgerRow, SeenInput, SeenRun
+from rota.core.automations.model import LedgerRow, Resolution, SeenInput, SeenRun
 from rota.core.automations.planner import due_of
 from rota.core.automations.text import deed
 from rota.core.runs.stored_errors import error_line, read_error

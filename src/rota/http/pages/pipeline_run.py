@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rota.core.pipelines.names import pipeline_id_of
 from rota.core.runs.lifecycle import OPEN, Status
 from rota.core.runs.model import Run
 from rota.http.pages.chart import Bar, share
 from rota.http.pages.run import Fact
-from rota.http.pages.run_row import PIPELINE_PREFIX, TRIGGERS
+from rota.http.pages.run_row import TRIGGERS
 from rota.http.pages.runs import Chip
 from rota.http.pages.status import ITEMS, StatusView, named, run_state
 from rota.http.pages.text import (
@@ -135,7 +136,7 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
         run.id, after=int(at) if at.isdigit() else 0, limit=ITEMS_SIZE, status=wanted or None
     )
     older = link(href, status=wanted, after=listed.next) if listed.next else ""
-    name = run.name.removeprefix(PIPELINE_PREFIX)
+    name = pipeline_id_of(run.name)
     output = result.output or ""
     return page(
         request, "pipeline_run.html", title=f"{name} {run.id[-8:]}", place="pipelines", live=LIVE,

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import msgspec
 
 from rota.client.run_pages import RunList
+from rota.core.pipelines.names import pipeline_id_of, run_name
 from rota.core.runs.model import Run
-from rota.http.pages.run_row import PIPELINE_PREFIX, run_href
+from rota.http.pages.run_row import run_href
 from rota.http.pages.status import StatusView, run_state
 from rota.http.pages.text import MISSING, Stamp, WallClock, counted, money, number, tokens, took
 from rota.http.pages.view import clock_of, link, page
@@ -58,7 +59,7 @@ async def pipeline_runs(request: WebRequest, name: str, before: str) -> RunList:
     """Runs of pipelines, newest first."""
     page_of, after = request.client.runs.page, before or None
     if name:
-        return await page_of(name=f"{PIPELINE_PREFIX}{name}", after=after, limit=PAGE_SIZE)
+        return await page_of(name=run_name(name), after=after, limit=PAGE_SIZE)
     return await page_of(kind="pipeline", after=after, limit=PAGE_SIZE)
 
 
@@ -77,7 +78,7 @@ def row_of(run: Run, clock: WallClock) -> PipelineRow:
     result, state = result_of(run), run_state(run)
     until = run.finished_at or (clock.now if run.status == "running" else None)
     return PipelineRow(
-        id=run.id, name=run.name.removeprefix(PIPELINE_PREFIX), href=run_href(run), state=state,
+        id=run.id, name=pipeline_id_of(run.name), href=run_href(run), state=state,
         created=clock.stamp(run.created_at), schedule=run.schedule_id is not None,
         items=number(result.total) if result else MISSING,
         failed=number(result.failed) if result else MISSING,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from rota.core.pipelines.names import pipeline_id_of
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import error_line
@@ -15,7 +16,6 @@ from rota.http.pages.status import StatusView, run_state
 from rota.http.pages.text import Stamp, WallClock, clipped, rough, took
 
 WHY_WIDTH = 160
-PIPELINE_PREFIX = "pipeline:"
 TRIGGERS: dict[str, str] = {
     Trigger.MANUAL: "started by hand",
     Trigger.SCHEDULE: "by its schedule",
@@ -57,7 +57,7 @@ def run_row(run: Run, clock: WallClock) -> RunRowView:
     is_bad = run.status in (Status.FAILED, Status.CRASHED)
     return RunRowView(
         id=run.id,
-        name=run.name.removeprefix(PIPELINE_PREFIX),
+        name=pipeline_id_of(run.name),
         href=run_href(run),
         state=state,
         why=clipped(reason_of(run, clock), WHY_WIDTH),

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from rota.client.answers import Resolution
 from rota.client.automations import AutomationView
-from rota.core.automations.model import EventName, SeenInput, SeenRun
+from rota.core.automations.model import EventName, Resolution, SeenInput, SeenRun
 from rota.errors import UnknownAutomation
 from rota.explain.schedule import why
 from rota.http.cursor import cursor, position

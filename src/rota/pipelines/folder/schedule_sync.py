@@ -137,10 +137,7 @@ def changed(old: Schedule, block: Block, *, now: int) -> Schedule:
     if problem is None:
         fresh, intent = overlaid(fresh, intent, old, before)
     same = problem is None and before.spec == intent.spec
-    intent = msgspec.structs.replace(
-        intent, fired_count=before.fired_count, paused_at=before.paused_at,
-        forgiven_at=before.forgiven_at, since_at=before.since_at, changed_at=before.changed_at,
-    )  # fmt: skip
+    intent = definition.continued(intent, before, spec=intent.spec)
     upcoming = next_after(intent.spec, now)
     awakes = old.status == Status.PAUSED and _rests_no_more(old.reason or "")
     due_at = old.due_at if same and old.due_at is not None and not awakes else upcoming

@@ -34,11 +34,11 @@ from rota.pipelines.folder.state_file import (
     save_state,
 )
 from rota.pipelines.outcome import PipelineResult
+from rota.pipelines.run.conditions import AFTER
 from rota.store.schedules.attempts import Attempt
 
 log = logging.getLogger("rota.pipelines")
 
-AFTER = "after"  # why a run sleeps that waits for another pipeline
 ARCHIVE = ".schedule-state.archived.json"
 WAITING = "waiting"  # the outcome of an execution that a person has to continue
 

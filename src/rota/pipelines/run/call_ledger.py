@@ -17,33 +17,25 @@ import msgspec
 from rota.ai.base import Reply
 from rota.ai.budget import NANO, Amount, BudgetUsage, may_be_billed, usage_of
 from rota.core.runs.model import StoredStep
+from rota.pipelines.outcome import UsageSum
 
 PREFIX = "us/"
 
 
-class CallTotals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A sum of calls. Those without an answer are counted; what they took is only bounded."""
+class CallTotals(UsageSum, frozen=True, kw_only=True, omit_defaults=True):
+    """The calls of a run. Those without an answer are counted; what they took is only bounded."""
 
-    calls: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    cost_usd: float = 0.0
     unpriced: int = 0
     unanswered: int = 0  # of `calls`: their cost is unknown
     unanswered_tokens: int = 0  # at most
     unanswered_nano_usd: int = 0  # at most
-
-    def plus(self, other: CallTotals) -> CallTotals:
-        """Both together."""
-        names = self.__struct_fields__
-        return CallTotals(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
     @property
     def spent(self) -> BudgetUsage:
         """As a budget counts it."""
         return BudgetUsage(
             nano_usd=math.ceil(round(self.cost_usd * NANO, 3)) + self.unanswered_nano_usd,
-            tokens=self.tokens_in + self.tokens_out + self.unanswered_tokens,
+            tokens=self.tokens + self.unanswered_tokens,
             calls=self.calls,
         )
 
@@ -90,7 +82,7 @@ class Slot:
         """Its cost is written with the next step of the run, or by `flush`."""
         if self.record.under_way is None:
             return  # it was never sent
-        ended = self.record.ended if took is None else self.record.ended.plus(took)
+        ended = self.record.ended if took is None else self.record.ended + took
         self.record = SlotRecord(ended)
         self._ledger.changed(self)
 
@@ -169,7 +161,7 @@ async def totals(steps: AsyncIterator[StoredStep]) -> CallTotals:
     whole = CallTotals()
     async for step in steps:
         record = msgspec.json.decode(step.output or "{}", type=SlotRecord)
-        whole = whole.plus(record.ended).plus(record.under_way or CallTotals())
+        whole += record.ended + (record.under_way or CallTotals())
     return whole
 
 

@@ -111,13 +111,13 @@ async def cost(client: Client, run_id: str, *, by: CostUnit, after: int, limit: 
         raise BadInput(f"by={shown(by)} is not a unit", hint="Give model, day or item.")
     if by == "item":
         page = await items_page(client, run_id, after=after, limit=limit, status=None)
-        shares = [CostShare(str(one.position)).plus(one) for one in page.items if one.calls]
+        shares = [CostShare(of=str(one.position)).plus(one) for one in page.items if one.calls]
         return CostPage(by, shares, page.next)
     found: dict[str, CostShare] = {}
     async for one in items(client, run_id):
         if one.calls:
             of = (one.model or "") if by == "model" else (one.finished_at or "")[:10]
-            found[of] = found.get(of, CostShare(of)).plus(one)
+            found[of] = found.get(of, CostShare(of=of)).plus(one)
     listed = [found[of] for of in sorted(found)]
     end = after + limit
     return CostPage(by, listed[after:end], end if end < len(listed) else None)

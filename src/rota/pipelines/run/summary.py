@@ -72,7 +72,7 @@ async def summary_of(reader: RunReader, snapshot: Snapshot, *, chars_max: int) -
     async for outcome in item_outcomes(reader, snapshot, parts, dropped=False):
         tally.add(outcome)
     for part in parts:
-        totals = totals.plus(await part.call_totals())
+        totals += await part.call_totals()
     filtered = await _filtered(reader, snapshot)
     text, chars = await _text(reader, chars_max)
     return RunSummary(tally, totals, filtered, text, chars, await _fields(reader, snapshot))

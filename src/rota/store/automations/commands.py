@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rota.core.automations.model import (
+    RECONCILIATION,
+    RESOLUTIONS,
     DeployedAutomation,
     EventName,
     LedgerRow,
@@ -26,9 +28,7 @@ from rota.store.automations.events import AutomationKey, Published
 from rota.store.automations.state import IDLE, NextStart, TopicSchema
 from rota.store.backend.database import Tx
 
-WAITS = "reconciliation"
-SLEEPS = (WAITS, *RETRIED)  # it continues by itself, and a person may know better
-RESOLUTIONS = ("try-again", "happened", "did-not-happen", "skip")
+SLEEPS = (RECONCILIATION, *RETRIED)  # it continues by itself, and a person may know better
 _REPLAYABLE = ("idempotent", "reconcilable")
 
 
@@ -231,7 +231,7 @@ async def resolve(
     skipped: list[EventName] = []
     if open_run.reason == "approval":
         raise WrongState(f"automation {name} waits for approval", hint="Approve or reject it.")
-    if open_run.reason == WAITS:
+    if open_run.reason == RECONCILIATION:
         await _settle_doubt(tx, open_run, how, result, now)
     elif how in ("happened", "did-not-happen"):
         raise WrongState(f"automation {name} is {open_run.label}; no effect of it is in doubt")

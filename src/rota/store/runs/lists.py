@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from rota.core.pipelines.names import PREFIX
 from rota.core.runs.filters import RunFilter
 from rota.core.runs.ids import created_at_of as created_at
 from rota.core.runs.lifecycle import Status
@@ -26,9 +27,8 @@ _UNSUCCESSFUL = (Status.FAILED, Status.CRASHED, Status.CANCELLED, Status.SKIPPED
 # Statuses of runs that may hold an error.
 _WITH_ERROR = (Status.FAILED, Status.CRASHED, Status.WAITING)
 _OPEN = (Status.PENDING, Status.RUNNING, Status.SLEEPING, Status.WAITING)
-# Kinds with runs that are indexed by name, and how names of pipelines begin.
+# Kinds with runs that are indexed by name.
 _NAMED_KINDS = ("automation", "pipeline")
-PIPELINE_PREFIX = "pipeline:"
 
 Given = dict[str, Any]
 
@@ -114,7 +114,7 @@ async def ids(
     few = await _of_schedule(tx, given) if schedule_id else None
     if few is not None:
         return few
-    indexed = wanted.kind in _NAMED_KINDS or wanted.name.startswith(PIPELINE_PREFIX)
+    indexed = wanted.kind in _NAMED_KINDS or wanted.name.startswith(PREFIX)
     return await _scan(tx, given, "name" if wanted.name and indexed else "newest")
 
 

@@ -1,4 +1,4 @@
-"""One HTTP call to a provider: sent once, read as a stream, closed when it is given up.
+"""One call to a provider: sent once, read as a stream, closed when it is given up.
 
 A stream ends with us: when the time is over or the caller is cancelled, the connection is closed,
 and the provider, which is writing to it, stops writing.
@@ -8,25 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-import ssl
+import os
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
 from rota.ai.base import passing
 from rota.ai.errors import Refusal, judge
-from rota.ai.keys import Key
-from rota.errors import BadSetting, MissingExtra, Rejected, RotaError, UsageError
-
-try:
-    import httpx2
-except ImportError as missing:
-    raise MissingExtra(
-        "asking a provider over HTTP needs the httpx2 package", hint="pip install 'rota[http]'"
-    ) from missing
+from rota.errors import BadSetting, Rejected, RotaError, UsageError
+from rota.net.http import (
+    HttpRequest,
+    IncompleteResponse,
+    KeptConnections,
+    SendProgress,
+    StreamedResponse,
+    http_parts,
+    place,
+)
+from rota.net.secret import ApiKey, Text, hide_bytes
 
 BYTES_MAX = 32 * 1024 * 1024
 REFUSAL_BYTES_MAX = 64 * 1024
@@ -52,6 +53,56 @@ class Fold(Protocol):
         ...
 
 
+class Home(NamedTuple):
+    """A vendor's own address, and the variables that people set for it."""
+
+    url: str
+    url_variable: str
+    key_variable: str
+
+
+class Key(NamedTuple):
+    """The key of a provider, how it is sent, and whether one is needed at all."""
+
+    secret: ApiKey | None
+    header: str
+    needed: bool = True
+
+    def headers(self) -> dict[str, Text]:
+        """The header with the key in it, if there is one to send."""
+        if self.secret is None or not (self.needed or self.secret.value()):
+            return {}
+        return {self.header: self.secret}
+
+
+def key_for(
+    base_url: str | None,
+    home: Home,
+    provider: str,
+    *,
+    named: str | None,
+    header: str,
+    env: Mapping[str, str] = os.environ,
+) -> tuple[str, Key]:
+    """The address to ask at and the key to send there.
+
+    Only the vendor gets the vendor's own variable, or the address that the environment itself
+    names: an address out of a settings file must not be enough to be sent it.
+    """
+    address = base_url or env.get(home.url_variable) or home.url
+    at_home = is_at(address, home)
+    trusted = at_home or base_url is None
+    variable = named or (home.key_variable if trusted else None)
+    prefix = "Bearer " if header.lower() == "authorization" else ""
+    secret = ApiKey(variable, provider, prefix=prefix, env=env) if variable else None
+    return address, Key(secret, header, needed=at_home or named is not None)
+
+
+def is_at(address: str, home: Home) -> bool:
+    """Whether an address is the vendor's own."""
+    return address.startswith(f"{home.url.removesuffix('/v1')}/") or address == home.url
+
+
 class Wire:
     """The way to one provider, with its kept connections."""
 
@@ -59,82 +110,75 @@ class Wire:
         self.who = who
         self._base = checked_base(base_url, who)
         self._key = key
-        # Connections belong to an event loop; most invokers see only one.
-        self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}
+        self._connections = KeptConnections()
 
     async def aclose(self) -> None:
         """Close the kept connections of this event loop."""
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.aclose()
+        await self._connections.aclose()
 
     async def post(
         self, path: str, body: Any, fold: Fold, *, headers: Mapping[str, str], timeout_s: float
     ) -> None:
         """Send, and fold what comes back; raises what an end without an answer means."""
-        own = self._key.headers(self.who)
+        own = self._key.headers()
         names = {name.lower() for name in own}
         sent = {name: text for name, text in headers.items() if name.lower() not in names} | own
-        progress = _Progress()
-        request = self._client().build_request(
-            "POST",
-            self._url(path),
-            headers={"accept-encoding": "identity", "content-type": "application/json", **sent},
-            content=_encoded(body),
-            extensions={"trace": progress},
+        request = HttpRequest(
+            "POST", self._url(path), {"content-type": "application/json", **sent}, _encoded(body)
         )
+        seen = SendProgress(request)
         try:
             async with asyncio.timeout(timeout_s) as limit:
-                await self._exchange(request, fold, limit)
+                async with self._connections.stream(request, seen) as answer:
+                    await self._fold(answer, fold, limit)
         except TimeoutError as error:
             if not fold.done:
                 said = f"{self.who} did not answer within {timeout_s:g} s, and was hung up on"
-                raise passing(said, sent=progress.sent) from error
-        except httpx2.RequestError as error:
+                raise passing(said, sent=seen.sent) from error
+        except IncompleteResponse as error:
             if not fold.done:
-                raise self._broken(error, progress.sent) from error
+                did = "hung up" if error.sent else "cannot be reached"
+                said = f"{self.who} ({place(self._base)}) {did}: {error}"
+                raise passing(said, sent=error.sent) from error.__cause__
 
     def refused(self, status: int, body: bytes, headers: Mapping[str, str]) -> RotaError:
         """The meaning of a refusal, without the key."""
-        said = self._key.hide(body.decode("latin-1")).encode("latin-1")
-        return judge(Refusal(self.who, status, said, headers, self._key.variable))
+        key = self._key.secret
+        said = hide_bytes(body, [key])
+        return judge(Refusal(self.who, status, said, headers, key.secret if key else None))
 
-    async def _exchange(self, request: httpx2.Request, fold: Fold, limit: asyncio.Timeout) -> None:
-        answer = await self._client().send(request, stream=True)
-        try:
-            if answer.status_code // 100 != 2:
-                raise await self._refusal(answer)
-            kind = answer.headers.get("content-type", "").lower()
-            if "event-stream" in kind:
-                await self._fold_stream(answer, fold, limit)
-            else:
-                await self._fold_whole(answer, fold, kind)
-        finally:
-            await answer.aclose()
+    async def _fold(self, answer: StreamedResponse, fold: Fold, limit: asyncio.Timeout) -> None:
+        if answer.status // 100 != 2:
+            raise await self._refusal(answer)
+        kind = answer.headers.get("content-type", "").lower()
+        if "event-stream" in kind:
+            await self._fold_stream(answer, fold, limit)
+        else:
+            await self._fold_whole(answer, fold, kind)
         fold.done = fold.done or fold.ended()
         if not fold.done:
             raise passing(f"{self.who} stopped in the middle of its answer", sent=True)
 
-    async def _refusal(self, answer: httpx2.Response) -> RotaError:
+    async def _refusal(self, answer: StreamedResponse) -> RotaError:
         kept = {
             name.lower(): value
             for name, value in answer.headers.items()
             if name.lower().startswith(KEPT_HEADERS)
         }
         try:
-            body = await _read(answer, REFUSAL_BYTES_MAX)
-        except httpx2.RequestError:
+            body = await answer.read(REFUSAL_BYTES_MAX)
+        except IncompleteResponse:
             body = b""  # the refusal holds, though its text was lost
         if answer.is_redirect:
             return Rejected(
-                f"{self.who} has moved to {_place(answer.headers.get('location', 'nowhere'))}",
+                f"{self.who} has moved to {place(answer.headers.get('location', 'nowhere'))}",
                 hint="Set `base_url` to where it is now.",
-                status=answer.status_code,
+                status=answer.status,
             )
-        return self.refused(answer.status_code, body, kept)
+        return self.refused(answer.status, body, kept)
 
     async def _fold_stream(
-        self, answer: httpx2.Response, fold: Fold, limit: asyncio.Timeout
+        self, answer: StreamedResponse, fold: Fold, limit: asyncio.Timeout
     ) -> None:
         async with contextlib.aclosing(_events(answer)) as events:
             async for text in events:
@@ -146,8 +190,8 @@ class Wire:
                     end = asyncio.get_running_loop().time() + LINGER_S
                     limit.reschedule(min(end, limit.when() or end))
 
-    async def _fold_whole(self, answer: httpx2.Response, fold: Fold, kind: str) -> None:
-        body = await _read(answer, BYTES_MAX + 1)
+    async def _fold_whole(self, answer: StreamedResponse, fold: Fold, kind: str) -> None:
+        body = await answer.read(BYTES_MAX + 1)
         if len(body) > BYTES_MAX:
             raise Rejected(f"{self.who} answered with more than {BYTES_MAX} bytes", sent=True)
         if "html" in kind:
@@ -169,38 +213,9 @@ class Wire:
             raise self.refused(0, text, {})
         return value
 
-    def _broken(self, error: httpx2.RequestError, sent: bool) -> RotaError:
-        told = self._key.hide(str(error) or type(error).__name__)
-        did = "hung up" if sent else "cannot be reached"
-        return passing(f"{self.who} ({_place(self._base)}) {did}: {told}", sent=sent)
-
-    def _client(self) -> httpx2.AsyncClient:
-        loop = asyncio.get_running_loop()
-        client = self._clients.get(loop)
-        if client is None:
-            # How many calls run at once is for the caller to say; each may have a connection.
-            limits = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
-            client = httpx2.AsyncClient(verify=_trust(), timeout=None, limits=limits)
-            open_ones = {old: kept for old, kept in self._clients.items() if not old.is_closed()}
-            self._clients = {**open_ones, loop: client}
-        return client
-
     def _url(self, path: str) -> str:
         parts = urlsplit(self._base)
         return urlunsplit(parts._replace(path=parts.path.rstrip("/") + path))
-
-
-class _Progress:
-    """Whether the provider may have seen the request."""
-
-    def __init__(self) -> None:
-        self.sent = False
-
-    async def __call__(self, event: str, facts: dict[str, Any]) -> None:
-        """Receives each move of the client, before the client makes it."""
-        if event.endswith("send_request_headers.started"):
-            # A proxy that is asked for a tunnel has not seen the request yet.
-            self.sent = self.sent or facts["request"].method != b"CONNECT"
 
 
 def _encoded(body: Any) -> bytes:
@@ -210,19 +225,10 @@ def _encoded(body: Any) -> bytes:
         raise UsageError(f"the prompt holds something that is not text: {error}") from error
 
 
-async def _read(answer: httpx2.Response, bytes_max: int) -> bytes:
-    body = bytearray()
-    async for chunk in answer.aiter_bytes():
-        body += chunk
-        if len(body) > bytes_max:
-            break
-    return bytes(body[:bytes_max])
-
-
-async def _events(answer: httpx2.Response) -> AsyncGenerator[bytes, None]:
+async def _events(answer: StreamedResponse) -> AsyncGenerator[bytes, None]:
     """The texts of server-sent events. Lines end at line feeds alone: JSON may hold the others."""
     rest, parts, size = b"", list[bytes](), 0
-    async for chunk in answer.aiter_bytes():
+    async for chunk in answer.chunks():
         size += len(chunk)
         if size > BYTES_MAX:
             raise Rejected(f"the answer is longer than {BYTES_MAX} bytes", sent=True)
@@ -239,22 +245,15 @@ async def _events(answer: httpx2.Response) -> AsyncGenerator[bytes, None]:
         yield b"\n".join(parts)
 
 
-@functools.cache
-def _trust() -> ssl.SSLContext:
-    return httpx2.create_ssl_context()  # reads the certificates of the machine: once is enough
-
-
 def checked_base(base_url: str, who: str) -> str:
     """The address, or BadSetting: only HTTP, and no login in it, which would be shown."""
     try:
-        parts = urlsplit(base_url)
-        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        httpx2.URL(base_url)
-    except (ValueError, httpx2.InvalidURL):
-        fits, parts = False, urlsplit("")
-    if not fits:
+        parts = http_parts(base_url)
+    except ValueError:
+        parts = None
+    if parts is None:
         raise BadSetting(
-            f"{who}: base_url {_place(base_url)!r} is not an address",
+            f"{who}: base_url {place(base_url)!r} is not an address",
             hint="Write it as http://localhost:11434/v1.",
         )
     if parts.username or parts.password:
@@ -263,10 +262,3 @@ def checked_base(base_url: str, who: str) -> str:
             hint="Put the key into an environment variable, and name it with `key_env`.",
         )
     return base_url
-
-
-def _place(url: str) -> str:
-    """The address without login and query: keys tend to hide there."""
-    plain = url.partition("?")[0].partition("#")[0]
-    scheme, mark, rest = plain.rpartition("://")
-    return scheme + mark + rest.rpartition("@")[2]
