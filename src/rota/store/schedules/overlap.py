@@ -40,8 +40,8 @@ async def release_next(tx: Tx, ended: Sequence[EndedChain], now: int) -> bool:
     locked = await tx.rows("lock_templates", ids=ids)
     reported = await record.completed(
         tx, [end.completed for end in ended if end.completed],
-        with_receivers={row[0] for row in locked if row[1]}, troubled={row[0] for row in locked if row[2]},
-        now=now,
+        with_receivers={row[0] for row in locked if row[1]},
+        troubled={row[0] for row in locked if row[2]}, now=now,
     )  # fmt: skip
     if not await tx.rows("with_queued", ids=ids):
         return reported
