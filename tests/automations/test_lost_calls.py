@@ -263,7 +263,7 @@ async def test_a_second_change_that_nobody_can_foresee_fails_the_run(database_ur
 async def test_a_timer_that_asks_for_a_change_while_next_runs_fails_the_run(
     database_url: str, first: str
 ) -> None:
-    """The phase is over for `ctx`, whoever asks. The run is not: a person hears of it."""
+    """The phase is over for every caller of `ctx`. The run is not: an operator is notified."""
     app = Line()
     asked = asyncio.Event()
 

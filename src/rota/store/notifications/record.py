@@ -46,7 +46,7 @@ class Cause(NamedTuple):
     subject: str
     details: Details
     times: int = 1  # which claim of the run: each may cause one notification of each kind
-    since: int | None = None  # where given, one is recorded however often it is caused
+    since: int | None = None  # if given, only the first of several causes is recorded
 
 
 class FreshNotification(NamedTuple):
