@@ -22,7 +22,7 @@ from rota.schedules.host_zone import host_zone_name
 from rota.schedules.preview import wall
 
 if TYPE_CHECKING:
-    from rota.client.automations import AutomationView as Look
+    from rota.client.automation_views import AutomationView as Look
     from rota.client.client import Client
     from rota.core.runs.model import Run
 

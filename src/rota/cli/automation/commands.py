@@ -18,7 +18,7 @@ from rota.errors import BadAutomation, BadInput, UnknownAutomation, UsageError
 
 if TYPE_CHECKING:
     from rota.app import Rota
-    from rota.client.automations import AutomationView
+    from rota.client.automation_views import AutomationView
     from rota.client.client import Client
     from rota.core.automations.model import CodeState, RefusedDeploy, StoredEvent
 
