@@ -281,7 +281,7 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
             UsageError: A limit is wrong, or limits contradict each other.
 
         Example:
-            app.queue("mail", concurrency=5, rate="100/1m")
+            app.queue("mail", concurrency=5, rate=(100, "1m"))
         """
         check_options(limits, QueueOptions, self.queue)
         stored = stored_queue(self.settings.namespace, name, limits)

@@ -236,7 +236,7 @@ class Automations(AutomationReads):
 
         Args:
             name: The automation.
-            how: retry, happened, not-happened or skip.
+            how: try-again, happened, did-not-happen or skip.
             expected: The id of the change or run that was looked at. If another one waits by now,
                 the answer is refused.
             result: With "happened": the result that `next` sees.

@@ -56,8 +56,9 @@ class Secret:
         return self.secret, self.prefix, self.suffix
 
     def value(self) -> str:
-        """What the environment has, if anything. Read at each call: a secret that is renewed needs
-        no restart of a process that sees the change."""
+        """The value in the environment, if any. It is read at each call: a secret that is renewed
+        needs no restart of a process that sees the change.
+        """
         return self._env.get(self.secret, "")
 
     def reveal(self) -> str:
@@ -74,7 +75,7 @@ class Secret:
 
 
 class ApiKey(Secret):
-    """The key of a service. Spaces around it are no part of it."""
+    """The key of a service. Spaces around it are not part of it."""
 
     __slots__ = ("_service",)
 
@@ -85,7 +86,7 @@ class ApiKey(Secret):
         self._service = service
 
     def value(self) -> str:
-        """What the environment has, if anything."""
+        """The value in the environment, if any."""
         return super().value().strip()
 
     def reveal(self) -> str:

@@ -55,7 +55,7 @@ class DeclaresNotifications:
             filters: See `NotificationOptions`.
 
         Raises:
-            BadSetting: There is not exactly one channel, or a value is wrong.
+            UsageError: There is not exactly one channel, or a value is wrong.
 
         Example:
             app.notify("ops", webhook="https://example.com/hook", limit="20/10m")
