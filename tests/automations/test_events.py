@@ -273,9 +273,7 @@ async def test_an_event_of_another_automation_cannot_be_reserved(database_url: s
         assert await event_statuses(app, "other") == {"theirs": "pending"}
 
 
-class Look(Tool):
-    """A read tool."""
-
+class Look(Tool):  # a read tool
     name = "look"
     safety = Safety.READ
 
