@@ -98,7 +98,7 @@ class AutomationReads:
         """
         found = await self._found(name)
         [standing] = await self._client.connection.database.read(
-            _look, self._client.settings, [found], now=self._now()
+            _views, self._client.settings, [found], now=self._now()
         )
         return standing
 
@@ -112,8 +112,8 @@ class AutomationReads:
         Raises:
             UnknownAutomation: There is no automation of that name.
         """
-        place = await self._key(name)
-        return await self._client.connection.database.read(store.versions, place, limit=limit)
+        key = await self._key(name)
+        return await self._client.connection.database.read(store.versions, key, limit=limit)
 
     async def refused_deploys(self) -> dict[str, RefusedDeploy]:
         """The automations of which the last deploy was refused, and why."""
@@ -152,10 +152,8 @@ class AutomationReads:
         Returns:
             The event, or None.
         """
-        place = await self._key(name)
-        found = await self._client.connection.database.read(
-            events.named, place, topic, [message_id]
-        )
+        key = await self._key(name)
+        found = await self._client.connection.database.read(events.named, key, topic, [message_id])
         return found[0] if found else None
 
     async def users_of(self, events: Sequence[StoredEvent]) -> dict[str, str]:
@@ -204,9 +202,9 @@ class AutomationReads:
         Raises:
             UnknownInput: The automation has no such input.
         """
-        place = await self._key(name)
+        key = await self._key(name)
         found = await self._client.connection.database.read(
-            views.list_inputs, place, input_id=input_id, limit=1
+            views.list_inputs, key, input_id=input_id, limit=1
         )
         if not found:
             raise UnknownInput(
@@ -358,10 +356,10 @@ async def _list(
 ) -> list[AutomationView]:
     namespace = settings.namespace
     found = await store.listing(tx, namespace=namespace, archived=archived, after=after)
-    return await _look(tx, settings, found, now=now) if found else []
+    return await _views(tx, settings, found, now=now) if found else []
 
 
-async def _look(
+async def _views(
     tx: Tx, settings: Settings, found: Sequence[DeployedAutomation], *, now: int
 ) -> list[AutomationView]:
     """How these are, with a few questions for all of them together."""
