@@ -79,7 +79,7 @@ async def test_overlap_is_reported_by_its_policy(database_url: str) -> None:
         assert (skipped.verdict, skipped.facts["reason"]) == ("skipped", "overlap")
         assert "the run before it had not ended (overlap: skip)" in skipped.sentence
         waits = await ask(app, "queues", "2027-03-01T13:00")
-        assert waits.verdict == "fired_waits_turn"
+        assert waits.verdict == "fired_waits_behind"
         first = (await app.schedules.history("queues"))[-1]
         assert f"waits for its turn behind run {first.id}" in waits.sentence
         merged = await ask(app, "queues", "2027-03-01T13:30")

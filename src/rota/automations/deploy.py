@@ -37,8 +37,17 @@ class AppAutomations(Automations):
         self.executor: AutomationExecutor | None = None
 
     async def deploy(self, name: str) -> Deployment:
-        """Put the declared version in force, or BadAutomation with all that is wrong, which is
-        recorded, too. The same code again changes nothing."""
+        """Put the declared version in force. The same code again changes nothing.
+
+        Args:
+            name: The automation.
+
+        Returns:
+            The version, and the one before.
+
+        Raises:
+            BadAutomation: It has problems; they are recorded.
+        """
         if name not in self.declared:
             known = ", ".join(sorted(self.declared)) or "none"
             raise UnknownAutomation(

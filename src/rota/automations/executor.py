@@ -242,8 +242,8 @@ class AutomationExecutor:
     async def _failure(
         self, declared: Automation, work: Work, performance: HandlerRunner, error: Exception
     ) -> HandlerFailure:
-        place = AutomationKey(work.automation.namespace, declared.name)
-        made = await self._environment.database.read(state.versions, place)
+        key = AutomationKey(work.automation.namespace, declared.name)
+        made = await self._environment.database.read(state.versions, key)
         deployed = next((one for one in made if one.made_by == "deploy"), None)
         original = msgspec.json.decode((deployed and deployed.source) or "{}")
         source = original.get(work.run.handler, {})

@@ -33,7 +33,7 @@ class Starter:
 
         Args:
             workflow: A registered workflow, or the name of one.
-            args: The arguments of the workflow, with `kwargs`; options go to `options`.
+            args, kwargs: The arguments of the workflow; options go to `options`.
 
         Returns:
             A handle of the run.
