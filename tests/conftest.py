@@ -15,10 +15,14 @@ import pytest
 from hypothesis import settings
 
 from tests.kit import drop_schemas, own_database, schema
+from tests.kit.memory_disk import memory_disk
 from tests.kit.postgres import URL_VARIABLE, PostgresServer, PostgresUnavailable
 
 DATABASE = "rota"
 os.environ.setdefault("ROTA_NO_HTTP", "1")  # A daemon of a test serves only if the test asks.
+
+if (_place := memory_disk()) is not None:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_place))
 
 # A test run answers for the change available, so it draws the same examples each time; new ones are
 # looked for every night (`make test-nightly`), with a seed that is printed.
@@ -56,24 +60,13 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from error
 
 
-HERE = Path(__file__).parent
-# Folders in which every test counts as marked `wall_clock`, with the reason.
-PROCESSES = "processes with deadlines of real seconds"
-SOCKETS = "real sockets beside a virtual clock, which gives them a moment of real time"
-REAL_TIME = {
-    **dict.fromkeys(("browser", "cli", "crash", "examples", "faults"), PROCESSES),
-    **dict.fromkeys(("ai", "notifications", "pipelines", "tools"), SOCKETS),
-}
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test that depends on real time is tried twice; any other that fails has failed."""
     for item in items:
         mark = item.get_closest_marker("wall_clock")
         if mark is not None and not mark.args:
             raise pytest.UsageError(f"{item.nodeid} is marked wall_clock without a reason")
-        by_folder = any(item.path.is_relative_to(HERE / name) for name in REAL_TIME)
-        if (mark is not None or by_folder) and not os.environ.get("ROTA_NIGHTLY"):
+        if mark is not None and not os.environ.get("ROTA_NIGHTLY"):
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 

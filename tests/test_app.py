@@ -178,4 +178,4 @@ async def test_a_connected_app_starts_but_does_not_perform(database_url: str) ->
         assert await app.workers() == []
         assert await run.status() == "pending"
     async with app:
-        assert await app.runs.handle(run.id).result(timeout=30) == 1
+        assert await app.runs.handle(run.id).result(timeout=60) == 1

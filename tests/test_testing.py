@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import shlex
+import sys
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from rota import Rota, now, sleep
+from rota import Rota, now, sleep, testing
 from rota.core.time.instants import SECOND
 from rota.testing import VirtualClock, virtual
 
@@ -144,3 +147,100 @@ async def test_a_jump_is_not_time_that_passed() -> None:
     assert clock.steady_for() == 5
     clock.jump(-3600)
     assert clock.now() == 1_000_005
+
+
+async def once_passed(app: Rota, flow: Any) -> str:
+    """How a run ends that has a minute of virtual time, while an hour of it passes."""
+    async with virtual(app) as world:
+        run = await app.start(flow)
+        await world.advance("1h")
+        return (await run.run()).label
+
+
+async def test_time_stands_still_while_a_thread_works() -> None:
+    app = Rota()
+    begun, may_end = threading.Event(), threading.Event()
+
+    @app.step(timeout="1m")
+    def work() -> None:
+        begun.set()
+        assert may_end.wait(20)
+
+    @app.workflow
+    async def flow() -> None:
+        await work.aio()
+
+    asyncio.get_running_loop().call_later(3 * testing.GRACE_S, may_end.set)
+    assert await once_passed(app, flow) == "completed"
+    assert begun.is_set()
+
+
+@pytest.mark.parametrize("shell", [False, True])
+async def test_time_stands_still_while_a_child_process_works(
+    shell: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testing, "GRACE_S", 0.001)  # shorter than any process takes
+    app = Rota()
+
+    @app.step(timeout="1m")
+    async def work() -> int:
+        command = [sys.executable, "-c", "pass"]
+        made = asyncio.create_subprocess_shell(shlex.join(command)) if shell else (
+            asyncio.create_subprocess_exec(*command)
+        )  # fmt: skip
+        return await (await made).wait()
+
+    @app.workflow
+    async def flow() -> None:
+        await work()
+
+    assert await once_passed(app, flow) == "completed"
+
+
+async def test_time_stands_still_while_a_server_of_the_same_process_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(testing, "GRACE_S", 0.0)
+    app = Rota()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.readline())
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+
+    @app.step(timeout="1m")
+    async def work() -> str:
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(b"hello\n")
+        said = await reader.read()
+        writer.close()
+        return said.decode()
+
+    @app.workflow
+    async def flow() -> None:
+        assert await work() == "hello\n"
+
+    async with server:
+        assert await once_passed(app, flow) == "completed"
+
+
+async def test_a_thread_that_hangs_does_not_stop_time_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(testing, "REAL_WORK_S", 0.2)
+    app = Rota()
+    may_end = threading.Event()
+
+    @app.step(timeout="1m")
+    def work() -> None:
+        may_end.wait(20)
+
+    @app.workflow
+    async def flow() -> None:
+        await work.aio()
+
+    try:
+        assert await once_passed(app, flow) == "failed:timeout"
+    finally:
+        may_end.set()

@@ -106,6 +106,7 @@ async def test_more_than_anybody_wants_is_refused_and_never_cut_short() -> None:
         await shell("yes", bytes_max=1000).ask(ASK)
 
 
+@pytest.mark.wall_clock("the program must begin within the second that it has")
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
 async def test_the_whole_family_is_killed_when_the_time_is_over(how: str, tmp_path: Path) -> None:
     script = 'sleep 600 & echo "$$ $!" > pids.part; mv pids.part pids; wait'

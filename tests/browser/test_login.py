@@ -79,3 +79,20 @@ async def test_the_link_after_login_stays_on_this_site(page: WatchedPage, shop: 
     await enter(page, token)
     await page.page.wait_for_url("**/")
     assert page.page.url == f"{shop.address}/"
+
+
+async def test_a_login_link_signs_in_when_its_button_is_pressed(
+    page: WatchedPage, shop: ShopServer
+) -> None:
+    view = page.page
+    secret = shop.call(shop.app.sessions.link())
+    for _ in range(2):  # a preview does not spend it
+        await page.go(f"/open/{secret}")
+    assert not await page.axe()
+    await view.click("button:text-is('Sign in')")
+    await view.wait_for_url(f"{shop.address}/")
+    assert "login link (admin)" in await view.inner_text(".side-foot")
+    page.expect_status(401)
+    await page.go(f"/open/{secret}")
+    await view.click("button:text-is('Sign in')")
+    await view.wait_for_selector("text=used already")

@@ -421,8 +421,8 @@ async def test_a_bare_client_starts_by_name_and_named_arguments(database_url: st
             await client.start("fulfil", "by place")
         wrong = await client.start("fulfil", order=3)
         await world.drain()
-        assert await run.result(timeout=30) == "a x2"
-        assert await many[0].result(timeout=30) == "b x1"
+        assert await run.result(timeout=60) == "a x2"
+        assert await many[0].result(timeout=60) == "b x1"
         # Its types are known only where it is registered: there it fails with the path.
         assert await wrong.status() == "failed:logic"
         assert "$.order" in ((await wrong.run()).error or "")

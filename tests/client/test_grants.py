@@ -79,7 +79,7 @@ async def works(url: str) -> None:
         return "done"
 
     async with app:
-        assert await (await flow.start()).result(timeout=20) == "done"
+        assert await (await flow.start()).result(timeout=60) == "done"
 
 
 async def test_a_role_that_reads_is_enough_for_the_doctor(own_database_url: str) -> None:

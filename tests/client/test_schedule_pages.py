@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rota import Rota
+from rota.client import schedule_pages
+from rota.core.time.instants import moment
 from rota.errors import BadInput, StaleCursor
 from rota.testing import virtual
 
@@ -55,6 +57,49 @@ async def test_the_ledger_has_pages_and_holds_runs_by_hand(database_url: str) ->
                 await app.schedules.ledger("hourly", after=bad)
         with pytest.raises(BadInput):
             await app.schedules.trigger("hourly", input={"no such": 1})
+
+
+async def test_the_ledger_is_filtered_by_outcome(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = an_app()
+    async with virtual(app, url=database_url, start=START) as time:
+        await app.schedules.create("hourly", "work", "0 * * * *", timezone="UTC")
+        await time.advance("3h")
+        await time.settle()
+        await app.schedules.trigger("hourly", input={"fails": True})
+        await time.settle()
+        await app.schedules.pause("hourly")
+        await time.advance("2h")
+        await app.schedules.resume("hourly")
+        await time.advance("3h")
+        await time.settle()
+        whole = await app.schedules.history("hourly", limit=100)
+        for outcome in ("completed", "failed", "skipped", "skipped:paused"):
+            status = outcome.partition(":")[0]
+            wanted = [run for run in whole if run.status == status]
+            assert wanted
+            assert await app.schedules.history("hourly", outcome=outcome) == wanted
+            assert (await app.schedules.ledger("hourly", outcome=outcome)).runs == wanted
+        assert await app.schedules.history("hourly", outcome="skipped:overlap") == []
+        assert len(await app.schedules.history("hourly", outcome="completed", limit=2)) == 2
+        # A page looks at a bounded number of rows, says how far, and the next one looks further.
+        monkeypatch.setattr(schedule_pages, "LOOK", 2)
+        monkeypatch.setattr(schedule_pages, "LOOK_MAX", 2)
+        page = await app.schedules.ledger("hourly", outcome="failed")
+        assert (page.runs, page.looked_back_to) == ([], moment(whole[1].due_at or 0))
+        found, after = [], page.next
+        while after is not None:
+            page = await app.schedules.ledger("hourly", after=after, outcome="failed")
+            found += page.runs
+            after = page.next
+        assert [run.status for run in found] == ["failed"]
+        page = await app.schedules.ledger("hourly", outcome="completed", limit=1)
+        assert page.looked_back_to is None, "the page is full"
+        with pytest.raises(StaleCursor):
+            await app.schedules.ledger("hourly", after=page.next)
+        with pytest.raises(BadInput, match="no outcome 'fialed'"):
+            await app.schedules.ledger("hourly", outcome="fialed")
 
 
 async def test_a_calendar_counts_outcomes_on_the_wall_of_the_zone(database_url: str) -> None:

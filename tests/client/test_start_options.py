@@ -13,11 +13,10 @@ import pytest
 from rota import Client, Rota, RunHandle, Start, StartOptions
 from rota.automations.definition import Automation, AutomationOptions
 from rota.blocking import BlockingClient, block_on
-from rota.client.run_pages import RunFilters
 from rota.client.schedules import Schedules
 from rota.client.start import RunOptions
 from rota.core.runs.fairness import QueueOptions
-from rota.core.runs.filters import checked_filter
+from rota.core.runs.filters import RunFilter, RunSelection
 from rota.errors import BadInput, BadSetting, UnknownOption, UsageError
 from rota.schedules.definition import PolicyOptions, ScheduleOptions, policies
 from rota.settings import SettingOptions, Settings
@@ -312,7 +311,8 @@ def test_options_for_type_checkers_are_those_of_the_code() -> None:
     assert PolicyOptions.__annotations__.keys() == named(policies)
     assert WorkflowOptions.__annotations__.keys() == named(Workflow.__init__)
     assert StepOptions.__annotations__.keys() == named(Step.__init__)
-    assert RunFilters.__annotations__.keys() == named(checked_filter) | {"before", "limit"}
+    checked = {name.removesuffix("_at") for name in RunFilter.__struct_fields__}
+    assert RunSelection.__annotations__.keys() == checked
     made = Automation(
         "x", approval=True, timezone="UTC", queue="q", fix=None, dead_letter="d", retries=2,
         failed_reads="skip", skip_after=3,

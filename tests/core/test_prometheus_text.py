@@ -8,8 +8,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rota.core.prometheus_text import Metric, MetricSample, number, quoted, text
-from tests.kit.prometheus_parser import parse
+from rota.core.meters import HistogramMeter
+from rota.core.prometheus_text import (
+    OPEN_END,
+    Metric,
+    MetricSample,
+    number,
+    openmetrics,
+    quoted,
+    text,
+    wants_openmetrics,
+)
+from tests.kit.prometheus_parser import parse, parse_open
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=30)
 # What an escape could trip over, in every order.
@@ -71,3 +81,48 @@ def test_quotes_backslashes_and_ends_of_lines_are_escaped() -> None:
 def test_the_reader_is_strict(broken: str) -> None:
     with pytest.raises(AssertionError):
         parse(broken)
+
+
+def test_openmetrics_names_families_without_the_suffixes_of_samples() -> None:
+    hits = Metric("hits_total", 'A "quoted" help.', [MetricSample(3, {"code": "a"})], "counter")
+    cost = Metric("cost_dollars_total", "Cost.", [MetricSample(0.5)], "counter")
+    build = Metric("x_build_info", "Always 1.", [MetricSample(1, {"version": "1"})])
+    meter = HistogramMeter("took_seconds", "How long.", ("op",), (0.5, 1))
+    meter.observe(0.7, "read")
+    metrics = [hits, cost, build, Metric("old_seconds", "Age.", [MetricSample(7)]), meter.metric()]
+    written = openmetrics([*metrics, Metric("none", "No numbers.", [])]) + OPEN_END
+    found = parse_open(written)
+    assert {name: family.type for name, family in found.items()} == {
+        "hits": "counter", "cost_dollars": "counter", "x_build": "info", "old_seconds": "gauge",
+        "took_seconds": "histogram",
+    }  # fmt: skip
+    assert found["hits"].help == 'A "quoted" help.'
+    assert found["hits"].at(__name__="hits_total", code="a") == 3
+    assert found["took_seconds"].at(le="1.0") == 1
+    for unit in ("# UNIT took_seconds seconds\n", "# UNIT cost_dollars dollars\n"):
+        assert unit in written
+    assert "# UNIT hits" not in written
+
+
+PROMETHEUS_2 = (
+    "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;"
+    "q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+
+
+@pytest.mark.parametrize(
+    ("accept", "is_open"),
+    [
+        (PROMETHEUS_2, True),
+        ("application/openmetrics-text", True),
+        ("Application/OpenMetrics-Text; Version=1.0.0", True),
+        ("application/openmetrics-text;version=2.0.0", False),
+        ("application/openmetrics-text;q=0.2, text/plain", False),
+        ("application/openmetrics-text;q=0", False),
+        ("application/openmetrics-text;q=x", False),
+        ("text/html,*/*;q=0.8", False),
+        ("", False),
+    ],
+)
+def test_the_accept_header_chooses_the_format(accept: str, is_open: bool) -> None:
+    assert wants_openmetrics(accept) is is_open

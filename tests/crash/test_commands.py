@@ -121,7 +121,7 @@ async def test_a_killed_retry_makes_one_successor_or_none(
         async with scene.app() as app:
             with contextlib.suppress(WrongState):  # it is on its way already
                 await app.runs.retry(run_id)
-            await app.runs.handle(run_id).result(timeout=30)
+            await app.runs.handle(run_id).result(timeout=60)
             chain = await app.runs.chain(run_id)
             assert [attempt.status for attempt in chain] == ["failed", "completed"]
         assert scene.effects.count("r/note#0") == 1
@@ -138,7 +138,7 @@ async def test_a_killed_fork_leaves_a_chain_that_remembers_everything_or_none(
             forks = [run for run in await app.runs.list() if run.trigger == "fork"]
             assert len(forks) <= 1
             for fork in forks:  # which remembers the signal too
-                assert await app.runs.handle(fork.id).result(timeout=30) == "heard"
+                assert await app.runs.handle(fork.id).result(timeout=60) == "heard"
         assert scene.effects.count("r/note#0") == 1
         assert scene.effects.count("r/note#1") == 1 + len(forks)
 
@@ -146,7 +146,7 @@ async def test_a_killed_fork_leaves_a_chain_that_remembers_everything_or_none(
         run_id = await scene.prepare("listens", "r")
         async with scene.app() as app:
             await app.runs.signal(run_id, "word", "heard")
-            await app.runs.handle(run_id).result(timeout=30)
+            await app.runs.handle(run_id).result(timeout=60)
         return run_id
 
     await at_every_point(make_database, tmp_path, "fork", listened, check)
@@ -161,7 +161,7 @@ async def test_a_killed_signal_wakes_its_run_or_was_never_sent(
             if sent == [(0,)]:
                 assert await app.runs.handle(run_id).status() == "sleeping:signal"
                 await app.runs.signal(run_id, "word", "heard")
-            assert await app.runs.handle(run_id).result(timeout=30) == "heard"
+            assert await app.runs.handle(run_id).result(timeout=60) == "heard"
         assert scene.effects.count("r/note#1") == 1
 
     await at_every_point(make_database, tmp_path, "signal", resting("listens"), check)

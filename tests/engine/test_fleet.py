@@ -50,7 +50,7 @@ async def test_one_start_makes_few_of_many_idle_workers_claim(database_url: str)
     async with fleet([worker() for _ in range(WORKERS)], database_url) as taps:
         async with Client(database_url) as client:
             run = await client.start("flow", n=1)
-            assert await run.result(timeout=30) == 1
+            assert await run.result(timeout=60) == 1
             await asyncio.sleep(0.1)  # those who were asked look again after 25 ms
         claims = [sum(tap.count(name) for name in ("claim", "settle_and_claim")) for tap in taps]
         assert sum(1 for count in claims if count) <= 2
@@ -64,7 +64,7 @@ async def test_workers_that_are_full_pass_a_notification_on(database_url: str) -
         runs = [await client.start("flow", n=n) for n in range(WORKERS)]
         await eventually(lambda: gate.under_way == WORKERS)
         gate.open.set()
-        assert [await run.result(timeout=30) for run in runs] == list(range(WORKERS))
+        assert [await run.result(timeout=60) for run in runs] == list(range(WORKERS))
 
 
 async def test_a_bulk_start_reaches_every_worker(database_url: str) -> None:
@@ -75,7 +75,7 @@ async def test_a_bulk_start_reaches_every_worker(database_url: str) -> None:
         await eventually(lambda: gate.under_way == 2 * WORKERS)
         gate.open.set()
         for run in runs:
-            await run.result(timeout=30)
+            await run.result(timeout=60)
 
 
 async def test_a_worker_that_has_other_workflows_does_not_count(database_url: str) -> None:
@@ -88,4 +88,4 @@ async def test_a_worker_that_has_other_workflows_does_not_count(database_url: st
     async with fleet([worker(), *strangers], database_url), Client(database_url) as client:
         for n in range(5):
             run = await client.start("flow", n=n)
-            assert await run.result(timeout=30) == n
+            assert await run.result(timeout=60) == n

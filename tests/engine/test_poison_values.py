@@ -84,12 +84,12 @@ async def test_an_end_that_cannot_be_stored_fails_its_run_and_settles_the_others
         runs = await app.start_many(job, [(number,) for number in range(10)])
         await eventually(lambda: len(gate.entered) == 10)
         gate.open.set()
-        good = await asyncio.gather(*(run.result(timeout=30) for run in runs[1:]))
+        good = await asyncio.gather(*(run.result(timeout=60) for run in runs[1:]))
         assert good == list(range(1, 10))
         with pytest.raises(RunFailed, match="cannot be stored"):
-            await runs[0].result(timeout=30)
+            await runs[0].result(timeout=60)
         assert await runs[0].status() == "failed:internal"
-        assert await (await app.start(job, 11)).result(timeout=30) == 11
+        assert await (await app.start(job, 11)).result(timeout=60) == 11
         assert not _worker(app).held
         await sound(app)
 

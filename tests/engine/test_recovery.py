@@ -98,7 +98,7 @@ async def test_a_recovery_repeats_no_recorded_step(database_url: str) -> None:
     async with virtual(app, url=database_url, start=later) as world:
         await world.beat()
         await world.settle()
-        assert await app.runs.handle(run.id).result(timeout=30) == 3
+        assert await app.runs.handle(run.id).result(timeout=60) == 3
         assert calls == ["before", "during", "during"]
 
 
@@ -126,7 +126,7 @@ async def test_dead_neighbours_are_noticed_at_start(database_url: str) -> None:
         await ghost_claim(app, "dead")
     async with virtual(app, url=database_url) as world:
         await world.settle()
-        assert await app.runs.handle(run.id).result(timeout=30) == 1
+        assert await app.runs.handle(run.id).result(timeout=60) == 1
 
 
 async def test_a_living_neighbour_keeps_its_runs_until_they_lapse(database_url: str) -> None:

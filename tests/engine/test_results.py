@@ -30,7 +30,7 @@ async def test_many_waiters_ask_one_question(database_url: str) -> None:
         started = await app.start_many(flow, [(n,) for n in range(50)])
         await eventually(lambda: gate.under_way == 50)
         tap = StoreTap(app)
-        waiters = [asyncio.ensure_future(run.result(timeout=30)) for run in started]
+        waiters = [asyncio.ensure_future(run.result(timeout=60)) for run in started]
         await eventually(lambda: tap.count("ended") > 0)
         gate.open.set()
         assert await asyncio.gather(*waiters) == list(range(50))
@@ -43,7 +43,7 @@ async def test_a_run_that_ends_here_is_answered_without_a_question(database_url:
     async with live(app, database_url):
         run = await app.start(flow, 1)
         await eventually(lambda: gate.under_way == 1)
-        waiter = asyncio.ensure_future(run.result(timeout=30))
+        waiter = asyncio.ensure_future(run.result(timeout=60))
         tap = StoreTap(app)
         await eventually(lambda: run.id in app.connection.results.awaited)
         await eventually(lambda: tap.count("ended") >= 1)
@@ -104,7 +104,7 @@ async def test_a_run_that_ends_elsewhere_unheard_is_found_by_the_poll(
                 looked.append(name)
 
             StoreTap(other).after = note
-            waiter = asyncio.ensure_future(other.runs.handle(run.id).result(timeout=30))
+            waiter = asyncio.ensure_future(other.runs.handle(run.id).result(timeout=60))
             await eventually(lambda: "ended" in looked)  # its first look finds nothing
             gate.open.set()
             assert await result(run) == 1
@@ -122,7 +122,7 @@ async def test_the_poll_slows_down_while_nothing_happens(database_url: str) -> N
         run = await app.start(flow, 1)
         await eventually(lambda: gate.under_way == 1)
         tap = StoreTap(other)
-        waiter = asyncio.ensure_future(other.runs.handle(run.id).result(timeout=30))
+        waiter = asyncio.ensure_future(other.runs.handle(run.id).result(timeout=60))
         await eventually(lambda: tap.count("ended") >= 1)
         await pass_time(clock, "60s")
         assert tap.count("ended") <= 70
@@ -145,7 +145,7 @@ async def test_waiting_goes_on_through_a_bad_time_of_the_database(database_url: 
                 raise StoreUnreachable("away")
 
         tap.before = refuse
-        waiter = asyncio.ensure_future(other.runs.handle(run.id).result(timeout=30))
+        waiter = asyncio.ensure_future(other.runs.handle(run.id).result(timeout=60))
         await eventually(lambda: tap.count("ended") >= 1)
         gate.open.set()
         await eventually(lambda: gate.under_way == 0)

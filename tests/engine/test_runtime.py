@@ -182,7 +182,7 @@ async def test_a_stuck_loop_fails_health_and_says_where_it_hangs(handler: Record
     try:
         assert watchdog.stuck_for_s() == 0
         # Blocks the loop, as user code would, until the watchdog has noticed.
-        word = handler.words.get(timeout=30)
+        word = handler.words.get(timeout=60)
         assert watchdog.stuck_for_s() > 0.05
         await eventually(lambda: watchdog.stuck_for_s() == 0)
         assert "the event loop is stuck" in word
@@ -197,11 +197,11 @@ async def test_a_watchdog_reports_once_for_every_time_the_loop_gets_stuck(
     watchdog = Watchdog(0.05)
     watchdog.start()
     try:
-        assert handler.words.get(timeout=30)
+        assert handler.words.get(timeout=60)
         with pytest.raises(queue.Empty):
             handler.words.get(timeout=0.15)  # still the same time
         await eventually(lambda: watchdog.stuck_for_s() == 0)
-        assert handler.words.get(timeout=30)
+        assert handler.words.get(timeout=60)
     finally:
         watchdog.stop()
 

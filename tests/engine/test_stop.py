@@ -103,7 +103,7 @@ async def test_what_does_not_end_in_time_is_handed_over(database_url: str) -> No
     gate.open.set()
     again, _ = gated(gate)
     async with live(again, database_url):
-        assert await again.runs.handle(run.id).result(timeout=30) == 1
+        assert await again.runs.handle(run.id).result(timeout=60) == 1
         [row] = await again.runs.chain(run.id)
         assert (row.status, row.recoveries, row.attempt) == ("completed", 0, 1)
 
@@ -118,7 +118,7 @@ async def test_a_handed_over_run_is_taken_by_another_worker_at_once(database_url
         await eventually(lambda: gate.under_way == 1)
         async with live(other, database_url, clock):
             await app.stop_worker(0)
-            assert await other.runs.handle(run.id).result(timeout=30) == 1
+            assert await other.runs.handle(run.id).result(timeout=60) == 1
 
 
 @pytest.mark.parametrize("swallows", ["workflow", "step"])
@@ -152,7 +152,7 @@ async def test_a_run_that_swallows_the_hand_over_is_handed_over_all_the_same(
         assert await app.runs.steps(run.id) == []
     gate.open.set()
     async with live(app, database_url):
-        assert await app.runs.handle(run.id).result(timeout=30) == "good"
+        assert await app.runs.handle(run.id).result(timeout=60) == "good"
 
 
 async def test_an_error_raised_at_the_hand_over_does_not_fail_the_run(database_url: str) -> None:
@@ -178,7 +178,7 @@ async def test_an_error_raised_at_the_hand_over_does_not_fail_the_run(database_u
         assert await run.status() == "pending"
     gate.open.set()
     async with live(app, database_url):
-        assert await app.runs.handle(run.id).result(timeout=30) == "good"
+        assert await app.runs.handle(run.id).result(timeout=60) == "good"
 
 
 async def test_a_sleeping_run_is_no_reason_to_wait(database_url: str) -> None:

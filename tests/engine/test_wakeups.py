@@ -73,7 +73,7 @@ async def test_a_start_by_another_process_wakes_the_worker(database_url: str) ->
         client = Client(database_url, clock=clock)
         async with client:
             run = await client.start("flow", n=3)
-            assert await run.result(timeout=30) == 3
+            assert await run.result(timeout=60) == 3
 
 
 async def test_a_delayed_start_by_another_process_is_timed_exactly(database_url: str) -> None:
@@ -110,9 +110,9 @@ async def test_work_without_a_notification_is_found_by_the_poll(database_url: st
         await asyncio.sleep(0.05)
         assert await run.status() == "pending"
         await pass_time(clock, "6s")
-        assert await app.runs.handle(run.id).result(timeout=30) == 1
+        assert await app.runs.handle(run.id).result(timeout=60) == 1
         await pass_time(clock, "6s")
-        assert await app.runs.handle(later.id).result(timeout=30) == 2
+        assert await app.runs.handle(later.id).result(timeout=60) == 2
 
 
 async def test_a_word_nobody_knows_does_no_harm(database_url: str) -> None:

@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from rota import testing
 from rota.testing import virtual
 from tests.cli.kit import Daemon
 from tests.kit import until
@@ -44,12 +43,6 @@ def imported(path: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-@pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Real files and sockets on a busy machine: do not take a slow answer for a hang."""
-    monkeypatch.setattr(testing, "GRACE_S", 2.0)
 
 
 # -- a folder to a table -----------------------------------------------------------------------

@@ -59,7 +59,7 @@ async def test_no_living_run_is_reaped_because_the_clock_jumped(
         await until(begun)
         set_clock(clock, jump_s)
         for run in runs:
-            await run.result(timeout=30)
+            await run.result(timeout=60)
         assert len(effects.read()) == 12, "something was executed twice"
         assert await client.runs.counts() == {"completed": 6}
     assert await broken(database_url) == []
@@ -80,7 +80,7 @@ async def test_a_worker_created_after_the_jump_does_not_reap_the_living(
         await until(begun)
         set_clock(clock, HOUR_S)
         await ready(hire(*options))
-        await run.result(timeout=30)
+        await run.result(timeout=60)
         assert [attempt.label for attempt in await client.runs.chain(run.id)] == ["completed"]
         assert [effect.mark for effect in effects.read()] == ["begin", "end"]
 
@@ -102,7 +102,7 @@ async def test_the_dead_are_still_reaped_after_a_jump_and_their_history_makes_se
         await ready(heir)
         set_clock(clock, jump_s)
         victim.kill()
-        await run.result(timeout=30)
+        await run.result(timeout=60)
         chain = await client.runs.chain(run.id)
         now_us = time.time_ns() // 1000
         for attempt in chain:
@@ -124,7 +124,7 @@ async def test_a_sleep_ends_when_the_clock_jumps_forward(
 
         await until(sleeps)
         set_clock(clock, HOUR_S)
-        await run.result(timeout=30)
+        await run.result(timeout=60)
         assert effects.count("r/note#0") == 1
 
 
@@ -141,9 +141,9 @@ async def test_a_sleep_survives_a_clock_that_goes_back_and_is_set_right_again(
         await until(sleeps)
         set_clock(clock, -HOUR_S)
         other = await client.start("two", label="s")
-        await other.result(timeout=30)
+        await other.result(timeout=60)
         set_clock(clock, 0)
-        await run.result(timeout=30)
+        await run.result(timeout=60)
         assert effects.count("r/note#0") == 1
 
 

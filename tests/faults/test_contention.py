@@ -118,5 +118,5 @@ async def test_a_limited_queue_with_a_dead_holder_goes_on(
                 await asyncio.sleep(0.02)
         victim.kill()
         hire("--limit", json.dumps(limit))
-        await first.result(timeout=30)
-        await second.result(timeout=30)
+        await first.result(timeout=60)
+        await second.result(timeout=60)

@@ -172,7 +172,7 @@ async def test_asynchronous_failover_loses_what_had_not_arrived_and_heals_the_re
             await until(lambda: _has_arrived(pair))
             await pair.cut_replication()
             lost = await client.options(external_id="lost").start("flow", label="lost")
-            assert await lost.result(timeout=30) == "lost"
+            assert await lost.result(timeout=60) == "lost"
             await pair.fail_over()
             await until(lambda: _starts(client, "after"))
             with pytest.raises(errors.UnknownRun):

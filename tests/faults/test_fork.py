@@ -38,7 +38,7 @@ after = client.start("work", n=3)  # the parent's connection is none the worse
 assert after.status() == "pending"
 client.runs.cancel(before.id)
 try:
-    before.result(timeout=10)
+    before.result(timeout=60)
 except Exception as error:
     print(type(error).__name__)
 client.close()
@@ -165,7 +165,7 @@ def test_an_app_works_in_the_next_loop_though_nobody_closed_it(database_url: str
 
     async def once(n: int) -> int:
         await app.start_worker()
-        return int(await (await app.start(add, n)).result(timeout=30))
+        return int(await (await app.start(add, n)).result(timeout=60))
 
     assert asyncio.run(once(1)) == 2
     assert asyncio.run(once(2)) == 3

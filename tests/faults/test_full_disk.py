@@ -119,7 +119,7 @@ async def test_steps_and_results_wait_for_space_and_nothing_is_executed_twice(
         await asyncio.sleep(1)
         assert (await app.runs.counts()).get("completed", 0) < 20
         await limit_pages(app, None)
-        results = await asyncio.gather(*(run.result(timeout=30) for run in runs))
+        results = await asyncio.gather(*(run.result(timeout=60) for run in runs))
         assert all(result > 40_000 for result in results)
     assert sorted(executed) == sorted([*range(20), *range(100, 120)])
     assert await select(file_url, "select status, count(*) from runs group by status") == [
@@ -134,7 +134,7 @@ async def test_a_worker_process_whose_writes_are_refused_goes_on_when_space_retu
     worker = hire()
     async with Client(file_url) as client:
         first = await client.start("two", label="before")
-        await first.result(timeout=30)
+        await first.result(timeout=60)
         _, hard = resource.prlimit(worker.pid, resource.RLIMIT_FSIZE)
         # Below the end of the log that every commit appends to, above all else it writes.
         resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (40_000, hard))
@@ -144,11 +144,11 @@ async def test_a_worker_process_whose_writes_are_refused_goes_on_when_space_retu
         async def complained() -> bool:
             return "disk" in worker.log.read_text()
 
-        await until(complained, timeout_s=30)
+        await until(complained)
         assert effects.count("r0/note#0") == 0
         assert worker.code is None
         resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (hard, hard))
-        await asyncio.gather(*(run.result(timeout=30) for run in runs))
+        await asyncio.gather(*(run.result(timeout=60) for run in runs))
     labels = [effect.label for effect in effects.read()]
     assert sorted(labels) == sorted(
         f"{r}/note#{k}" for r in ["before", *(f"r{n}" for n in range(50))] for k in range(2)

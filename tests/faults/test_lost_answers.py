@@ -54,7 +54,7 @@ async def test_a_signal_taken_by_a_write_whose_answer_was_lost_still_arrives(
         await run.signal("word", 1)
         await run.signal("word", 2)
         try:
-            assert await run.result(timeout=30) == [1, 2]
+            assert await run.result(timeout=60) == [1, 2]
         finally:
             with contextlib.suppress(Exception):
                 await run.cancel()
@@ -90,7 +90,7 @@ async def test_a_run_claimed_again_in_the_lost_answer_to_its_own_settlement_goes
         replace_writes(app.connection.database, losing)
         run = await outside.start("listens")
         # Long before the lease lapses, and without a crash in its history.
-        assert await outside.runs.handle(run.id).result(timeout=30) == 5
+        assert await outside.runs.handle(run.id).result(timeout=60) == 5
         assert [attempt.status for attempt in await outside.runs.chain(run.id)] == ["completed"]
     assert losses == [1]
 
@@ -130,7 +130,7 @@ async def test_each_single_lost_answer_changes_nothing(database_url: str, nth: i
         for run in told:
             await run.signal("word", "word")
         lose_answers(app, is_nth)
-        results = await asyncio.gather(*(run.result(timeout=30) for run in told))
+        results = await asyncio.gather(*(run.result(timeout=60) for run in told))
         assert results == [[f"{n}-first", f"{n}-child", "word", f"{n}-last"] for n in names]
     assert sorted(executed) == sorted(f"{n}-{s}" for n in names for s in ("first", "child", "last"))
     assert await broken(database_url) == []

@@ -34,7 +34,7 @@ async def test_polling_alone_finds_new_work(database_url: str) -> None:
     try:
         for _ in range(3):
             run = await outside.start("quick")
-            assert await run.result(timeout=3) == 1
+            assert await run.result(timeout=60) == 1
     finally:
         await outside.close()
         await app.close()
@@ -64,10 +64,10 @@ async def test_polling_alone_carries_sleeps_children_and_signals_from_outside(
         async def waits() -> bool:
             return await run.status() == "sleeping:signal"
 
-        await until(waits, timeout_s=30)
+        await until(waits)
         await run.signal("word", 2)
-        assert await run.result(timeout=30) == [1, 2]
-        assert await late.result(timeout=30) == 1
+        assert await run.result(timeout=60) == [1, 2]
+        assert await late.result(timeout=60) == 1
     finally:
         await outside.close()
         await app.close()
@@ -86,7 +86,7 @@ async def test_two_deaf_worker_processes_finish_everything(
         runs = [await outside.start("two", label=f"r{n}") for n in range(20)]
         runs += [await outside.start("nap", label=f"n{n}", seconds=0.2) for n in range(20)]
         runs += [await outside.start("parent", label=f"p{n}", seconds=0.1) for n in range(5)]
-        await asyncio.gather(*(run.result(timeout=30) for run in runs))
+        await asyncio.gather(*(run.result(timeout=60) for run in runs))
     finally:
         end_all(crew)
         await outside.close()

@@ -48,7 +48,7 @@ async def test_two_schemas_behind_pgbouncer_are_two_installations(
             try:
                 items = [Start(args=(n,)) for n in range(40)]
                 runs = await app.start_many("add", items)
-                assert [await run.result(timeout=30) for run in runs] == [4 * n for n in range(40)]
+                assert [await run.result(timeout=60) for run in runs] == [4 * n for n in range(40)]
                 left = await staging.start("add", n=1)
                 assert [run.id for run in await staging.runs.list()] == [left.id]
             finally:
@@ -76,7 +76,7 @@ async def test_a_second_url_listens_past_a_pooler_in_transaction_mode(
                 async def done() -> bool:
                     return (await client.runs.get(run.id)).status == "completed"
 
-                await until(done, timeout_s=20)
+                await until(done)
         finally:
             await app.close()
 

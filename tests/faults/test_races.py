@@ -89,7 +89,7 @@ async def test_cancel_reaches_a_child_that_is_being_started_at_that_moment(
         async def is_quiet() -> bool:
             return all(run.is_final for run in await other.runs.list())
 
-        await until(is_quiet, timeout_s=30)
+        await until(is_quiet)
         assert await broken(server_url) == []
 
 
@@ -146,7 +146,7 @@ async def test_a_signal_sent_while_an_attempt_gives_way_to_the_next_is_received(
         sending.open.set()
         await told
         try:
-            assert await run.result(timeout=30) == 5
+            assert await run.result(timeout=60) == 5
         finally:
             with contextlib.suppress(RotaError):
                 await run.cancel()
@@ -200,7 +200,7 @@ async def test_the_end_of_a_child_is_received_while_the_parent_gives_way_to_its_
             await until(sleeps, timeout_s=3)
         ending.open.set()
         try:
-            assert await run.result(timeout=30) == 5
+            assert await run.result(timeout=60) == 5
         finally:
             with contextlib.suppress(RotaError):
                 await run.cancel()

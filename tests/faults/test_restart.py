@@ -96,7 +96,7 @@ async def test_two_processes_and_a_client_share_one_database(
         for worker in crew:
             await until(lambda log=worker.log: _is_ready(log))  # type: ignore[misc]
         runs = await asyncio.gather(*(client.start("two", label=f"r{n}") for n in range(300)))
-        await asyncio.gather(*(run.result(timeout=30) for run in runs))
+        await asyncio.gather(*(run.result(timeout=60) for run in runs))
     labels = [effect.label for effect in effects.read()]
     assert sorted(labels) == sorted(f"r{n}/note#{k}" for n in range(300) for k in range(2))
     assert await broken(database_url) == []

@@ -32,7 +32,7 @@ async def test_a_workflow_may_await_a_run_that_somebody_else_started(database_ur
         await app.options(external_id="the only one").start(shared)
         run = await app.start(joins)
         try:
-            assert await run.result(timeout=30) == 1
+            assert await run.result(timeout=60) == 1
         finally:
             with contextlib.suppress(RotaError):
                 await run.cancel()
@@ -66,9 +66,9 @@ async def test_a_fork_may_await_a_child_of_the_chain_it_was_forked_from(database
 
         await until(noted)
         fork = await app.runs.fork(run.id, from_step="note#0")
-        assert await run.result(timeout=30) == 1
+        assert await run.result(timeout=60) == 1
         try:
-            assert await fork.result(timeout=30) == 1
+            assert await fork.result(timeout=60) == 1
         finally:
             with contextlib.suppress(RotaError):
                 await fork.cancel()

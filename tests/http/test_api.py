@@ -206,6 +206,36 @@ async def test_names_that_are_not_there_are_404(database_url: str) -> None:
     ]  # fmt: skip
 
 
+async def test_an_edit_from_a_page_must_say_which_definition_it_showed(database_url: str) -> None:
+    app = app_on(database_url)
+    async with app.connected(), browsing(app) as http:
+        await seed(app)
+        path, edit = f"{API}/schedules/daily", {"when": "daily at 7:00"}
+        page = {"sec-fetch-site": "same-origin"}
+        blind = await http.patch(path, json=edit, headers=page)
+        seen = (await http.get(path)).headers["etag"]
+        told = await http.patch(path, json=edit, headers={**page, "if-match": seen})
+    assert (blind.status_code, blind.json()["code"]) == (428, "precondition_required")
+    assert "If-Match" in blind.json()["hint"]
+    assert told.json()["when"] == "daily at 7:00"
+
+
+async def test_occurrences_are_filtered_by_outcome(database_url: str) -> None:
+    app = app_on(database_url)
+    async with app.connected(), browsing(app) as http:
+        await seed(app)
+        run_id = await app.schedules.trigger("daily")
+        await app.runs.cancel(run_id)
+        path = f"{API}/schedules/daily/occurrences"
+        found = [
+            [one["id"] for one in (await http.get(f"{path}?outcome={name}")).json()["occurrences"]]
+            for name in ("cancelled", "skipped:paused")
+        ]
+        odd = await http.get(f"{path}?outcome=fired")
+    assert found == [[run_id], []]
+    assert (odd.status_code, odd.json()["code"]) == (422, "bad_input")
+
+
 async def test_of_two_edits_of_the_same_definition_one_is_refused(database_url: str) -> None:
     app = app_on(database_url)
     async with app.connected(), browsing(app) as http:

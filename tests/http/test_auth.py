@@ -117,14 +117,26 @@ async def test_a_link_logs_in_once_and_its_cookie_cannot_be_read_or_sent_along(
 ) -> None:
     async with client, browsing(client, **LOCKED) as http:
         secret = await client.sessions.link()
-        opened = await http.get(f"/open/{secret}")
+        link, page = f"/open/{secret}", {"origin": BASE}
+        previews = [await http.get(link), await http.head(link), await http.get(link)]
+        foreign_login = [
+            await http.post(link),
+            await http.post(link, headers={"origin": "http://evil.example"}),
+            await http.post(link, headers={"sec-fetch-site": "cross-site"}),
+        ]
+        opened = await http.post(link, headers=page)
         cookie = opened.headers["set-cookie"]
-        again = await http.get(f"/open/{secret}", headers={"cookie": ""})
+        again = await http.post(link, headers={**page, "cookie": ""})
         me = await http.get(f"{API}/me")
         foreign = await http.post(f"{API}/queues/default/pause")
         own = await http.post(f"{API}/queues/default/pause", headers={"origin": BASE})
         out = await http.post("/logout", headers={"origin": BASE})
         after = await http.get(f"{API}/me", headers={"cookie": cookie.partition(";")[0]})
+    assert [one.status_code for one in previews] == [200] * 3
+    assert not any("set-cookie" in one.headers for one in previews)
+    assert '<form class="form" method="post">' in previews[0].text
+    assert secret not in previews[0].text
+    assert [one.status_code for one in foreign_login] == [403] * 3
     assert (opened.status_code, opened.headers["location"]) == (303, "/")
     assert {"HttpOnly", "SameSite=Lax", "Path=/"} <= set(cookie.split("; "))
     assert again.status_code == 401
@@ -137,7 +149,8 @@ async def test_a_link_logs_in_once_and_its_cookie_cannot_be_read_or_sent_along(
 async def test_a_cookie_over_https_is_bound_to_the_host(client: Client) -> None:
     async with client, browsing(client, url="https://rota.example.org") as http:
         http.headers["host"] = "rota.example.org"
-        opened = await http.get(f"/open/{await client.sessions.link()}")
+        own = {"origin": "https://rota.example.org"}
+        opened = await http.post(f"/open/{await client.sessions.link()}", headers=own)
         nobody = await http.get(f"{API}/me", headers={"cookie": ""})
     assert opened.headers["set-cookie"].startswith("__Host-rota=")
     assert "; Secure" in opened.headers["set-cookie"]

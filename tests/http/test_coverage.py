@@ -16,9 +16,13 @@ from rota.client.overview import Overview
 from rota.client.runs import Runs
 from rota.client.schedules import Schedules
 from rota.client.tokens import Sessions, Tokens
+from rota.core.runs.filters import RunSelection
 from rota.http.reference import page
 from rota.http.routes import ROUTES
+from rota.http.routes.runs import RunSelectionBody
+from rota.http.routes.schedules import OptionsBody
 from rota.pipelines.client import PipelineClient
+from rota.schedules.definition import PolicyOptions
 from tests.tidy.tree import ROOT
 
 NOUNS = {
@@ -54,7 +58,7 @@ WITHOUT_ROUTE = {
     "automations.deploy_all": "a worker does it when it starts",
     "tokens.authenticate": "the gate calls it",
     "sessions.open": "POST /login, a page",
-    "sessions.redeem": "GET /open/{secret}, a page",
+    "sessions.redeem": "POST /open/{secret}, a page",
     "sessions.close": "POST /logout, a page",
     "sessions.get": "the gate calls it",
     "notifications.latest": "a remark on the page of a run",
@@ -124,6 +128,11 @@ def test_every_route_names_a_verb_that_exists() -> None:
 def test_every_route_is_described(route) -> None:  # type: ignore[no-untyped-def]
     assert route.summary.endswith(".")
     assert set(route.parameters) == set(route.hints) - {"request", "query", "body", "return"}
+
+
+def test_bodies_take_every_filter_of_runs_and_every_policy_of_schedules() -> None:
+    assert RunSelectionBody.__struct_fields__ == tuple(RunSelection.__annotations__)
+    assert set(PolicyOptions.__annotations__) < set(OptionsBody.__struct_fields__)
 
 
 def test_the_reference_page_is_up_to_date() -> None:

@@ -20,7 +20,7 @@ from rota.errors import StoreUnreachable
 from tests.automations.kit import Line, begun
 from tests.engine.kit import StoreTap, eventually, live, timer_set
 from tests.http.kit import API, browsing
-from tests.kit.prometheus_parser import Family, parse
+from tests.kit.prometheus_parser import Family, parse, parse_open
 from tests.workflows.kit import result
 
 # No polls: the timers are what is measured.
@@ -77,8 +77,8 @@ async def test_runs_are_counted_and_timed_by_name(database_url: str) -> None:
     assert ended.at(name="slow", status="completed", kind="workflow", namespace="default") == 1
     took = found["rota_run_seconds"]
     assert took.at(name="slow", __name__="rota_run_seconds_sum") == pytest.approx(90, abs=1)
-    assert took.at(name="slow", le="60") == 0
-    assert took.at(name="slow", le="300") == 1
+    assert took.at(name="slow", le="60.0") == 0
+    assert took.at(name="slow", le="300.0") == 1
     # Claimed twice: when it was started and when it had slept.
     assert found["rota_run_wait_seconds"].at(name="slow", le="+Inf") == 2
     assert found["rota_store_seconds"].at(op="beat", le="+Inf")
@@ -94,13 +94,13 @@ async def test_lateness_and_skips_of_schedules_are_counted(database_url: str) ->
         await app.schedules.create("each", "work", "0 * * * *", timezone="UTC")
         await timer_set(clock, "1h")
         clock.move_to(clock.now() + HOUR)
-        await eventually(lambda: late(le="1") == 1)
+        await eventually(lambda: late(le="1.0") == 1)
         await timer_set(clock, "1h")
         clock.move_to(clock.now() + 9 * HOUR + 30 * MINUTE)  # no worker ran for hours
         await eventually(lambda: late(le="+Inf") == 2)
         async with browsing(app) as http:
             found = await shown(http)
-    assert (late(le="1"), late(le="1800")) == (1, 2), "half an hour late"
+    assert (late(le="1.0"), late(le="1800.0")) == (1, 2), "half an hour late"
     skipped = found["rota_schedule_skipped_total"]
     assert sum(skipped.samples.values()) == 8
     due = found["rota_schedule_next_due_timestamp_seconds"].at(schedule="each")
@@ -141,6 +141,20 @@ async def test_requests_are_counted_by_route_not_by_path(database_url: str) -> N
     assert requests.at(route="none", status="404") == 2
     assert found["rota_http_seconds"].at(route=f"{API}/runs/{{run_id}}", le="+Inf") == 2
     assert found["rota_streams"].at() == 0
+
+
+async def test_a_scrape_that_prefers_openmetrics_gets_it(database_url: str) -> None:
+    async with Client(database_url, migrate=True) as client, browsing(client) as http:
+        await http.get(f"{API}/runs")
+        plain = await shown(http)
+        answer = await http.get("/metrics", headers={"accept": "application/openmetrics-text"})
+    wanted = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    assert (answer.headers["content-type"], answer.headers["vary"]) == (wanted, "accept")
+    found = parse_open(answer.text)
+    assert found["rota_http_requests"].type == "counter"
+    assert found["rota_http_requests"].at(route=f"{API}/runs", status="200") == 1
+    assert found["rota_build"].type == "info"
+    assert {name.removesuffix("_total").removesuffix("_info") for name in plain} == found.keys()
 
 
 async def test_refusals_of_the_database_are_counted(database_url: str) -> None:

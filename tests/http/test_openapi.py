@@ -26,8 +26,9 @@ from rota.http.site import Site
 from tests.http.kit import BASE, PORT
 from tests.http.kit.office import Office
 
+NIGHTLY = bool(os.environ.get("ROTA_NIGHTLY"))
 EXAMPLES = int(os.environ.get("ROTA_EXAMPLES") or 0) or (
-    500 if os.environ.get("ROTA_NIGHTLY") else 4
+    500 if NIGHTLY else 4
 )  # of each mode and operation
 STREAMS = {"stream_hints", "stream_run"}  # They do not end; test_events.py reads them.
 WANTED = (
@@ -71,8 +72,21 @@ def known_parameters(office: Office, path: str) -> dict[str, str]:
     }  # fmt: skip
 
 
+def shards_on(database: str) -> range:
+    """The parts that a database gets: all at night, otherwise every second one."""
+    return range(SHARDS) if NIGHTLY else range(database == "postgres", SHARDS, 2)
+
+
+ON_POSTGRES = [
+    pytest.param("postgres", shard, marks=pytest.mark.pg) for shard in shards_on("postgres")
+]
+ON_SQLITE = [("sqlite", shard) for shard in shards_on("sqlite")]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize(
+    ("database_url", "shard"), [*ON_SQLITE, *ON_POSTGRES], indirect=["database_url"]
+)
 def test_random_requests_get_documented_answers(
     database_url: str, shard: int, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ import os
 import secrets
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
@@ -81,6 +82,11 @@ async def until(
             return found
         assert time.monotonic() < deadline, f"still {found!r} after {timeout_s} s"
         await asyncio.sleep(every_s)
+
+
+def pause(seconds: float) -> None:
+    """Let a moment pass, before a look at something that cannot call back."""
+    threading.Event().wait(seconds)
 
 
 async def select(url: str, query: str) -> list[tuple[Any, ...]]:
@@ -153,7 +159,7 @@ class Child:
         self._popen.kill()
         self._popen.wait()
 
-    def wait(self, timeout_s: float = 30.0) -> int:
+    def wait(self, timeout_s: float = 60.0) -> int:
         """Its exit code; one that does not end in time is killed, and its log is shown."""
         try:
             return self._popen.wait(timeout_s)

@@ -1,5 +1,6 @@
-"""A small strict reader of the Prometheus text format (0.0.4): it takes what the format says, and
-nothing else. Written apart from the writer, so that the two cannot be wrong together."""
+"""Small strict readers of the Prometheus text format (0.0.4) and of OpenMetrics (1.0.0): they take
+what the formats say, and nothing else. Written apart from the writer, so that the two cannot be
+wrong together."""
 
 from __future__ import annotations
 
@@ -50,6 +51,39 @@ def parse(text: str) -> dict[str, Family]:
             assert labels not in family.samples, f"{labels} comes twice"
             family.samples[labels] = value
         assert family.samples, f"{name} has no number"
+    return found
+
+
+SUFFIXES = {
+    "gauge": ("",), "counter": ("_total",), "info": ("_info",),
+    "histogram": ("_bucket", "_sum", "_count"),
+}  # fmt: skip
+
+
+def parse_open(text: str) -> dict[str, Family]:
+    """Every family of an OpenMetrics document by name; AssertionError where it breaks a rule."""
+    lines = text.split("\n")
+    assert lines[-2:] == ["# EOF", ""], "the document must end with its mark"
+    found: dict[str, Family] = {}
+    lines = lines[:-2]
+    while lines:
+        name, kind = _comment(lines.pop(0), "TYPE")
+        assert name not in found, f"{name} comes twice"
+        if lines[0].startswith("# UNIT"):
+            assert (_comment(lines.pop(0), "UNIT")[0], name.rpartition("_")[1]) == (name, "_")
+        told, said = _comment(lines.pop(0), "HELP")
+        assert told == name
+        family = found[name] = Family(_plain(said, ""), kind, {})
+        while lines and not lines[0].startswith("#"):
+            own, labels, value = _sample(lines.pop(0))
+            assert own.removeprefix(name) in SUFFIXES[kind], f"{own} is under {name}"
+            for label, bound in labels:
+                # 1.0, not 1: the text of a bound is its identity.
+                assert label != "le" or bound in ("+Inf", repr(float(bound))), bound
+            assert kind == "gauge" or value >= 0, own
+            labels = (*labels, ("__name__", own))
+            assert labels not in family.samples, f"{labels} comes twice"
+            family.samples[labels] = value
     return found
 
 

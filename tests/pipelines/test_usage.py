@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rota.core.time.instants import HOUR
+from rota.errors import BadInput
 from rota.pipelines import usage
 from rota.pipelines.usage import PipelineUsage
 from tests.pipelines.kit.offline_folder import offline_world
@@ -79,3 +80,36 @@ async def test_a_partial_result_is_reported_as_a_failure_with_its_numbers(
         await place.world.advance("1h")
         await place.world.settle()
         assert receiver.events == ["failure", "success", "recovery"]
+
+
+async def test_the_cost_of_a_run_is_shared_by_model_by_day_and_by_item(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with offline_world(database_url, tmp_path) as place:
+        place.broken.add("two")
+        await place.add("sums", 'cron: "0 23 * * *"', titles=("one", "two", "three"))
+        await place.world.advance("23h")
+        [run] = await place.app.schedules.history("sums-1")
+        place.broken.clear()
+        await place.world.advance("5h")
+        await place.app.pipelines.retry(run.id)
+        await place.world.settle()
+        cost = place.app.pipelines.cost
+        whole = await usage.of_run(place.app, run.id)
+        by_model = await cost(run.id)
+        by_day = await cost(run.id, by="day")
+        by_item = await cost(run.id, by="item")
+        assert [one.of for one in by_model.shares] == ["offline"]
+        assert [(one.of, one.items) for one in by_day.shares] == [
+            ("2030-01-01", 2), ("2030-01-02", 1),
+        ]  # fmt: skip
+        assert [one.of for one in by_item.shares] == ["0", "1", "2"]
+        for page in (by_model, by_day, by_item):
+            assert page.next is None
+            assert sum(one.tokens_in for one in page.shares) == whole.tokens_in
+            assert sum(one.cost_usd for one in page.shares) == pytest.approx(whole.cost_usd)
+        first = await cost(run.id, by="day", limit=1)
+        rest = await cost(run.id, by="day", limit=1, after=first.next or 0)
+        assert ([*first.shares, *rest.shares], rest.next) == (by_day.shares, None)
+        with pytest.raises(BadInput, match="by='week' is not a unit"):
+            await cost(run.id, by="week")  # type: ignore[arg-type]

@@ -153,7 +153,7 @@ async def test_17_the_verbs_of_schedules_do_not_touch_ordinary_runs(database_url
                 with pytest.raises(UnknownSchedule):
                     await verb(name)
         await world.settle()
-        assert await run.result(timeout=30) == "x"
+        assert await run.result(timeout=60) == "x"
 
 
 async def test_17_the_verbs_of_runs_do_not_touch_schedules(database_url: str) -> None:

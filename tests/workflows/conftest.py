@@ -6,14 +6,6 @@ import gc
 
 import pytest
 
-from rota import testing
-
-
-@pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow disk must not look like a run that hangs."""
-    monkeypatch.setattr(testing, "GRACE_S", 0.3)
-
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:

@@ -151,7 +151,7 @@ async def trace(url: str, namespace: str, root: Any, events: list[Interruption])
                 await world.drain()
                 row = (await app.runs.chain(run_id))[-1]
                 assert row.label == "completed", read_error(row.error)["message"]
-                assert await app.runs.handle(run_id).result(timeout=30) == expected(root, "0")
+                assert await app.runs.handle(run_id).result(timeout=60) == expected(root, "0")
             at = world.clock.now()
         again = recorded.intersection(program.executed[began:])
         assert not again, f"executed again: {again}"

@@ -192,7 +192,9 @@ class Automations:
 
     async def inputs_of(self, mutation_id: str) -> Sequence[InputRow]:
         """The inputs that led to a side effect."""
-        return await self._client.connection.database.read(views.inputs_of_output, mutation_id)
+        return await self._client.connection.database.read(
+            views.inputs_of_output, mutation_id, namespace=self._namespace
+        )
 
     async def activity(self, name: str, *, before: str = "", limit: int = 50) -> Sequence[SeenRun]:
         """Handler runs, newest first."""

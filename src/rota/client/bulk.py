@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Unpack
 
 from rota.client.caller import refuse_in_workflow
-from rota.client.run_pages import RunFilters, RunPages, RunSelection
+from rota.client.run_pages import RunFilters, RunPages
+from rota.core.runs.filters import RunSelection
 from rota.core.runs.lifecycle import OPEN, Status
 from rota.core.runs.names import checked_key
 from rota.core.suggest import check_options

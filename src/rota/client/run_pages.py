@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
-from rota.core.runs.filters import RunFilter, checked_filter
+from rota.core.runs.filters import RunFilter, RunSelection, checked_filter
 from rota.core.runs.model import LogLine, Run
 from rota.core.runs.names import checked_key, checked_limit, checked_position
 from rota.core.suggest import check_options
@@ -20,23 +20,6 @@ if TYPE_CHECKING:
 
 # Python programs may ask for long lists; pages of surfaces are shorter.
 LIST_MAX = 100_000
-
-
-class RunSelection(TypedDict, total=False):
-    """The filters of runs. `tag` is `key` or `key=value`, `error` the class of an exception;
-    `since` and `until` bound when a run was created."""
-
-    name: str
-    status: str
-    queue: str
-    kind: str
-    tag: str
-    schedule: str
-    external_id: str
-    error: str
-    root_id: str
-    since: datetime | None
-    until: datetime | None
 
 
 class RunFilters(RunSelection, total=False):

@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 import itertools
 import re
+import sys
 from collections.abc import Sequence
 from datetime import date, datetime
 from statistics import median
 from types import EllipsisType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Unpack
 
+import msgspec
+
 from rota.client.schedule_view import Occurrence, ScheduleView, ahead, evaluable, next_of
+from rota.core.runs.filters import checked_status
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.core.runs.names import checked_key, checked_limit, checked_name
@@ -44,16 +49,54 @@ CALENDAR_DAYS_MAX = {"day": 400, "hour": 62}
 CALENDAR_RUNS_MAX = 50_000
 DURATIONS = 20
 OUTCOMES_MAX = 100
+# Occurrences that one read, and one page of the ledger, look at for an outcome.
+LOOK, LOOK_MAX = 500, 5_000
 _CURSOR = re.compile(r"(\d{1,18})\.([0-9a-z]{1,40})\.([0-9a-z]{1,40})")
 
 CalendarUnit = Literal["day", "hour"]
 
 
 class LedgerPage(NamedTuple):
-    """Occurrences with their outcomes, newest first; `next` is None at the end."""
+    """Occurrences with their outcomes, newest first; `next` is None at the end. `looked_back_to`
+    is set when the page ended at the bound of its search before it was full."""
 
     runs: list[Run]
     next: str | None
+    looked_back_to: datetime | None = None
+
+
+class LedgerQuery(NamedTuple):
+    """The occurrences that are wanted. `outcome` is a status, or a status with its reason."""
+
+    schedule_id: str
+    from_at: int
+    to_at: int
+    outcome: str
+
+    def fits(self, run: Run) -> bool:
+        """Whether an occurrence has the wanted outcome."""
+        return self.outcome in ("", run.status, run.label)
+
+    def cursor(self, at: LedgerPosition) -> str:
+        """The cursor of the page after a row."""
+        return f"{at.at}.{at.id}.{self._digest}"
+
+    @property
+    def _digest(self) -> str:
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:12]
+
+    def position(self, cursor: str | None) -> LedgerPosition:
+        """The position that a cursor holds, or StaleCursor if it was made with other filters."""
+        if cursor is None:
+            return LedgerPosition()
+        found = _CURSOR.fullmatch(cursor) if isinstance(cursor, str) else None
+        if found is None:
+            raise BadInput(
+                f"{shown(cursor)} is not a cursor", hint="Pass `next` of the page before as it is."
+            )
+        if found[3] != self._digest:
+            raise StaleCursor("the cursor belongs to another schedule or to other filters")
+        return LedgerPosition(int(found[1]), found[2])
 
 
 class CalendarCell(NamedTuple):
@@ -107,19 +150,50 @@ class SchedulePages:
         limit: int = 50,
         start: datetime | None = None,
         end: datetime | None = None,
+        outcome: str = "",
     ) -> LedgerPage:
-        """A page of `history`; pass `next` of the page before as `after`."""
-        schedule_id = (await self._client.schedules.get(name)).schedule.id
-        runs = await self._client.connection.database.read(
-            templates.history, schedule_id, limit=checked_limit(limit),
-            before=_position(after, schedule_id),
-            from_at=0 if start is None else instant(start),
-            to_at=0 if end is None else instant(end),
+        """A page of `history`; pass `next` of the page before as `after`. With an outcome, a page
+        looks at 5,000 occurrences; `looked_back_to` says how far, and `next` looks further."""
+        wanted = await self._wanted(name, start, end, outcome)
+        found, last = await self._occurrences(
+            wanted, wanted.position(after), checked_limit(limit), LOOK_MAX
+        )
+        if last is None:
+            return LedgerPage(found, None)
+        looked_back_to = moment(last.at) if len(found) < limit else None
+        return LedgerPage(found, wanted.cursor(last), looked_back_to)
+
+    async def _wanted(
+        self, name: str, start: datetime | None, end: datetime | None, outcome: str
+    ) -> LedgerQuery:
+        given = outcome.partition(":")[0] if isinstance(outcome, str) else outcome
+        checked_status(given, "outcome")
+        return LedgerQuery(
+            (await self._client.schedules.get(name)).schedule.id,
+            0 if start is None else instant(start), 0 if end is None else instant(end), outcome,
         )  # fmt: skip
-        if len(runs) < limit:
-            return LedgerPage(runs, None)
-        at, run_id = position_of(runs[-1])
-        return LedgerPage(runs, f"{at}.{run_id}.{schedule_id[-12:]}")
+
+    async def _occurrences(
+        self, wanted: LedgerQuery, before: LedgerPosition, limit: int, look_max: int
+    ) -> tuple[list[Run], LedgerPosition | None]:
+        """Occurrences that fit, and the last position that was looked at; None at the end."""
+        found: list[Run] = []
+        looked = 0
+        while looked < look_max:
+            size = LOOK if wanted.outcome else limit
+            rows = await self._client.connection.database.read(
+                templates.history, wanted.schedule_id, limit=size, before=before,
+                from_at=wanted.from_at, to_at=wanted.to_at,
+            )  # fmt: skip
+            for run in filter(wanted.fits, rows):
+                found.append(run)
+                if len(found) == limit:
+                    return found, position_of(run)
+            if len(rows) < size:
+                return found, None
+            before = position_of(rows[-1])
+            looked += size
+        return found, before
 
     async def preview(self, name: str, count: int = 5) -> Sequence[Occurrence]:
         """Preview the next `count` occurrences of a schedule, with notes about daylight saving.
@@ -155,7 +229,7 @@ class SchedulePages:
 
     async def history(
         self, name: str, *, limit: int = 50, start: datetime | None = None,
-        end: datetime | None = None,
+        end: datetime | None = None, outcome: str = "",
     ) -> Sequence[Run]:  # fmt: skip
         """Read the ledger: every occurrence with its outcome, newest first.
 
@@ -164,6 +238,7 @@ class SchedulePages:
             limit: At most so many rows.
             start: Only occurrences at or after this time.
             end: Only occurrences at or before this time.
+            outcome: Only these, by status (`failed`), or by status and reason (`skipped:overlap`).
 
         Returns:
             One row for each occurrence. It has the id, trigger and start of the first attempt, and
@@ -171,13 +246,10 @@ class SchedulePages:
 
         Raises:
             UnknownSchedule: There is no schedule of that name.
+            BadInput: There is no such outcome.
         """
-        shown = await self._client.schedules.get(name)
-        return await self._client.connection.database.read(
-            templates.history, shown.schedule.id, limit=limit,
-            from_at=0 if start is None else instant(start),
-            to_at=0 if end is None else instant(end),
-        )  # fmt: skip
+        wanted = await self._wanted(name, start, end, outcome)
+        return (await self._occurrences(wanted, LedgerPosition(), limit, sys.maxsize))[0]
 
     async def calendar(
         self,
@@ -300,19 +372,6 @@ def _outcome(one: OutcomeCount) -> str:
     if one.status == Status.SKIPPED and one.reason:
         return f"{one.status}:{one.reason}"
     return one.status
-
-
-def _position(cursor: str | None, schedule_id: str) -> LedgerPosition:
-    if cursor is None:
-        return LedgerPosition()
-    found = _CURSOR.fullmatch(cursor) if isinstance(cursor, str) else None
-    if found is None:
-        raise BadInput(
-            f"{shown(cursor)} is not a cursor", hint="Pass `next` of the page before as it is."
-        )
-    if not schedule_id.endswith(found[3]):
-        raise StaleCursor("the cursor belongs to another schedule")
-    return LedgerPosition(int(found[1]), found[2])
 
 
 class _Cells:

@@ -112,7 +112,7 @@ class HistogramMeter(ProcessMeter):
             labels, total = self._labelled(key), 0
             for bound, count in zip((*self.bounds, None), counts, strict=True):
                 total += count
-                le = "+Inf" if bound is None else f"{bound:g}"
+                le = "+Inf" if bound is None else repr(float(bound))  # as OpenMetrics wants it
                 samples.append(MetricSample(total, {**labels, "le": le}, "_bucket"))
             samples.append(MetricSample(self._sums[key], labels, "_sum"))
             samples.append(MetricSample(total, labels, "_count"))

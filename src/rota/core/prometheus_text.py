@@ -1,10 +1,17 @@
-"""Numbers in the text format that Prometheus reads (exposition format, version 0.0.4). Pure."""
+"""Numbers in the text formats that Prometheus reads: its own (version 0.0.4), and OpenMetrics
+(version 1.0.0), if the `Accept` header of a scrape prefers that. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
+
+MEDIA = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_MEDIA = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+OPEN_END = "# EOF\n"
+_OPEN_VERSIONS = ("", "1.0.0", "0.0.1")
+_UNITS = ("seconds", "dollars")
 
 
 class MetricSample(NamedTuple):
@@ -34,6 +41,48 @@ def _lines(metric: Metric) -> Iterable[str]:
     yield f"# TYPE {metric.name} {metric.type}"
     for sample in metric.samples:
         yield f"{metric.name}{sample.suffix}{_labels(sample.labels)} {number(sample.value)}"
+
+
+def openmetrics(metrics: Iterable[Metric]) -> str:
+    """The same in the format of OpenMetrics, without the line that ends a document."""
+    return "".join(line + "\n" for one in metrics if one.samples for line in _open_lines(one))
+
+
+def _open_lines(metric: Metric) -> Iterable[str]:
+    """The name of a family has no suffix of its samples: `x_total` is a sample of the counter x."""
+    is_info = metric.type == "gauge" and metric.name.endswith("_info")
+    kind = "info" if is_info else metric.type
+    family = metric.name.removesuffix({"counter": "_total", "info": "_info"}.get(kind, ""))
+    yield f"# TYPE {family} {kind}"
+    unit = family.rpartition("_")[2]
+    if unit in _UNITS:
+        yield f"# UNIT {family} {unit}"
+    yield f"# HELP {family} {quoted(metric.help)}"
+    for sample in metric.samples:
+        yield f"{metric.name}{sample.suffix}{_labels(sample.labels)} {number(sample.value)}"
+
+
+def wants_openmetrics(accept: str) -> bool:
+    """Whether an `Accept` header asks for OpenMetrics at least as much as for plain text."""
+    weights = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
+    for part in accept.split(","):
+        media, *parameters = (text.strip().lower() for text in part.split(";"))
+        told = dict(text.partition("=")[::2] for text in parameters)
+        if media not in weights or (
+            media != "text/plain" and told.get("version", "").strip('"') not in _OPEN_VERSIONS
+        ):
+            continue
+        weights[media] = max(weights[media], _weight(told.get("q", "1")))
+    asked, plain = weights.values()
+    return asked > 0 and asked >= plain
+
+
+def _weight(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        return 0.0
+    return found if 0 <= found <= 1 else 0.0
 
 
 def _labels(labels: Mapping[str, str]) -> str:

@@ -5,41 +5,45 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from rota.errors import StaleCursor
+from rota.http.fields import PageQuery
+
+R = TypeVar("R")
 
 
-def cursor(rows: Sequence[Any], limit: int, key: str, filters: msgspec.Struct) -> str | None:
+def cursor(rows: Sequence[R], query: PageQuery, key: Callable[[R], str]) -> str | None:
     """The cursor after these rows; None when there are no more."""
-    if len(rows) < limit:
+    if len(rows) < query.limit:
         return None
-    text = f"{_digest(filters)}{key}"
+    text = f"{_digest(query)}{key(rows[-1])}"
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def position(given: str, filters: msgspec.Struct) -> str:
+def position(query: PageQuery) -> str:
     """The key that a cursor holds, or StaleCursor if it was made with other filters."""
+    given = query.cursor
     if not given:
         return ""
     try:
         text = base64.b64decode(given + "=" * (-len(given) % 4), b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
         text = ""
-    if not text.startswith(_digest(filters)):
+    if not text.startswith(_digest(query)):
         raise StaleCursor("the cursor does not belong to this list and these filters")
     return text[8:]
 
 
-def _digest(filters: msgspec.Struct) -> str:
+def _digest(query: PageQuery) -> str:
     """The filters without the cursor and the size of the page."""
     given = {
-        name: getattr(filters, name)
-        for name in filters.__struct_fields__
-        if name not in ("cursor", "limit")
+        name: getattr(query, name)
+        for name in query.__struct_fields__
+        if name not in PageQuery.__struct_fields__
     }
-    text = msgspec.json.encode([type(filters).__name__, given])
+    text = msgspec.json.encode([type(query).__name__, given])
     return hashlib.sha256(text).hexdigest()[:8]

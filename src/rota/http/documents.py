@@ -209,6 +209,7 @@ class LedgerDocument(ApiDocument, frozen=True):
 
     occurrences: list[ListedRun]
     next: str | None = None
+    looked_back_to: Instant | None = None
 
 
 class CellDocument(ApiDocument, frozen=True):

@@ -70,7 +70,8 @@ async def sign_in(request: WebRequest, token: str) -> tuple[str, ...]:
 
 
 async def follow_link(request: WebRequest) -> Redirect:
-    """`GET /open/{secret}`: the link that `rota open` prints; it works once, within a minute."""
+    """`POST /open/{secret}`: use up the link that `rota open` prints. It works once, within a
+    minute; GET shows the button for it, so that the preview of a link does not spend it."""
     logins: Logins = request.site.logins
     try:
         opened = await request.client.sessions.redeem(request.parameters["secret"])

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rota.client.metrics import collect
-from rota.core import prometheus_text
 from rota.core.meters import process_metrics
 from rota.core.prometheus_text import Metric, MetricSample
 from rota.core.time.instants import SECOND
@@ -23,16 +22,16 @@ class MetricsCache:
     def __init__(self, client: Client, stream_count: Callable[[], int]) -> None:
         self._client = client
         self._stream_count = stream_count
-        self._text = ""
+        self._kept: list[Metric] = []
         self._at: int | None = None
 
-    async def text(self) -> str:
-        """The exposition. The numbers of the store are at most five seconds old."""
+    async def metrics(self) -> list[Metric]:
+        """All metrics. The numbers of the store are at most five seconds old."""
         now = self._client.clock.now()
         if self._at is None or not 0 <= now - self._at < KEPT_US:
-            self._text = prometheus_text.text(await collect(self._client))
+            self._kept = await collect(self._client)
             self._at = now
-        return self._text + prometheus_text.text([*process_metrics(), *self._own()])
+        return [*self._kept, *process_metrics(), *self._own()]
 
     def _own(self) -> list[Metric]:
         streams = [MetricSample(self._stream_count())]

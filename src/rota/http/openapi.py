@@ -116,7 +116,8 @@ def _responses(route: Route, by_kind: dict[str, Any]) -> dict[str, Any]:
     for status in sorted({route.status, *route.also}):
         answer: dict[str, Any] = {"description": HTTPStatus(status).phrase}
         if route.media != "application/json":
-            answer["content"] = {route.media: {"schema": {"type": "string"}}}
+            medias = (route.media, *route.also_media)
+            answer["content"] = {media: {"schema": {"type": "string"}} for media in medias}
         elif route.returns is not None:
             schema = by_kind[repr(route.returns)]
             answer["content"] = {"application/json": {"schema": schema}}

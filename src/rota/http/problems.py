@@ -56,6 +56,15 @@ class RequestRefused(Exception):
         self.headers = headers or {}
 
 
+def precondition_required(name: str) -> RequestRefused:
+    """The refusal of an edit that does not say which definition its page showed."""
+    return RequestRefused(
+        HTTPStatus.PRECONDITION_REQUIRED, "precondition_required",
+        f"the edit does not say which definition of {name} it changes",
+        hint="Read the schedule, and send its ETag as If-Match.",
+    )  # fmt: skip
+
+
 class ProblemDocument(msgspec.Struct, frozen=True):
     """A problem document (RFC 9457), with Rota's code, hint, facts and the id of the request."""
 

@@ -107,6 +107,11 @@ class WebRequest:
         """The cookies by name; the first of a name counts."""
         return read_cookies(self.headers.get("cookie", ""))
 
+    @property
+    def is_from_page(self) -> bool:
+        """Whether a browser sends this for a person: with a session, or with Fetch Metadata."""
+        return self.identity.session_id is not None or "sec-fetch-site" in self.headers
+
     def form(self) -> Fields:
         """A body sent by an HTML form (application/x-www-form-urlencoded)."""
         try:

@@ -52,6 +52,7 @@ class Route:
     takes_key: bool = False  # Idempotency-Key
     etag: bool = False  # sends ETag; a write checks If-Match
     media: str = "application/json"
+    also_media: tuple[str, ...] = ()  # that `Accept` may choose instead
     prefix: str = PREFIX
     audits_body: bool = False  # the audit list keeps the body: it says what was changed
     limit_s: float | None = None  # the longest time for an answer; None is the usual one

@@ -58,7 +58,10 @@ ZONE_COOKIE = "rota_zone"
 NO_ROUTE = "none"
 STATIC = Page("GET", "/static/{name}", "open", files.static_file)
 ROBOTS = Page("GET", "/robots.txt", "open", files.robots)
-OPEN = Page("GET", "/open/{secret}", "open", follow_link)
+OPEN = (
+    Page("GET", "/open/{secret}", "open", pages.login.offer),
+    Page("POST", "/open/{secret}", "open", follow_link, audits=True),
+)
 LOGOUT = Page("POST", "/logout", "open", sign_out)
 
 
@@ -78,7 +81,7 @@ class Site:
         self._state = SiteState(
             self._hub, MetricsCache(client, self._hub.stream_count), logins, url, store_key(client)
         )
-        own = [STATIC, OPEN, LOGOUT, ROBOTS, HOOK, *pages.PAGES, *(one.page for one in ROUTES)]
+        own = [STATIC, *OPEN, LOGOUT, ROBOTS, HOOK, *pages.PAGES, *(one.page for one in ROUTES)]
         if options.mcp != "off":
             own.append(mcp_page(options.mcp))
         self._router = Router((*own, *table))

@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from rota.client.client import Client
     from rota.pipelines.definition.loader import Loaded
     from rota.pipelines.outcome import (
+        CostPage,
+        CostUnit,
         ItemOutcome,
         ItemsPage,
-        ModelCost,
         PipelineResult,
         Progress,
     )
@@ -69,6 +70,8 @@ class PipelineClient:
         self._client = client
         self._worker = worker
         self._folders: dict[str, Path | None] = {}
+        # The names of the runs that this process may perform, in the order of their declaration.
+        self.run_names: dict[str, None] = {}
         self._ai: Invoker | None = None
         self._settings: Settings | None = None
         self._own_ai = False
@@ -82,10 +85,12 @@ class PipelineClient:
     def know(self, pipeline_id: str, folder: Path | str | None = None) -> None:
         """This process may perform runs of a pipeline; `folder` is where it is here."""
         self._folders[pipeline_id] = None if folder is None else Path(folder)
+        self.run_names[run_name(pipeline_id)] = None
 
     def forget(self, pipeline_id: str) -> None:
         """Perform no further runs of it."""
         self._folders.pop(pipeline_id, None)
+        self.run_names.pop(run_name(pipeline_id), None)
 
     def _folder_of(self, pipeline_id: str) -> Path | None:
         """The folder of a pipeline on this machine, if it was given."""
@@ -96,12 +101,8 @@ class PipelineClient:
         worker starts."""
         if not self.serves and self._worker is not None:
             self.serves = True
+            self.run_names[PART_NAME] = None
             self._worker.register_notifications()
-
-    def _names(self) -> list[str]:
-        """The names of the runs that this process may perform."""
-        parts = [PART_NAME] if self.serves else []
-        return parts + [run_name(name) for name in self._folders]
 
     def located(self, pipeline_id: str) -> Path:
         """The folder of a pipeline on this machine; UnknownPipeline if it was not given."""
@@ -140,17 +141,22 @@ class PipelineClient:
             loaded, self._invoker(), DryRunOptions(parameters=parameters or {}, model=model)
         )
 
-    async def cost_by_model(self, run_id: str) -> list[ModelCost]:
-        """The calls, tokens and cost of a run's items, by model. Other stages do not count."""
-        from rota.pipelines.outcome import ModelCost
+    async def cost(
+        self, run_id: str, *, by: CostUnit = "model", after: int = 0, limit: int = 200
+    ) -> CostPage:
+        """The calls, tokens and cost of a run's items. Other stages do not count.
 
-        found: dict[str, ModelCost] = {}
-        async for one in self.items(run_id):
-            if one.calls:
-                name = one.model or ""
-                cost = found.get(name, ModelCost(model=name)) + one
-                found[name] = msgspec.structs.replace(cost, items=cost.items + 1)
-        return [found[name] for name in sorted(found)]
+        Args:
+            run_id: The id of any attempt of the run.
+            by: model, day (in UTC, on which an item ended) or item.
+            after: `next` of the page before.
+            limit: The most shares to return, up to 1,000.
+        """
+        from rota.pipelines.run import result_reader
+
+        return await result_reader.cost(
+            self._client, run_id, by=by, after=checked_position(after), limit=checked_limit(limit)
+        )
 
     # -- the AI ----------------------------------------------------------------------------
 

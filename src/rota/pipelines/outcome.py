@@ -118,6 +118,7 @@ class ItemOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     tokens_out: int = 0
     cost_usd: float | None = None
     duration_ms: int = 0
+    finished_at: str | None = None  # RFC 3339
 
 
 class UsageSum(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,16 +144,31 @@ class UsageSum(msgspec.Struct, frozen=True, kw_only=True):
         })  # fmt: skip
 
 
-class ModelCost(UsageSum, frozen=True):
-    """The share of one model in a run."""
+CostUnit: TypeAlias = Literal["model", "day", "item"]
 
-    model: str
+
+class CostShare(UsageSum, frozen=True):
+    """The share of a model, a day or an item in the cost of a run."""
+
+    of: str  # the model, the day in UTC on which items ended, or the position of the item
     items: int = 0
+
+    def plus(self, one: ItemOutcome) -> CostShare:
+        """The same with one more item."""
+        return msgspec.structs.replace(self + one, items=self.items + 1)
 
 
 def shown_item(one: ItemOutcome) -> ItemOutcome:
     """An item for people: without the values of secret fields."""
     return msgspec.structs.replace(one, item=shown(one.item), output=shown(one.output))
+
+
+class CostPage(msgspec.Struct, frozen=True):
+    """Shares in the cost of a run's items. `next` is None at the end."""
+
+    by: CostUnit
+    shares: list[CostShare]
+    next: int | None
 
 
 class ItemsPage(msgspec.Struct, frozen=True):

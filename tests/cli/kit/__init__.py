@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from rota import project
 from rota.app import Rota
 from rota.cli.main import cli
-from tests.kit import until
+from tests.kit import pause, until
 
 JOBS = """
 import asyncio, time
@@ -143,20 +143,20 @@ class Daemon:
         """Its log so far."""
         return self._log.read_text()[self._from :]
 
-    def receives(self, text: str, timeout_s: float = 20) -> str:
+    def receives(self, text: str, timeout_s: float = 60) -> str:
         """Wait until the log holds `text`; returns the log."""
         deadline = time.monotonic() + timeout_s
         while text not in self.said():
             assert time.monotonic() < deadline, f"never said {text!r}:\n{self.said()}"
             assert self._popen.poll() is None or text in self.said(), f"ended:\n{self.said()}"
-            _pause()
+            pause(0.02)
         return self.said()
 
     def send(self, number: int) -> None:
         """Send a signal."""
         self._popen.send_signal(number)
 
-    def wait(self, timeout_s: float = 20) -> int:
+    def wait(self, timeout_s: float = 60) -> int:
         """Its exit code."""
         return self._popen.wait(timeout_s)
 
@@ -165,7 +165,3 @@ class Daemon:
         if self._popen.poll() is None:
             self._popen.kill()
         self._popen.wait()
-
-
-def _pause() -> None:
-    asyncio.run(asyncio.sleep(0.02))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from rota.cli.main import cli
+from tests.kit import pause
 from tests.pipelines.kit import write
 
 KINDS = ("custom", "data", "models", "generated")
@@ -71,4 +71,4 @@ def wait_for(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
-        asyncio.run(asyncio.sleep(0.02))
+        pause(0.02)

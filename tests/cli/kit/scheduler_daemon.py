@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
@@ -11,6 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from tests.kit import pause
 
 
 class SchedulerDaemon:
@@ -36,19 +37,19 @@ class SchedulerDaemon:
         """What it has logged."""
         return self._err.read_text()
 
-    def until(self, condition: Callable[[], Any], timeout_s: float = 20) -> None:
+    def until(self, condition: Callable[[], Any], timeout_s: float = 60) -> None:
         """Wait until something is so."""
         deadline = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < deadline, f"never so:\n{self._out.read_text()}\n{self.log()}"
             assert self._popen.poll() is None, f"ended:\n{self.log()}"
-            asyncio.run(asyncio.sleep(0.05))
+            pause(0.05)
 
     def send(self, number: int) -> None:
         """Send a signal."""
         self._popen.send_signal(number)
 
-    def wait(self, timeout_s: float = 20) -> int:
+    def wait(self, timeout_s: float = 60) -> int:
         """Its exit code."""
         return self._popen.wait(timeout_s)
 

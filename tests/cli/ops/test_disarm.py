@@ -59,7 +59,7 @@ def test_a_daemon_on_a_disarmed_database_waits_for_arm(
     daemon = up()
     assert "claims, fires and sends nothing until `rota arm`" in daemon.receives("is up")
     either.run("arm")
-    assert either.run("run", "result", run_id, "--timeout", "20s").exit_code == 0
+    assert either.run("run", "result", run_id, "--timeout", "60s").exit_code == 0
     daemon.send(signal.SIGTERM)
     assert daemon.wait() == 0
     assert daemon.said().index("is armed again") < daemon.said().index("(add) completed")

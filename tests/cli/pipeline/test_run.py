@@ -354,7 +354,7 @@ def test_one_ctrl_c_cancels_and_keeps_what_is_done(
     child = begun("run", "words", "--ai", "ai.yaml")
     wait_for(lambda: "wait" in calls(folder))
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=30)
+    out, err = child.communicate(timeout=60)
     assert child.returncode == 130, err
     assert out.splitlines()[1:] == ["tea,said tea,true,", "jam,said jam,true,"]
     assert "words: cancelled: 2 of 4 items done, 2 not done" in err
@@ -382,7 +382,7 @@ def test_ctrl_c_does_not_wait_for_a_pipe_that_never_ends(folder: Path) -> None:
         os.write(writer, b'{"word": "tea"}\n')
         wait_for(has_begun)
         child.send_signal(signal.SIGINT)
-        _, err = child.communicate(timeout=30)
+        _, err = child.communicate(timeout=60)
         assert child.returncode == 130, err
         assert "words: cancelled" in err
     finally:
@@ -400,7 +400,7 @@ def test_two_ctrl_c_leave_at_once_and_nothing_done_is_lost(
     wait_for(lambda: "wait" in calls(folder))
     for _ in range(2):
         child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=30)
+    _, err = child.communicate(timeout=60)
     assert child.returncode == 130, err
     (folder / "go").touch()
     resumed = rota("resume", "words", "--ai", "ai.yaml")

@@ -378,7 +378,7 @@ def test_ctrl_c_calls_off_what_a_trigger_performs_itself(folder: Path) -> None:
     try:
         wait_for(lambda: "wait" in calls(folder))
         child.send_signal(signal.SIGINT)
-        out, _ = child.communicate(timeout=30)
+        out, _ = child.communicate(timeout=60)
     finally:
         child.kill()
     assert child.returncode == 130

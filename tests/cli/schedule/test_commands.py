@@ -89,6 +89,8 @@ def test_history_is_the_ledger_with_ranges(either: Shell) -> None:
     )  # fmt: skip
     assert rows[3]["run_id"] is None
     assert rows[1]["status"] == "completed"
+    missed = either.json("schedule", "history", "hourly", "--status", "skipped:missed")
+    assert missed == rows[3:]
     text = either.run("schedule", "history", "hourly").stdout.splitlines()
     assert text[0].split() == ["WHEN", "OUTCOME", "RUN", "STATUS", "TOOK", "NOTE"]
     assert text[3].split()[:5] == ["Mon", "2026-01-05", "15:00", "CET", "fired"]
@@ -176,7 +178,7 @@ def test_a_trigger_may_be_waited_for(shell: Shell, up: Callable[..., object]) ->
     said = shell.error("schedule", "trigger", "daily", "--wait", "--timeout", "50ms", code=6)
     assert "has not ended within 50ms" in said
     up()
-    result = shell.run("schedule", "trigger", "daily", "--wait", "--timeout", "20s")
+    result = shell.run("schedule", "trigger", "daily", "--wait", "--timeout", "60s")
     assert json.loads(result.stdout)["sum"] == 2
     assert "of schedule daily started" in result.stderr
     assert shell.json("schedule", "trigger", "daily", "--wait")["output"]["sum"] == 2

@@ -60,7 +60,7 @@ async def live(url: str, effects: Effects, folder: Path) -> PipelineResult:
     app.pipelines.use(Charging(effects))
     async with app:
         ref = await app.pipelines.start(write(folder, TEXT), external_id="one")
-        await app.runs.wait(ref.id, timeout=30)
+        await app.runs.wait(ref.id, timeout=60)
         return await app.pipelines.result(ref.id)
 
 

@@ -101,7 +101,7 @@ async def live(url: str, effects: Effects, order: str) -> list[str]:
         run = await app.options(external_id=order).start("fulfil", order)
         with contextlib.suppress(WrongState):  # it has ended already
             await run.signal("paid", "with a card")
-        result: list[str] = await run.result(timeout=30)
+        result: list[str] = await run.result(timeout=60)
         return result
 
 

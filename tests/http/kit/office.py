@@ -48,8 +48,8 @@ class Bank(Tool):
 class Office(Rota):
     """The app."""
 
-    def __init__(self, url: str, folder: Path) -> None:
-        super().__init__(url)
+    def __init__(self, url: str, folder: Path, **settings: Any) -> None:
+        super().__init__(url, **settings)
         self.folder = folder / "triage"
         self.bank = Bank()
         self.run_ids: dict[str, str] = {}

@@ -101,7 +101,10 @@ async def test_forms_act_and_redirect(database_url: str) -> None:
             f"{schedule}/backfill", **{"from": "2030-01-01", "to": "2030-01-01 02:00"}
         )
         assert "without a run" in counted.text
-        saved = await post(schedule, when="every 2h", zone="UTC", overlap="skip", missed="run")
+        seen = (await app.schedules.get(NAME)).etag
+        saved = await post(
+            schedule, when="every 2h", zone="UTC", overlap="skip", missed="run", seen=seen
+        )
         assert saved.headers["location"].endswith("done=saved")
         assert (await app.schedules.get(NAME)).intent.text == "every 2h"
         assert (await post(f"/runs/{parameters['run_id']}/retry")).status_code == 303
@@ -250,7 +253,9 @@ async def test_a_stale_form_is_refused(database_url: str) -> None:
         form = {"when": "every 3h", "zone": "UTC", "seen": "0123456789abcdef"}
         refused = await http.post(schedule, data=form)
         assert refused.status_code == 422
-        assert "someone saved this schedule" in refused.text
+        assert "someone changed this schedule" in refused.text
+        blind = await http.post(schedule, data={"when": "every 3h", "zone": "UTC"})
+        assert blind.status_code == 428
 
 
 async def test_a_page_of_another_site_cannot_post(database_url: str) -> None:

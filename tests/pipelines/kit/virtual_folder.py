@@ -138,7 +138,7 @@ class FolderWorld:
         """Time has passed, all at once."""
         self.clock.move_to(self.clock.now() + micros(duration))
 
-    async def until(self, condition: Callable[[], Any], timeout_s: float = 20) -> None:
+    async def until(self, condition: Callable[[], Any], timeout_s: float = 60) -> None:
         """Let a little time pass, again and again, until something is so."""
         deadline = time.monotonic() + timeout_s
         while not condition():

@@ -44,7 +44,7 @@ async def test_a_provider_that_is_down_ends_the_run_when_the_retries_are_used_up
         ref = await it.app.pipelines.start(it.pipeline(text))
         # Five calls wait for the breaker once; the other items do not wait again.
         with pytest.raises(RunFailed, match="all 30 items failed"):
-            await ref.result(timeout=20)
+            await ref.result(timeout=60)
         result = await it.app.pipelines.result(ref.id)
         assert (result.failed, result.calls) == (30, 0)
         assert result.failed_by == {"Transient": 30}
@@ -110,7 +110,7 @@ async def test_the_timeout_of_a_run_ends_its_waits(database_url: str, tmp_path: 
         text = text.replace("maxRetries: 1", "maxRetries: 9")
         ref = await it.app.pipelines.start(it.pipeline(text))
         with pytest.raises(RunFailed, match=r"took longer than 1\.5 s"):
-            await ref.result(timeout=20)
+            await ref.result(timeout=60)
 
 
 NO_CREDIT = {

@@ -283,7 +283,7 @@ async def test_cancelling_ends_the_calls_and_keeps_what_is_done(
         await ref.cancel()
         await asyncio.wait_for(model.hung_up.wait(), 10)
         with pytest.raises(RunCancelled):
-            await ref.result(timeout=10)
+            await ref.result(timeout=60)
         result = await it.app.pipelines.result(ref.id)
         assert (result.outcome, result.processed, result.skipped) == ("cancelled", 2, 1)
         assert result.exit_code == 130

@@ -9,18 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from rota.cli import complete
-from rota.core.runs.filters import KINDS, STATUSES
+from rota.core.runs.filters import KINDS, STATUSES, RunSelection
 from rota.core.time.instants import micros, moment
 from rota.errors import BadInput
 
 if TYPE_CHECKING:
     from rota.client.client import Client
-    from rota.client.run_pages import RunSelection
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-NAMES = ("name", "status", "queue", "external_id", "kind", "tag", "schedule", "error", "since",
-    "until")  # fmt: skip
 _OPTIONS = (
     click.option("--name", help="Only runs of this workflow.", shell_complete=complete.workflows),
     click.option(
@@ -52,7 +49,7 @@ def run_filters(command: Command) -> Command:
 
 def selection(client: Client, given: dict[str, Any]) -> RunSelection:
     """The filters that were given, for the client."""
-    chosen = {name: given[name] for name in NAMES if given.get(name)}
+    chosen = {name: given[name] for name in RunSelection.__annotations__ if given.get(name)}
     for name in ("since", "until"):
         if name in chosen:
             chosen[name] = _time(chosen[name], client.clock.now())

@@ -92,10 +92,15 @@ schedule.add_command(reset)
 @click.option("--from", "start", metavar="TIME", help="Only occurrences at or after this time.")
 @click.option("--to", "end", metavar="TIME", help="Only occurrences at or before this time.")
 @click.option(
+    "--status", metavar="STATUS[:REASON]", default="", help="Only these: failed, skipped:missed."
+)
+@click.option(
     "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many."
 )
 @click.pass_obj
-def history(call: CommonOptions, name: str, start: str | None, end: str | None, limit: int) -> None:
+def history(
+    call: CommonOptions, name: str, start: str | None, end: str | None, status: str, limit: int
+) -> None:
     """Show the outcome of every occurrence (the ledger).
 
     Newest first. An outcome is fired, skipped (with its reason), merged, backfilled or manual; a
@@ -105,7 +110,9 @@ def history(call: CommonOptions, name: str, start: str | None, end: str | None, 
 
     async def look(client: Client) -> tuple[list[page.LedgerEntry], str]:
         zone, (first, last) = await _times(client, name, start, end)
-        rows = await client.schedules.history(name, limit=limit, start=first, end=last)
+        rows = await client.schedules.history(
+            name, limit=limit, start=first, end=last, outcome=status
+        )
         return await page.entries(client, rows), zone
 
     found, zone = connect.ask(call, look)

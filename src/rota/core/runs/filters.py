@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from datetime import datetime
+from typing import TypedDict, Unpack
 
 import msgspec
 
@@ -20,6 +21,23 @@ KINDS = ("workflow", "automation", "pipeline")
 STATUSES = tuple(one for one in Status if one not in (Status.SCHEDULED, Status.PAUSED))
 _CURSOR = re.compile(r"([0-9a-z]{1,40})\.([0-9a-f]{12})")
 _FIRST_ID, _LAST_ID = "", "~"  # below and above every id
+
+
+class RunSelection(TypedDict, total=False):
+    """The filters of runs. `tag` is `key` or `key=value`, `error` the class of an exception;
+    `since` and `until` bound when a run was created. An empty text selects everything."""
+
+    name: str
+    status: str
+    queue: str
+    kind: str
+    tag: str
+    schedule: str
+    external_id: str
+    error: str
+    root_id: str
+    since: datetime | None
+    until: datetime | None
 
 
 class RunFilter(msgspec.Struct, frozen=True):
@@ -91,33 +109,20 @@ def _text(value: str) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def checked_filter(
-    *,
-    name: str | None = None,
-    status: str | None = None,
-    queue: str | None = None,
-    kind: str | None = None,
-    tag: str | None = None,
-    schedule: str | None = None,
-    external_id: str | None = None,
-    error: str | None = None,
-    root_id: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-) -> RunFilter:
+def checked_filter(**given: Unpack[RunSelection]) -> RunFilter:
     """The filters that a caller gave, or BadInput."""
     return RunFilter(
-        name=_named(name, "name"),
-        status=_one_of(status, "status", STATUSES),
-        queue=_named(queue, "queue"),
-        kind=_one_of(kind, "kind", KINDS),
-        tag=_keyed(tag, "tag"),
-        schedule=_named(schedule, "schedule"),
-        external_id=_keyed(external_id, "external_id"),
-        error=_named(error, "error"),
-        root_id=_keyed(root_id, "root_id"),
-        since_at=_at(since, "since"),
-        until_at=_at(until, "until"),
+        name=_named(given.get("name"), "name"),
+        queue=_named(given.get("queue"), "queue"),
+        schedule=_named(given.get("schedule"), "schedule"),
+        error=_named(given.get("error"), "error"),
+        tag=_keyed(given.get("tag"), "tag"),
+        external_id=_keyed(given.get("external_id"), "external_id"),
+        root_id=_keyed(given.get("root_id"), "root_id"),
+        status=checked_status(given.get("status"), "status"),
+        kind=_one_of(given.get("kind"), "kind", KINDS),
+        since_at=_at(given.get("since"), "since"),
+        until_at=_at(given.get("until"), "until"),
     )
 
 
@@ -127,6 +132,11 @@ def _named(value: str | None, what: str) -> str:
 
 def _keyed(value: str | None, what: str) -> str:
     return "" if value is None or value == "" else checked_key(value, what)
+
+
+def checked_status(value: str | None, what: str) -> str:
+    """The status of a run by its name, or BadInput; "" when none is given."""
+    return _one_of(value, what, STATUSES)
 
 
 def _one_of(value: str | None, what: str, known: tuple[str, ...]) -> str:

@@ -29,6 +29,12 @@ async def enter(request: WebRequest) -> Answer:
     return Redirect(own_path(wanted), cookies=cookies)
 
 
+async def offer(request: WebRequest) -> Answer:
+    """The button that uses up a login link. Whether the link is valid shows when it is pressed."""
+    namespace = request.client.settings.namespace
+    return Html(environment().render_template("open.html", namespace=namespace))
+
+
 def own_path(wanted: str) -> str:
     """The address to go to, if it is one of this site: `//host` and `/\\host` are not."""
     is_own = wanted.startswith("/") and wanted[1:2] not in ("/", "\\") and wanted.isprintable()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -20,13 +19,14 @@ from rota.core.time.recurrence import (
     parse,
     skipped_between,
 )
-from rota.errors import RotaError, WrongState
+from rota.errors import ChangedSince, RotaError
 from rota.http.pages.forms import read_input
 from rota.http.pages.occurrence_view import words_of
 from rota.http.pages.runs import Choice, known_names
 from rota.http.pages.schedule import MISSES, OVERLAPS
 from rota.http.pages.text import WallClock, city, counted, form_text, number, rough, segment
 from rota.http.pages.view import PageProblem, after, clock_of, page
+from rota.http.problems import precondition_required
 from rota.http.request import Answer, WebRequest
 from rota.schedules.preview import form_of, zone_of
 
@@ -193,23 +193,8 @@ def form_of_view(view: ScheduleView) -> ScheduleForm:
     return ScheduleForm(
         row.name, intent.workflow, intent.text, zone_of(intent.spec), row.queue,
         intent.policies.overlap, intent.policies.missed, form_text(row.input),
-        digest_of(view),
+        view.etag,
     )  # fmt: skip
-
-
-def digest_of(view: ScheduleView) -> str:
-    """The digest of the form's source; another digest at saving means that another user saved
-    before."""
-    row, intent = view.schedule, view.intent
-    seen = (
-        intent.workflow,
-        intent.text,
-        repr(intent.spec),
-        repr(intent.policies),
-        row.queue,
-        row.input,
-    )
-    return hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
 
 
 def _values(form: ScheduleForm) -> dict[str, Any]:
@@ -275,10 +260,12 @@ async def save(request: WebRequest) -> Answer:
 
     async def act() -> str:
         client, name, form = request.client, request.parameters["name"], _typed(request)
+        if not form.seen:
+            raise precondition_required(name)
         view = await client.schedules.get(name)
-        if form.seen and form.seen != digest_of(view):
-            raise WrongState(
-                "someone saved this schedule since you opened the form",
+        if form.seen != view.etag:
+            raise ChangedSince(
+                "someone changed this schedule since you opened the form",
                 hint="Nothing was changed by you. Open it again and look at the new definition.",
             )
         old = form_of_view(view)
@@ -293,7 +280,9 @@ async def save(request: WebRequest) -> Answer:
         if form.input != old.input:
             changes["input"] = read_input(form.input) or {}
         if changes:
-            await client.schedules.update(name, confirm=bool(form.confirm), **changes)
+            await client.schedules.update(
+                name, confirm=bool(form.confirm), if_match=form.seen, **changes
+            )
         return f"/schedules/{segment(name)}?done=saved"
 
     return await after(request, act, edit)

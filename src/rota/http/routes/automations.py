@@ -30,11 +30,10 @@ from rota.http.documents import (
     VersionDocument,
     WhyDocument,
 )
+from rota.http.fields import NOT_FOUND, STEERED, Id, Limit, NoteBody, PageQuery, Text
+from rota.http.problems import RequestRefused
 from rota.http.request import WebRequest
 from rota.http.route import KEY, Route, RouteReply, route
-from rota.http.routes.runs import NOT_FOUND, STEERED, Limit, Text
-
-Id = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
 
 
 def automation_document(view: AutomationView) -> AutomationDocument:
@@ -47,6 +46,10 @@ def automation_document(view: AutomationView) -> AutomationDocument:
         next_at=view.next_at, run_id=view.open_run.id if view.open_run else None, change=change,
         pending=dict(view.pending), error=view.error, etag=f'"{row.digest[:16]}-{row.version}"',
     )  # fmt: skip
+
+
+async def _shown(request: WebRequest, name: str) -> AutomationDocument:
+    return automation_document(await request.client.automations.show(name))
 
 
 def input_document(seen: SeenInput) -> InputDocument:
@@ -77,7 +80,7 @@ async def list_automations(
 @route("GET", "/automations/{name}", "read", "automations.show", problems=NOT_FOUND, etag=True)
 async def show_automation(request: WebRequest, name: str) -> RouteReply[AutomationDocument]:
     """Show an automation."""
-    shown = automation_document(await request.client.automations.show(name))
+    shown = await _shown(request, name)
     return RouteReply(shown, headers={"etag": shown.etag})
 
 
@@ -94,13 +97,11 @@ async def list_versions(request: WebRequest, name: str, query: LimitQuery) -> li
     return documents(VersionDocument, found)
 
 
-class EventsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class EventsQuery(PageQuery, frozen=True, kw_only=True):
     """Which events."""
 
     topic: Text = ""
     status: Text = ""
-    cursor: Text = ""
-    limit: Limit = 50
 
 
 class EventPage(ApiDocument, frozen=True):
@@ -114,18 +115,10 @@ class EventPage(ApiDocument, frozen=True):
 async def list_events(request: WebRequest, name: str, query: EventsQuery) -> EventPage:
     """List the events of an automation, newest first."""
     found = await request.client.automations.events(
-        name, topic=query.topic, status=query.status, before=position(query.cursor, query),
+        name, topic=query.topic, status=query.status, before=position(query),
         limit=query.limit,
     )  # fmt: skip
-    last = found[-1].id if found else ""
-    return EventPage(documents(EventDocument, found), cursor(found, query.limit, last, query))
-
-
-class PageQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A page of a list."""
-
-    cursor: Text = ""
-    limit: Limit = 50
+    return EventPage(documents(EventDocument, found), cursor(found, query, lambda one: one.id))
 
 
 class InputPage(ApiDocument, frozen=True):
@@ -138,12 +131,9 @@ class InputPage(ApiDocument, frozen=True):
 @route("GET", "/automations/{name}/inputs", "read", "automations.inputs", problems=NOT_FOUND)
 async def list_inputs(request: WebRequest, name: str, query: PageQuery) -> InputPage:
     """List what came in and how far it got, newest first."""
-    found = await request.client.automations.inputs(
-        name, before=position(query.cursor, query), limit=query.limit
-    )
-    last = found[-1].input.id if found else ""
+    found = await request.client.automations.inputs(name, before=position(query), limit=query.limit)
     return InputPage(
-        [input_document(one) for one in found], cursor(found, query.limit, last, query)
+        [input_document(one) for one in found], cursor(found, query, lambda one: one.input.id)
     )
 
 
@@ -157,12 +147,10 @@ async def show_input(request: WebRequest, name: str, input_id: str) -> OutcomeDo
     return OutcomeDocument(input_document(seen), documents(ChangeDocument, changes))
 
 
-class OutputsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class OutputsQuery(PageQuery, frozen=True, kw_only=True):
     """Which side effects."""
 
     status: Text = ""
-    cursor: Text = ""
-    limit: Limit = 50
 
 
 class ChangePage(ApiDocument, frozen=True):
@@ -176,10 +164,9 @@ class ChangePage(ApiDocument, frozen=True):
 async def list_outputs(request: WebRequest, name: str, query: OutputsQuery) -> ChangePage:
     """List the side effects of an automation, newest first."""
     found = await request.client.automations.outputs(
-        name, status=query.status, before=position(query.cursor, query), limit=query.limit
+        name, status=query.status, before=position(query), limit=query.limit
     )
-    last = found[-1].id if found else ""
-    return ChangePage(documents(ChangeDocument, found), cursor(found, query.limit, last, query))
+    return ChangePage(documents(ChangeDocument, found), cursor(found, query, lambda one: one.id))
 
 
 @route(
@@ -188,7 +175,13 @@ async def list_outputs(request: WebRequest, name: str, query: OutputsQuery) -> C
 )  # fmt: skip
 async def list_sources(request: WebRequest, name: str, change_id: str) -> list[InputPlain]:
     """List the inputs that led to a side effect."""
-    await request.client.automations.show(name)
+    nearest = await request.client.automations.outputs(name, before=f"{change_id} ", limit=1)
+    if not nearest or nearest[0].id != change_id:
+        raise RequestRefused(
+            HTTPStatus.NOT_FOUND, "unknown_change",
+            f"automation {name} has made no change {change_id!r}",
+            hint="List its outputs for the ids.",
+        )  # fmt: skip
     return documents(InputPlain, await request.client.automations.inputs_of(change_id))
 
 
@@ -203,10 +196,11 @@ class ActivityPage(ApiDocument, frozen=True):
 async def list_activity(request: WebRequest, name: str, query: PageQuery) -> ActivityPage:
     """List handler runs, newest first."""
     found = await request.client.automations.activity(
-        name, before=position(query.cursor, query), limit=query.limit
+        name, before=position(query), limit=query.limit
     )
-    last = found[-1].run.run_id if found else ""
-    return ActivityPage([_activity(one) for one in found], cursor(found, query.limit, last, query))
+    return ActivityPage(
+        [_activity(one) for one in found], cursor(found, query, lambda one: one.run.run_id)
+    )
 
 
 def _activity(seen: SeenRun) -> ActivityDocument:
@@ -245,21 +239,21 @@ async def explain_automation(request: WebRequest, name: str) -> WhyDocument:
 async def pause_automation(request: WebRequest, name: str) -> AutomationDocument:
     """Pause an automation."""
     await request.client.automations.pause(name)
-    return automation_document(await request.client.automations.show(name))
+    return await _shown(request, name)
 
 
 @route("POST", "/automations/{name}/resume", "operate", "automations.resume", problems=STEERED)
 async def resume_automation(request: WebRequest, name: str) -> AutomationDocument:
     """Resume an automation."""
     await request.client.automations.resume(name)
-    return automation_document(await request.client.automations.show(name))
+    return await _shown(request, name)
 
 
 @route("POST", "/automations/{name}/archive", "admin", "automations.archive", problems=STEERED)
 async def archive_automation(request: WebRequest, name: str) -> AutomationDocument:
     """Archive an automation."""
     await request.client.automations.archive(name)
-    return automation_document(await request.client.automations.show(name))
+    return await _shown(request, name)
 
 
 @route(
@@ -272,7 +266,7 @@ async def deploy_automation(request: WebRequest, name: str) -> RouteReply[Automa
     if deploy is None:  # a server without code
         raise UnknownAutomation(f"this server has no code, so none of an automation {name!r}")
     done = await deploy(name)
-    shown = automation_document(await request.client.automations.show(name))
+    shown = await _shown(request, name)
     return RouteReply(shown, HTTPStatus.OK if done.version == done.before else HTTPStatus.CREATED)
 
 
@@ -305,11 +299,10 @@ async def publish_event(
     return RouteReply(PublishedEvent(changed), HTTPStatus.CREATED if changed else HTTPStatus.OK)
 
 
-class AnswerBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class AnswerBody(NoteBody, frozen=True, kw_only=True):
     """`expected` is the id of the change that was looked at; if another one waits, 409."""
 
     expected: Id
-    note: Text | None = None
 
 
 @route("POST", "/automations/{name}/approve", "operate", "automations.approve", problems=STEERED)
@@ -330,7 +323,7 @@ async def reject_change(request: WebRequest, name: str, body: AnswerBody) -> Cha
     return document(ChangeDocument, row)
 
 
-class ResolveBody(AnswerBody, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class ResolveBody(AnswerBody, frozen=True, kw_only=True):
     """How the wait is resolved; `result` only with `happened`."""
 
     how: Resolution
@@ -351,12 +344,11 @@ def _names(events: Sequence[EventName]) -> EventNames:
     return EventNames([EventKey(one.topic, one.message_id) for one in events])
 
 
-class SkipEventBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class SkipEventBody(NoteBody, frozen=True, kw_only=True):
     """Which event, and why."""
 
     topic: Id
     message_id: Id
-    note: Text | None = None
 
 
 @route(
@@ -368,12 +360,6 @@ async def skip_event(request: WebRequest, name: str, body: SkipEventBody) -> Non
     await request.client.automations.skip_event(
         name, body.topic, body.message_id, by=request.identity.name, note=body.note
     )
-
-
-class NoteBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Why."""
-
-    note: Text | None = None
 
 
 @route(
@@ -388,12 +374,11 @@ async def skip_input(request: WebRequest, name: str, input_id: str, body: NoteBo
     return Count(count)
 
 
-class RequeueBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class RequeueBody(NoteBody, frozen=True, kw_only=True):
     """Which events; without a message id, up to 1000 of the topic."""
 
     topic: Id
     message_id: Id | None = None
-    note: Text | None = None
 
 
 @route(
@@ -419,7 +404,7 @@ async def rollback_automation(
 ) -> AutomationDocument:
     """Put an earlier version in force again."""
     await request.client.automations.rollback(name, body.version)
-    return automation_document(await request.client.automations.show(name))
+    return await _shown(request, name)
 
 
 ROUTES: tuple[Route, ...] = (

@@ -6,9 +6,9 @@ import msgspec
 
 from rota.errors import BadInput
 from rota.http.events import TOPICS, run_events
+from rota.http.fields import NOT_FOUND, Text
 from rota.http.request import EventStream, WebRequest
 from rota.http.route import Route, route
-from rota.http.routes.runs import NOT_FOUND, Text
 
 MEDIA = "text/event-stream"
 TOO_MANY = 429

@@ -10,6 +10,7 @@ import msgspec
 from rota.core.redaction import shown
 from rota.http.document import document, documents, written
 from rota.http.documents import ListedRun, RunListDocument, StartedRun
+from rota.http.fields import NOT_FOUND, STEERED, Limit, PageQuery, Text
 from rota.http.pipeline_documents import (
     DefinitionDocument,
     ForecastDocument,
@@ -18,15 +19,15 @@ from rota.http.pipeline_documents import (
 )
 from rota.http.request import Download, WebRequest
 from rota.http.route import KEY, PREFIX, Route, RouteReply, route
-from rota.http.routes.runs import NOT_FOUND, STEERED, Limit, Text
 from rota.pipelines.client import KnownPipeline, PipelineClient
-from rota.pipelines.outcome import ItemsPage, ModelCost, PipelineResult, shown_item
+from rota.pipelines.outcome import CostPage, CostUnit, ItemsPage, PipelineResult, shown_item
 
 if TYPE_CHECKING:
     from rota.client.client import Client
     from rota.pipelines.preview.dry_run import Forecast
 
 PREFIX_OF_RUNS = "pipeline:"
+After = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 
 
 def pipelines_of(client: Client) -> PipelineClient:
@@ -105,22 +106,25 @@ def _forecast(found: Forecast) -> ForecastDocument:
     )  # fmt: skip
 
 
-@route("GET", "/pipeline-runs/{run_id}/cost", "read", "pipelines.cost_by_model", problems=STEERED)
-async def show_cost(request: WebRequest, run_id: str) -> list[ModelCost]:
-    """Show calls, tokens and cost of the items of a pipeline run, by model."""
-    return await pipelines_of(request.client).cost_by_model(run_id)
+class CostQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Shares by what; `after` is `next` of the page before."""
+
+    by: CostUnit = "model"
+    after: After = 0
+    limit: Limit = 200
 
 
-class ExecutionsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A page of runs."""
-
-    cursor: Text = ""
-    limit: Limit = 50
+@route("GET", "/pipeline-runs/{run_id}/cost", "read", "pipelines.cost", problems=STEERED)
+async def show_cost(request: WebRequest, run_id: str, query: CostQuery) -> CostPage:
+    """Show calls, tokens and cost of the items of a pipeline run, by model, day or item."""
+    return await pipelines_of(request.client).cost(
+        run_id, by=query.by, after=query.after, limit=query.limit
+    )
 
 
 @route("GET", "/pipelines/{pipeline_id}/runs", "read", "runs.page")
 async def list_executions(
-    request: WebRequest, pipeline_id: str, query: ExecutionsQuery
+    request: WebRequest, pipeline_id: str, query: PageQuery
 ) -> RunListDocument:
     """List the runs of a pipeline, newest first."""
     found = await request.client.runs.page(
@@ -142,7 +146,7 @@ class ItemsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Which items; `after` is `next` of the page before."""
 
     status: Text | None = None
-    after: Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)] = 0
+    after: After = 0
     limit: Limit = 50
 
 

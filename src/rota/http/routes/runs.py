@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 from http import HTTPStatus
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
 from rota.client.start import RunOptions, Start, Startable
 from rota.core.json_schema import shape_of
+from rota.core.runs.filters import RunSelection
 from rota.core.time.instants import SECOND, patience_micros
 from rota.errors import BadInput, UnknownWorkflow
 from rota.explain.schedule import why
@@ -27,19 +28,16 @@ from rota.http.documents import (
     WhyDocument,
     WorkflowDocument,
 )
+from rota.http.fields import NOT_FOUND, STEERED, Limit, Reason, Text
 from rota.http.request import WebRequest
 from rota.http.route import KEY, PREFIX, Route, RouteReply, route
 
-Limit = Annotated[int, msgspec.Meta(ge=1, le=200)]
-Text = Annotated[str, msgspec.Meta(max_length=1_000)]
-NOT_FOUND = (HTTPStatus.NOT_FOUND,)
-STEERED = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 WAIT_US_MAX = 30 * SECOND
 BATCH_MAX = 1_000
 
 
-class RunListQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Filters of the list of runs. `tag` is `key` or `key=value`."""
+class RunSelectionBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Filters of runs. `tag` is `key` or `key=value`."""
 
     name: Text = ""
     status: Text = ""
@@ -52,6 +50,17 @@ class RunListQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     root_id: Text = ""
     since: datetime | None = None
     until: datetime | None = None
+
+    @property
+    def chosen(self) -> RunSelection:
+        """The filters as the client takes them."""
+        names = RunSelection.__annotations__
+        return cast(RunSelection, {name: getattr(self, name) for name in names})
+
+
+class RunListQuery(RunSelectionBody, frozen=True, kw_only=True):
+    """A page of the runs that fit the filters."""
+
     cursor: Text = ""
     limit: Limit = 50
 
@@ -60,11 +69,8 @@ class RunListQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 async def list_runs(request: WebRequest, query: RunListQuery) -> RunListDocument:
     """List runs, newest first. A rare filter looks back as far as `looked_back_to` says."""
     found = await request.client.runs.page(
-        after=query.cursor or None, limit=query.limit, name=query.name, status=query.status,
-        queue=query.queue, kind=query.kind, tag=query.tag, schedule=query.schedule,
-        external_id=query.external_id, error=query.error, root_id=query.root_id,
-        since=query.since, until=query.until,
-    )  # fmt: skip
+        after=query.cursor or None, limit=query.limit, **query.chosen
+    )
     return RunListDocument(
         documents(ListedRun, found.runs), found.next, written(found.looked_back_to)
     )
@@ -257,7 +263,7 @@ async def run_result(
 class CancelBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Why."""
 
-    reason: Annotated[str, msgspec.Meta(min_length=1, max_length=500)] = "by request"
+    reason: Reason = "by request"
 
 
 @route("POST", "/runs/{run_id}/cancel", "operate", "runs.cancel", problems=STEERED)
@@ -322,21 +328,6 @@ async def signal_run(request: WebRequest, run_id: str, name: str, body: SignalBo
     await request.client.runs.signal(run_id, name, body.value)
 
 
-class RunSelectionBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Which runs: the filters of the list."""
-
-    name: Text = ""
-    status: Text = ""
-    queue: Text = ""
-    kind: Text = ""
-    tag: Text = ""
-    schedule: Text = ""
-    external_id: Text = ""
-    error: Text = ""
-    since: datetime | None = None
-    until: datetime | None = None
-
-
 class ActionBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The action on the runs of a filter. A dry run counts; its count is `expected_count`."""
 
@@ -344,7 +335,7 @@ class ActionBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     filter: RunSelectionBody = RunSelectionBody()
     expected_count: Annotated[int, msgspec.Meta(ge=0, le=BATCH_MAX)] | None = None
     dry_run: bool = False
-    reason: Annotated[str, msgspec.Meta(min_length=1, max_length=500)] = "by request"
+    reason: Reason = "by request"
 
 
 @route(
@@ -353,10 +344,9 @@ class ActionBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 )  # fmt: skip
 async def act_on_runs(request: WebRequest, body: ActionBody) -> RouteReply[BulkDocument]:
     """Retry or cancel up to 1,000 runs by filter. 200 for a dry run."""
-    chosen: dict[str, Any] = msgspec.structs.asdict(body.filter)
     done = await request.client.runs.apply(
         body.verb, dry_run=body.dry_run, expected_count=body.expected_count, reason=body.reason,
-        **chosen,
+        **body.filter.chosen,
     )  # fmt: skip
     status = HTTPStatus.OK if body.dry_run else HTTPStatus.ACCEPTED
     return RouteReply(document(BulkDocument, done), status)

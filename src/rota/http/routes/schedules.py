@@ -13,7 +13,7 @@ from rota.core.time.instants import instant, iso, moment
 from rota.errors import UnknownSchedule
 from rota.explain.schedule import why
 from rota.http.cursor import cursor, position
-from rota.http.document import document, documents
+from rota.http.document import document, documents, written
 from rota.http.documents import (
     BackfillDocument,
     CalendarDocument,
@@ -28,9 +28,11 @@ from rota.http.documents import (
     StartedRun,
     WhyDocument,
 )
+from rota.http.fields import NOT_FOUND, STEERED, Limit, PageQuery, Text
+from rota.http.problems import precondition_required
 from rota.http.request import WebRequest
 from rota.http.route import KEY, PREFIX, Route, RouteReply, route
-from rota.http.routes.runs import NOT_FOUND, STEERED, Limit, Text, same_input, started
+from rota.http.routes.runs import same_input, started
 from rota.schedules.preview import zone_of
 
 CHANGED = (*STEERED, HTTPStatus.PRECONDITION_FAILED)
@@ -71,31 +73,33 @@ async def match_of(request: WebRequest, name: str) -> str | None:
     return now if given.strip() == "*" or f'"{now}"' in tags else given
 
 
-class SchedulesQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class SchedulesQuery(PageQuery, frozen=True, kw_only=True):
     """A page of schedules."""
 
-    cursor: Text = ""
     limit: Limit = 100
 
 
 @route("GET", "/schedules", "read", "schedules.list")
 async def list_schedules(request: WebRequest, query: SchedulesQuery) -> ScheduleListDocument:
     """List schedules by name."""
-    found = await request.client.schedules.list(
-        after=position(query.cursor, query), limit=query.limit
-    )
-    last = found[-1].schedule.name if found else ""
+    found = await request.client.schedules.list(after=position(query), limit=query.limit)
     return ScheduleListDocument(
-        [schedule_document(one) for one in found], cursor(found, query.limit, last, query)
+        [schedule_document(one) for one in found],
+        cursor(found, query, lambda one: one.schedule.name),
     )
 
 
-class ScheduleBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
-    """A schedule: what to run, when, and by which policies."""
+class ZoneBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """How times of the wall clock become instants."""
 
-    workflow: Text
-    when: When
     timezone: Text | None = None
+    gap: Text | None = None
+    repeat: Text | None = None
+
+
+class OptionsBody(ZoneBody, frozen=True, kw_only=True, omit_defaults=True):
+    """The options and policies of a schedule."""
+
     input: dict[str, Any] | None = None
     queue: Text | None = None
     priority: int | None = None
@@ -110,14 +114,19 @@ class ScheduleBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit
     timeout: Text | None = None
     grace: Text | None = None
     expires_after: Text | None = None
-    gap: Text | None = None
-    repeat: Text | None = None
+
+
+class ScheduleBody(OptionsBody, frozen=True, kw_only=True):
+    """A schedule: what to run, when, and by which policies."""
+
+    workflow: Text
+    when: When
     start: datetime | None = None
     end: datetime | None = None
     paused: bool | None = None
 
 
-class NewScheduleBody(ScheduleBody, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class NewScheduleBody(ScheduleBody, frozen=True, kw_only=True):
     """A new schedule with its name."""
 
     name: Text
@@ -173,41 +182,29 @@ async def _exists(request: WebRequest, name: str) -> bool:
     return True
 
 
-class EditBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
+class EditBody(OptionsBody, frozen=True, kw_only=True):
     """The changes; the rest stays."""
 
     workflow: Text | None = None
     when: When | None = None
-    timezone: Text | None = None
-    input: dict[str, Any] | None = None
-    queue: Text | None = None
-    priority: int | None = None
-    overlap: Overlap | None = None
-    missed: Missed | None = None
-    missed_max: int | None = None
-    max_delay: Text | None = None
-    jitter: Text | None = None
-    max_runs: int | None = None
-    pause_after_failures: int | None = None
-    retries: int | None = None
-    timeout: Text | None = None
-    grace: Text | None = None
-    expires_after: Text | None = None
-    gap: Text | None = None
-    repeat: Text | None = None
     start: datetime | msgspec.UnsetType | None = msgspec.UNSET  # null removes the bound
     end: datetime | msgspec.UnsetType | None = msgspec.UNSET
     confirm: bool | None = None
 
 
-@route("PATCH", "/schedules/{name}", "operate", "schedules.update", problems=CHANGED, etag=True)
+@route(
+    "PATCH", "/schedules/{name}", "operate", "schedules.update", etag=True,
+    problems=(*CHANGED, HTTPStatus.PRECONDITION_REQUIRED),
+)  # fmt: skip
 async def update_schedule(
     request: WebRequest, name: str, body: EditBody
 ) -> RouteReply[ScheduleDocument]:
-    """Change a schedule; what is not named stays."""
+    """Change a schedule; what is not named stays. From a page it needs If-Match (428)."""
     options = options_of(body)
     options |= {name: None for name in ("start", "end") if getattr(body, name) is None}
     match = await match_of(request, name)
+    if match is None and request.is_from_page:
+        raise precondition_required(name)
     changed = await request.client.schedules.update(name, if_match=match, **options)
     return answer(changed)
 
@@ -225,13 +222,10 @@ async def delete_schedule(request: WebRequest, name: str) -> None:
 # -- looking ahead -----------------------------------------------------------------------------
 
 
-class TimingBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class TimingBody(ZoneBody, frozen=True, kw_only=True):
     """An edit of the timing that is not stored yet."""
 
     when: When | None = None
-    timezone: Text | None = None
-    gap: Text | None = None
-    repeat: Text | None = None
     start: datetime | None = None
     end: datetime | None = None
     count: Limit | None = None
@@ -252,22 +246,17 @@ async def preview_schedule(
     return documents(OccurrenceDocument, found)
 
 
-class PreviewBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class PreviewBody(ZoneBody, frozen=True, kw_only=True):
     """A timing that is not stored yet."""
 
     when: Text
-    timezone: Text | None = None
-    gap: Text = "auto"
-    repeat: Text = "auto"
     count: Limit = 5
 
 
 @route("POST", "/schedules/preview", "read", "schedules.preview_of")
 async def preview_timing(request: WebRequest, body: PreviewBody) -> PreviewDocument:
     """Say what a timing means, and when it fires next."""
-    found = await request.client.schedules.preview_of(
-        body.when, timezone=body.timezone, count=body.count, gap=body.gap, repeat=body.repeat
-    )
+    found = await request.client.schedules.preview_of(body.when, **options_of(body, "when"))
     return PreviewDocument(
         found.text, found.zone, found.forms, documents(OccurrenceDocument, found.occurrences),
         [one.text for one in found.remarks],
@@ -288,15 +277,12 @@ async def list_upcoming(request: WebRequest, query: UpcomingQuery) -> list[Occur
     return documents(OccurrenceDocument, found)
 
 
-class OccurrencesQuery(
-    msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename={"from_": "from"}
-):
-    """Which occurrences."""
+class OccurrencesQuery(PageQuery, frozen=True, kw_only=True, rename={"from_": "from"}):
+    """Which occurrences. `outcome` is `failed`, or with its reason `skipped:overlap`."""
 
     from_: datetime | None = None
     to: datetime | None = None
-    cursor: Text = ""
-    limit: Limit = 50
+    outcome: Text = ""
 
 
 @route("GET", "/schedules/{name}/occurrences", "read", "schedules.ledger", problems=NOT_FOUND)
@@ -305,9 +291,12 @@ async def list_occurrences(
 ) -> LedgerDocument:
     """List the occurrences of a schedule with their outcomes, newest first."""
     found = await request.client.schedules.ledger(
-        name, after=query.cursor or None, limit=query.limit, start=query.from_, end=query.to
+        name, after=query.cursor or None, limit=query.limit, start=query.from_, end=query.to,
+        outcome=query.outcome,
+    )  # fmt: skip
+    return LedgerDocument(
+        documents(ListedRun, found.runs), found.next, written(found.looked_back_to)
     )
-    return LedgerDocument(documents(ListedRun, found.runs), found.next)
 
 
 class CalendarQuery(

@@ -10,17 +10,19 @@ import msgspec
 
 from rota.client.doctor import examine
 from rota.client.overview import AttentionItem, QueueState
+from rota.core import prometheus_text
 from rota.core.notifications.model import KindName
+from rota.core.prometheus_text import Metric
 from rota.core.runs.model import Queue
 from rota.core.time.instants import SECOND
 from rota.errors import RotaError
 from rota.http.address import HEADER
 from rota.http.cursor import cursor, position
 from rota.http.document import document, documents, written
+from rota.http.fields import NOT_FOUND, PageQuery, Text
 from rota.http.request import Text as TextAnswer
 from rota.http.request import WebRequest
 from rota.http.route import Route, RouteReply, route
-from rota.http.routes.runs import NOT_FOUND, Limit, Text
 from rota.http.system_documents import (
     AttentionDocument,
     AuditDocument,
@@ -38,7 +40,6 @@ from rota.http.system_documents import (
     WorkerDocument,
 )
 
-METRICS_MEDIA = "text/plain; version=0.0.4; charset=utf-8"
 SECRET_SETTINGS = ("listen_url",)
 Role = Annotated[str, msgspec.Meta(pattern="^(read|operate|admin)$")]
 
@@ -69,11 +70,18 @@ async def ready(request: WebRequest) -> RouteReply[Readiness]:
     return RouteReply(Readiness(not reasons, reasons), status)
 
 
-@route("GET", "/metrics", "read", "metrics", prefix="", media="text/plain")
+@route(
+    "GET", "/metrics", "read", "metrics", prefix="", media="text/plain",
+    also_media=("application/openmetrics-text",),
+)  # fmt: skip
 async def metrics(request: WebRequest) -> TextAnswer:
-    """Show the state of the store as Prometheus reads it."""
-    text: str = await request.site.metrics.text()
-    return TextAnswer(text, METRICS_MEDIA)
+    """Show metrics in the text format of Prometheus, or as OpenMetrics if `Accept` prefers it."""
+    found: list[Metric] = await request.site.metrics.metrics()
+    vary = {"vary": "accept"}
+    if prometheus_text.wants_openmetrics(request.headers.get("accept", "")):
+        text = prometheus_text.openmetrics(found) + prometheus_text.OPEN_END
+        return TextAnswer(text, prometheus_text.OPEN_MEDIA, headers=vary)
+    return TextAnswer(prometheus_text.text(found), prometheus_text.MEDIA, headers=vary)
 
 
 @route("GET", "/doctor", "read", "doctor", limit_s=35.0)
@@ -115,12 +123,10 @@ def _page_of(one: AttentionItem) -> str:
     return f"/runs/{one.run_id}"
 
 
-class NotificationsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class NotificationsQuery(PageQuery, frozen=True, kw_only=True):
     """Notifications of one kind, or of all."""
 
     kind: KindName | None = None
-    cursor: Text = ""
-    limit: Limit = 50
 
 
 @route("GET", "/notifications", "read", "notifications.list")
@@ -128,11 +134,10 @@ async def list_notifications(request: WebRequest, query: NotificationsQuery) -> 
     """List what people may want to know, newest first, with the rules that wanted it."""
     found = await request.client.notifications.list(
         kinds=() if query.kind is None else (query.kind,),
-        before_id=position(query.cursor, query) or None, limit=query.limit,
+        before_id=position(query) or None, limit=query.limit,
     )  # fmt: skip
-    last = found[-1].notification.id if found else ""
     rows = [document(NotificationDocument, one.notification, rules=one.rules) for one in found]
-    return NotificationPage(rows, cursor(found, query.limit, last, query))
+    return NotificationPage(rows, cursor(found, query, lambda one: one.notification.id))
 
 
 @route("GET", "/settings", "read", "settings")
@@ -262,20 +267,12 @@ async def revoke_token(request: WebRequest, name: str) -> None:
     await request.client.tokens.revoke(name)
 
 
-class AuditQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A page of the audit list."""
-
-    cursor: Text = ""
-    limit: Limit = 50
-
-
 @route("GET", "/audit", "admin", "audit.list")
-async def list_audit(request: WebRequest, query: AuditQuery) -> AuditPage:
+async def list_audit(request: WebRequest, query: PageQuery) -> AuditPage:
     """List who did what, newest first."""
-    before = position(query.cursor, query) or None
+    before = position(query) or None
     found = await request.client.audit.list(before=before, limit=query.limit)
-    last = found[-1].id if found else ""
-    return AuditPage(documents(AuditDocument, found), cursor(found, query.limit, last, query))
+    return AuditPage(documents(AuditDocument, found), cursor(found, query, lambda one: one.id))
 
 
 ROUTES: tuple[Route, ...] = (

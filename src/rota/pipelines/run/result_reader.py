@@ -14,6 +14,9 @@ from rota.core.time.instants import shown
 from rota.errors import BadInput, WrongState
 from rota.pipelines import snapshot as snapshots
 from rota.pipelines.outcome import (
+    CostPage,
+    CostShare,
+    CostUnit,
     ItemOutcome,
     ItemsPage,
     ItemStatus,
@@ -100,6 +103,24 @@ async def items_page(
         if len(found) == limit or number - after >= max(LOOK_MAX, limit):
             return ItemsPage(found, number)
     return ItemsPage(found, None)
+
+
+async def cost(client: Client, run_id: str, *, by: CostUnit, after: int, limit: int) -> CostPage:
+    """The cost of the items by model, by day or by item."""
+    if by not in get_args(CostUnit):
+        raise BadInput(f"by={shown(by)} is not a unit", hint="Give model, day or item.")
+    if by == "item":
+        page = await items_page(client, run_id, after=after, limit=limit, status=None)
+        shares = [CostShare(str(one.position)).plus(one) for one in page.items if one.calls]
+        return CostPage(by, shares, page.next)
+    found: dict[str, CostShare] = {}
+    async for one in items(client, run_id):
+        if one.calls:
+            of = (one.model or "") if by == "model" else (one.finished_at or "")[:10]
+            found[of] = found.get(of, CostShare(of)).plus(one)
+    listed = [found[of] for of in sorted(found)]
+    end = after + limit
+    return CostPage(by, listed[after:end], end if end < len(listed) else None)
 
 
 async def output(client: Client, run_id: str) -> AsyncIterator[str]:

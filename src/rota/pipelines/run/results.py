@@ -15,6 +15,7 @@ import msgspec
 
 from rota.core.runs.model import StoredStep
 from rota.core.runs.stored_errors import read_error
+from rota.core.time.instants import iso
 from rota.pipelines.definition.nodes import MapNode
 from rota.pipelines.outcome import ERRORS_MAX, ItemError, ItemOutcome
 from rota.pipelines.run import withheld
@@ -186,6 +187,7 @@ def outcome_of(placed: PositionedItem, step: StoredStep | None) -> ItemOutcome:
         error_type=error["type"] if error else None,
         model=record.model, calls=record.calls, tokens_in=record.tokens_in,
         tokens_out=record.tokens_out, cost_usd=record.cost_usd, duration_ms=record.ms,
+        finished_at=None if step.finished_at is None else iso(step.finished_at),
     )  # fmt: skip
 
 

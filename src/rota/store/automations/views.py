@@ -126,9 +126,10 @@ async def users_of(tx: Tx, event_ids: Sequence[str]) -> dict[str, str]:
     return {row[0]: row[1] for row in rows}
 
 
-async def inputs_of_output(tx: Tx, mutation_id: str) -> list[InputRow]:
+async def inputs_of_output(tx: Tx, mutation_id: str, *, namespace: str) -> list[InputRow]:
     """The inputs that led to a change."""
-    return [InputRow(*row) for row in await tx.rows("inputs_of_output", id=mutation_id)]
+    rows = await tx.rows("inputs_of_output", id=mutation_id, namespace=namespace)
+    return [InputRow(*row) for row in rows]
 
 
 async def list_outputs(

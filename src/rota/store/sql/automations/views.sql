@@ -50,7 +50,7 @@ select distinct {input columns} from inputs
 join causes on causes.input_id = inputs.id
 join reservations on reservations.event_id = causes.event_id
 join mutations on mutations.run_id = reservations.run_id
-where mutations.id = :id
+where mutations.id = :id and mutations.namespace = :namespace
 order by inputs.id
 
 -- name: list_outputs

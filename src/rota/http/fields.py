@@ -1,0 +1,29 @@
+"""Fields that queries and bodies of several routes share, and the problems of most routes."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated
+
+import msgspec
+
+Limit = Annotated[int, msgspec.Meta(ge=1, le=200)]
+Text = Annotated[str, msgspec.Meta(max_length=1_000)]
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
+Reason = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
+
+NOT_FOUND = (HTTPStatus.NOT_FOUND,)
+STEERED = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+
+
+class PageQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A page of a list; `cursor` is `next` of the page before."""
+
+    cursor: Text = ""
+    limit: Limit = 50
+
+
+class NoteBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Why."""
+
+    note: Text | None = None
