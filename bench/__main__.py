@@ -18,7 +18,7 @@ Found = dict[tuple[str, str, str], list[Sample]]
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
-    """What was asked for."""
+    """The arguments."""
     parts = "; ".join(f"{part.name}: {part.about}" for part in PARTS.values())
     parser = argparse.ArgumentParser("python -m bench", description=__doc__, epilog=parts)
     parser.add_argument("--only", metavar="PART,PART", help="these parts alone")

@@ -1,5 +1,5 @@
 """A model that answers at once: `python -m bench.answering` prints its port and serves until its
-standard input ends. A process of its own, so that what it takes is not in anybody's figures.
+standard input ends. A process of its own, so that what it takes is in no figure.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Answering(asyncio.Protocol):
     """One connection: for each request that is whole, the same answer."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Somebody has come."""
+        """A client has connected."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._rest = b""

@@ -1,11 +1,11 @@
-"""What the part "automations" uses: lines of work with one consumer each, and their limit.
+"""The parts of "automations": lines of work with one consumer each, and their limit.
 
 Ours: an external topic, `prepare` that takes a number of events, `mutate` that calls an idempotent
 tool which does nothing, `next`. Every phase has its checkpoint, the call its entry in the ledger.
 
 The limit is a loop by hand that keeps the same promise, an effect per turn that is known before it
-is made: take events and note the call, commit; call; note the outcome and use the events, commit.
-Many lines share its two commits. No phases, no history, no state, no inputs, no fence.
+is made. It takes events, notes the call and commits. It calls, notes the outcome, uses the events
+and commits. Many lines share its two commits. No phases, no history, no state, no inputs, no fence.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def line_name(line: int) -> str:
 
 
 def make_app(url: str, lines: int, take: int = 1, seen: Seen = _unseen) -> Rota:
-    """An app with so many automations, whose consumers take up to `take` events a turn."""
+    """An app with so many automations, with consumers that take up to `take` events a run."""
     app = Rota(url, migrate=True, slots=SLOTS)
     for line in range(lines):
         _declare(app.automation(line_name(line), timezone="UTC"), take, seen)

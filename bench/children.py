@@ -18,7 +18,7 @@ PATIENCE_S = 120.0
 
 
 class TookTooLong(Exception):
-    """Something that was waited for did not come; the message holds the worker's last words."""
+    """Something that was waited for did not come; the message holds the worker's last lines."""
 
 
 class Child:

@@ -40,6 +40,6 @@ def count_statements(path: Path) -> None:
 
 
 def read(path: Path) -> Statements:
-    """What was counted so far."""
+    """The counts so far."""
     raw = path.read_bytes() if path.exists() else b""
     return Statements(*_COUNTERS.unpack(raw)) if raw else Statements(0, 0)

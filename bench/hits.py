@@ -1,7 +1,7 @@
 """How user code reports that it ran: one record of 24 bytes, appended in one write.
 
-Both sides pay the same for it (about 2 microseconds), it is atomic between processes, and the
-clock in it (CLOCK_MONOTONIC) is the same for all of them.
+Both sides pay the same for it (about 2 microseconds). It is atomic between processes, and its clock
+(CLOCK_MONOTONIC) is the same for all of them.
 """
 
 from __future__ import annotations

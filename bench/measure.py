@@ -1,4 +1,4 @@
-"""What a round yields, and what many rounds say together."""
+"""The result of a round, and of many rounds together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.sides import Side
 
 
 class Target(NamedTuple):
-    """What is asked for: of the ratio, or of our own value where there is no raw one."""
+    """The target: of the ratio, or of our own value where there is no raw one."""
 
     sense: Literal[">=", "<="]
     value: float

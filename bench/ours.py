@@ -92,7 +92,7 @@ class Ours:
 
 
 async def work(url: str, _: Work, pen: Pen, ready: Callable[[], None]) -> None:
-    """The worker process of Rota: it performs whatever was started."""
+    """The worker process of Rota: it executes whatever was started."""
     app = make_app(url, pen)[0]
     await app.connect()
     ready()

@@ -1,8 +1,8 @@
 """One pipeline over a CSV file, as Rota runs it and as a bare loop would.
 
 `python -m bench.pipelines ours|lean|bare FOLDER DATABASE MODEL PARALLEL` runs it once in a process
-of its own and prints, as JSON, the seconds it took, the seconds the process computed, and the
-most memory it ever had. `lean` is ours with SQLite's page cache at 2 MB: that cache fills up to its
+of its own and prints, as JSON. The fields are the seconds it took, the CPU seconds, and the
+most memory it ever had. `lean` is Rota with SQLite's page cache at 2 MB: that cache fills up to its
 bound with whatever is written, and would hide what grows with the items.
 """
 
@@ -40,7 +40,7 @@ reduce:
 
 
 class Took(NamedTuple):
-    """What one run took."""
+    """The cost of one run."""
 
     seconds: float
     cpu_s: float
@@ -60,7 +60,7 @@ def make(folder: Path, count: int, parallel: int) -> Path:
 
 
 def model(address: str) -> Invoker:
-    """The client both sides use; `offline` asks nobody."""
+    """The client both sides use; `offline` calls no model."""
     return Offline() if address == "offline" else OpenAI(base_url=address, stream=False)
 
 
@@ -126,7 +126,7 @@ def main(side: str, place: str, url: str, address: str, parallel: str) -> None:
 
 
 def _peak_mb() -> float:
-    """Of this program alone: `ru_maxrss` would begin with what its parent had."""
+    """Only this program: `ru_maxrss` would begin with what its parent had."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 

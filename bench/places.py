@@ -1,4 +1,4 @@
-"""Where a side lives: an empty SQLite file, or an empty schema on a durable PostgreSQL."""
+"""The home of a side: an empty SQLite file, or an empty schema on a durable PostgreSQL."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Place(Protocol):
     scratch: Path
 
     def url(self) -> str:
-        """Where nobody has been yet."""
+        """A new place."""
         ...
 
     def raw(self) -> Side:

@@ -19,7 +19,7 @@ from bench.sides import BULK, STEPS, Work
 BATCH = 500
 GROUP = 200  # Workflows in progress at once where commits are grouped.
 FLUSHERS = 2
-CONNECTIONS = 16  # Where every step has its own commit.
+CONNECTIONS = 16  # The variant with a commit for every step.
 
 TABLES = """
 create table job (

@@ -1,8 +1,8 @@
 """The limit on SQLite: hand-written, standard library, WAL, `synchronous=FULL`, batches of 500.
 
-What one would write without looking for another driver. apsw, which Rota uses, would raise it: by
-about 15 % one by one, 55 % in bulk, 30 % in a drain. No features: an integer as payload, no tasks,
-no fence.
+The code one would write without looking for another driver. apsw, which Rota uses, would raise it:
+by about 15 % one by one, 55 % in bulk, 30 % in a drain. No features: an integer as payload, no
+tasks, no fence.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def turn(connection: sqlite3.Connection, done: list[int], limit: int) -> list[tu
 
 
 def work_noop(connection: sqlite3.Connection, pen: Pen, rest: Rest) -> Never:
-    """Perform no-op jobs for ever."""
+    """Execute no-op jobs for ever."""
     done: list[int] = []
     while True:
         rows = turn(connection, done, BATCH)
@@ -137,7 +137,7 @@ def work_noop(connection: sqlite3.Connection, pen: Pen, rest: Rest) -> Never:
 
 
 def work_steps(connection: sqlite3.Connection, pen: Pen, rest: Rest, group: int) -> Never:
-    """Perform workflows: `group` of them advance together, one commit per round of steps."""
+    """Execute workflows: `group` of them advance together, one commit per round of steps."""
     done: list[int] = []
     while True:
         rows = turn(connection, done, group)
@@ -160,7 +160,7 @@ class Watch:
         self._seen = self._version(connection)
 
     def __call__(self, connection: sqlite3.Connection) -> None:
-        """Return when somebody else has committed since the last time, or after 5 s."""
+        """Return when another client has committed since the last time, or after 5 s."""
         until = time.monotonic() + 5
         while time.monotonic() < until:
             version = self._version(connection)
@@ -224,4 +224,4 @@ class Embedded(RawSqlite):
 
 
 class _Stopped(Exception):
-    """The thread was told to end."""
+    """The thread has to end."""

@@ -54,7 +54,7 @@ def write(lines: Sequence[Line], facts: dict[str, Any]) -> Path:
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers depend on."""
+    """The environment of the numbers."""
     return {
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "cpu": _cpu(),

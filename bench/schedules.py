@@ -1,12 +1,13 @@
-"""What the part "schedules" stands on: fleets of schedules loaded in SQL, and the limit of firing.
+"""The base of the part "schedules": fleets of schedules loaded in SQL, and the limit of firing.
 
 A fleet is made of a few models, created by `app.schedules.create` and copied by one insert into as
 many rows as are wanted: half cron expressions in several zones, half intervals, of which nearly
 every one has a text of its own.
 
-The limit is a loop by hand: it takes a batch that is due, computes each next time (an interval by
-addition, cron by Rota's own compiled recurrence, looked up by expression and zone), inserts the
-runs, moves the schedules on, commits. Same batch and durability; no policies, no ledger.
+The limit is a loop by hand: it takes a batch that is due and computes each next time. An interval
+is an addition; cron is Rota's own compiled recurrence, looked up by expression and zone. Then it
+inserts the runs, moves the schedules on and commits. Same batch and durability; no policies, no
+ledger.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ _server = PostgresServer(durable=False)
 
 
 def _postgres_url() -> str:
-    """The URL of the run's database; starts the server if nobody has."""
+    """The URL of the run's database; starts the server if no other process has."""
     if URL_VARIABLE not in os.environ:
         _server.start()
         os.environ[URL_VARIABLE] = _server.create_database(DATABASE)

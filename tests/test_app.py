@@ -14,7 +14,7 @@ def test_a_workflow_is_known_by_its_name() -> None:
 
     @app.workflow
     async def plain() -> None:
-        """What it does."""
+        """The code of the workflow."""
 
     @app.workflow(name="other", version="3")
     async def named() -> None:

@@ -1,4 +1,4 @@
-"""What Python prints of an error of Rota's: the sentence and the hint, each once."""
+"""The text that Python prints of an error of Rota: the sentence and the hint, each once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rota.errors import RotaError, Transient, UsageError
 
 
 def printed(error: BaseException) -> str:
-    """What Python writes on stderr when nothing catches it."""
+    """The text on stderr when nothing catches it."""
     return "".join(traceback.format_exception(error))
 
 

@@ -117,7 +117,7 @@ def test_it(name):
 
 
 def pytest_in(folder: Path, text: str) -> str:
-    """What pytest prints about a test file, under the rules of this repository."""
+    """The output of pytest about a test file, under the rules of this repository."""
     (folder / "test_it.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", str(folder)]
     done = subprocess.run(

@@ -23,7 +23,7 @@ APP = 'from rota import Rota\napp = Rota("sqlite:///code.db", slots=5, namespace
 
 @pytest.fixture(autouse=True)
 def forget_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a test imports is gone after it."""
+    """Modules that a test imports are gone after it."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
     yield

@@ -128,7 +128,8 @@ async def _throughput(place: Place, load: Load) -> list[Sample]:
         publishing = publish_together(app, load.lines, load.events, CALLERS)
         ours_in = await rate(load.events, publishing)
     async with app:
-        # Asked only when the last is taken: the question costs more the more events there are.
+        # The question comes only when the last is taken: the question costs more the more events
+        # there are.
         await until(lambda: len(began) >= load.events, "every event taken")
         await none_left(url, UNUSED, "every event consumed", every_s=0.002)
         ours_through = load.events / (time.monotonic() - began[0])

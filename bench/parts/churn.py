@@ -1,4 +1,4 @@
-"""A drain on PostgreSQL while somebody keeps a snapshot open, as a dump or a long report does.
+"""A drain on PostgreSQL while a client keeps a snapshot open, as a dump or a long report does.
 
 Until it ends the server keeps every version of every row, so what was claimed stays in the way of
 the next claim.
@@ -15,7 +15,7 @@ from bench.places import Place, PostgresPlace
 
 
 class Churn:
-    """Runs performed per second beside an open snapshot; `raw` is Rota without one."""
+    """Runs executed per second beside an open snapshot; `raw` is Rota without one."""
 
     name = "churn"
     about = "drain of no-op runs with and without an open snapshot"

@@ -1,4 +1,4 @@
-"""Drains: runs stored first, then performed by one and by two worker processes.
+"""Drains: runs stored first, then executed by one and by two worker processes.
 
 The clock runs from the first line of user code until the database shows nothing unfinished.
 """
@@ -21,7 +21,7 @@ TARGETS = {"postgres": Target(">=", 0.35), "sqlite": Target(">=", 0.25)}
 
 
 class Drain:
-    """No-op runs performed per second."""
+    """No-op runs executed per second."""
 
     name = "drain"
     about = "drain of no-op runs by one and by two worker processes"
@@ -59,7 +59,7 @@ async def drain_both(
 async def drain_rate(
     place: Place, kind: str, work: Work, count: int, *, processes: int = 1, lines: int = 1
 ) -> float:
-    """Store `count` runs that report `lines` times each; runs performed per second."""
+    """Store `count` runs that report `lines` times each; runs executed per second."""
     path = place.scratch / "drain.hits"
     path.unlink(missing_ok=True)
     async with a_side(place, "raw" if kind == "raw" else "ours") as side:

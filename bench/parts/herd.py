@@ -17,13 +17,13 @@ FLEETS = (1, 4, 8)
 STARTS = 20
 # Workers learn of one another at their heartbeat, every 5 s.
 SETTLE_S = 11.0
-# Longer than until those who were asked look again.
+# Longer than the pause of the workers that were asked.
 BETWEEN_S = 0.1
 CLAIM = "with picked as"
 
 
 class Herd:
-    """Lone starts beside idle workers."""
+    """Single starts beside idle workers."""
 
     name = "herd"
     about = "claims per start with idle workers"

@@ -123,7 +123,7 @@ async def _served(app: Rota) -> AsyncIterator[str]:
 
 
 async def _tabs(place: Place, count: int) -> list[Sample]:
-    """Starts and renewals, a slice with tabs and a slice without, in turns."""
+    """Starts and renewals, a slice with tabs and a slice without, interleaved."""
     app, _ = make_app(place.url())
     done: dict[int, asyncio.Event] = {}
     began: dict[int, float] = {}

@@ -1,9 +1,9 @@
-"""What a worker costs while there is nothing to do: CPU, and questions to the database.
+"""The cost of an idle worker: CPU, and questions to the database.
 
 CPU comes from procfs. Questions: on SQLite a trace inside the worker counts statements
 (`bench.counting`); on PostgreSQL the server logs every statement of a database made for this, and
-`pg_stat_database` counts transactions (a backend may hold its counters back for 10 s, so the
-worker has been idle for longer than that before the count begins).
+`pg_stat_database` counts transactions. A backend may hold its counters back for 10 s, so the worker
+has been idle for longer before the count begins.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CONTROL = (" begin", " commit", " rollback")
 
 
 class Counts(NamedTuple):
-    """Of all time so far."""
+    """The sum of all time so far."""
 
     cpu_s: float
     queries: int
@@ -41,7 +41,7 @@ class Idle:
     once = True
 
     async def round(self, places: Sequence[Place], sizes: Sizes) -> list[Sample]:
-        """All databases at the same time: nobody is in the other's way."""
+        """All databases at the same time: none is in the other's way."""
         found = await asyncio.gather(*(_idle(place, sizes.idle_s) for place in places))
         return [sample for samples in found for sample in samples]
 
@@ -85,7 +85,7 @@ def _counter(place: Place, child: Child, statements: Path) -> Callable[[], Await
 
     async def of_postgres() -> Counts:
         assert isinstance(place, PostgresPlace)
-        # Asked from another database: our own question must not be counted.
+        # Another database asks: our own question must not be counted.
         connection = await raw_postgres.connect(place.url())
         transactions = await connection.fetchval(
             "select xact_commit + xact_rollback from pg_stat_database where datname = 'idle'"

@@ -27,7 +27,7 @@ FIRST_START_S = 11.2
 
 
 class ManyAutomations:
-    """What a great number of automations costs, and what it costs each of them."""
+    """The cost of many automations, in all and for each."""
 
     name = "many"
     about = "ten thousand automations: first start, start-up, idle CPU, an event among them"

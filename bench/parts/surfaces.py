@@ -1,4 +1,4 @@
-"""What pages of a dashboard ask, with many runs stored and with few.
+"""Queries of dashboard pages, with many runs stored and with few.
 
 The rows are inserted by SQL: one run a second, most of them completed; some failed, tagged, of
 pipelines or of schedules. `raw` is the same question with 1,000 runs stored.
@@ -62,7 +62,7 @@ class Surfaces:
     once = True
 
     async def round(self, places: Sequence[Place], sizes: Sizes) -> list[Sample]:
-        """Fill both, then ask them in turns."""
+        """Fill both, then ask them interleaved."""
         found: list[Sample] = []
         for place in places:
             found += await _measure(place, sizes.stored)
@@ -125,7 +125,7 @@ def _clock(place: Place) -> Callable[[], float]:
 async def _ask(
     clock: Callable[[], float], question: Question, small: Client, large: Client
 ) -> tuple[float, float]:
-    """The quickest answers of both, in milliseconds. They are asked in turns, so that both meet the
+    """The quickest answers of both, in milliseconds. They are interleaved, so that both meet the
     same load; the quickest answer is the one that other load disturbed least."""
     took: dict[int, list[float]] = {0: [], 1: []}
     for _ in range(LOOKS):

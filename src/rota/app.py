@@ -1,7 +1,7 @@
 """The composition root: a database URL and settings become client, engine and executors.
 
 `Rota` is a client that also knows user code: it registers workflows, steps and queues, and
-`async with app:` performs them in this process.
+`async with app:` executes them in this process.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
 
     @contextlib.asynccontextmanager
     async def connected(self) -> AsyncIterator[Self]:
-        """Only the client: runs are started and watched here, performed elsewhere."""
+        """Only the client: runs are started and watched here, executed elsewhere."""
         await self.connect()
         try:
             yield self

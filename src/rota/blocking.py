@@ -258,7 +258,7 @@ class BlockingClient(_Starter):
 
     @staticmethod
     def _wait(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
-        # An empty context: what the calling thread is in the middle of is none of that loop's.
+        # An empty context: that loop does not know what the calling thread is in the middle of.
         future = contextvars.Context().run(asyncio.run_coroutine_threadsafe, work, loop)
         try:
             return future.result()

@@ -1,4 +1,4 @@
-"""The error tree, on one page: what may go wrong, in words a person can act on.
+"""The error tree, on one page: the failures, with advice that a person can act on.
 
     RotaError
     ├── UsageError            the caller asked for something that cannot be
@@ -215,7 +215,7 @@ class BadAutomation(UsageError):
     """An automation cannot be deployed; the message lists everything wrong with it."""
 
     code = "bad_automation"
-    hint = "Correct all that is listed; what was deployed before stays in force."
+    hint = "Correct all that is listed; the version deployed before stays in force."
 
 
 class BadReservation(UsageError):
@@ -229,7 +229,7 @@ class NotAllowed(UsageError):
     """A handler asked for something that its phase does not allow."""
 
     code = "not_allowed"
-    hint = "Read in prepare, change in mutate (once), publish in next; see the guide."
+    hint = "Do reads in prepare, one change in mutate, publish in next; see the guide."
 
 
 class BadToken(UsageError):
@@ -425,7 +425,7 @@ class EmptyReply(BadReply):
 
 
 class Failure(RotaError):
-    """Raised by user code to say which class its failure belongs to."""
+    """User code raises it to say which class its failure belongs to."""
 
     code = "failure"
     hint = "Use one of its subclasses; each leads to another next action."
@@ -506,7 +506,7 @@ class FilteredReply(Rejected):
 
 
 class OutcomeUnknown(Fatal):
-    """The effect may have happened; only a look at the counterpart can tell."""
+    """The effect may have happened; only the counterpart knows."""
 
     code = "outcome_unknown"
     hint = "Let the tool reconcile, or look at the counterpart yourself and say what happened."

@@ -22,7 +22,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str, Meta(pattern=r"^[\w.-]{1,64}$", description="Tenant; runs of others are not seen.")
     ] = "default"
     slots: Annotated[
-        int, Meta(ge=1, le=10_000, description="Runs one worker performs at the same time.")
+        int, Meta(ge=1, le=10_000, description="Runs one worker executes at the same time.")
     ] = 100
     threads: Annotated[
         int, Meta(ge=1, le=1_000, description="Threads for sync workflows and steps.")

@@ -214,7 +214,7 @@ class World:
         return due is not None and due <= self.clock.now()
 
     async def _some_run_ended(self) -> bool:
-        """Wait for a run to end, as long as ones in hand may still do so by themselves."""
+        """Wait for a run to end, as long as claimed ones may still end by themselves."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + REAL_WORK_S
         while True:
@@ -291,7 +291,7 @@ async def virtual(
 async def _leave(app: Rota) -> None:
     runtime = app.runtime
     if runtime is not None:
-        # Time stops now, so nothing in hand can end by itself: hand it over at once.
+        # Time stops now, so no claimed run can end by itself: hand it over at once.
         await runtime.stop(0)
         app.runtime = None
     await app.close()

@@ -139,7 +139,7 @@ async def test_a_budget_goes_on_where_it_was_left() -> None:
             pass
     async with budget.spending(guess(10)) as call:
         call.paid(reply(25))
-    assert budget.spent_tokens == 115  # an estimate that was too low: told, and the last one
+    assert budget.spent_tokens == 115  # an estimate that was too low: reported, and the last one
     with pytest.raises(BudgetSpent):
         async with budget.spending(guess(0)):
             pass

@@ -169,7 +169,7 @@ def test_a_breaker_opens_rests_longer_each_time_and_closes() -> None:
 
 
 class Clock:
-    """Time that passes only when somebody sleeps."""
+    """Time that passes only when a caller sleeps."""
 
     def __init__(self) -> None:
         self.now = START
@@ -336,7 +336,7 @@ def test_throttling_without_a_time_backs_off_with_jitter_and_lets_calls_through_
 
 async def test_callers_that_are_throttled_together_do_not_come_back_together() -> None:
     class Narrow(Offline):
-        """Answers one question in a tenth of a second, and throttles the others without a word."""
+        """Answers one question in a tenth of a second, and throttles the others silently."""
 
         free_at = 0
         instants: ClassVar[list[int]] = []

@@ -1,4 +1,4 @@
-"""The invoker that asks nobody, with the prompts that pipelines write."""
+"""The invoker that calls no model, with the prompts that pipelines write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What refusals of providers mean: who has to act, and how long to wait."""
+"""Meaning of refusals of providers: who has to act, and how long to wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which invoker answers, what it costs, and what bad settings are told."""
+"""Which invoker answers, what it costs, and the errors of bad settings."""
 
 from __future__ import annotations
 

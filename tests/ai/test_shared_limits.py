@@ -1,4 +1,4 @@
-"""Limits in the database: what holds for one worker holds for all of them together."""
+"""Limits in the database: the limits of one worker are those of all workers together."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ASK = Request("m", "x" * 40, max_tokens=10)
 
 
 class Clock:
-    """Time that passes when somebody waits, or when the test says so."""
+    """Time that passes when a caller waits, or when the test says so."""
 
     def __init__(self) -> None:
         self.at = NOW
@@ -253,7 +253,7 @@ async def test_the_switchboard_puts_real_calls_under_limits_that_are_shared(
 
 
 async def test_pipelines_keep_their_limits_in_the_store(database_url: str, tmp_path: Path) -> None:
-    """Two apps on one database: what one has met holds for the other."""
+    """Two apps on one database: waits that one worker found apply to the other."""
     text = """
         name: Limited
         input: {items: [{title: one}]}

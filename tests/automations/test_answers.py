@@ -29,7 +29,7 @@ LOST = OutcomeUnknown("the answer never came")
 
 
 async def answered(app: Rota, name: str = "line") -> list[tuple[str, str, str | None]]:
-    """What people answered, oldest first: what, who, why."""
+    """The answers of people, oldest first: what, who, why."""
     found = reversed(await app.automations.answers(name))
     return [(one.act, one.person, one.note) for one in found]
 
@@ -154,7 +154,7 @@ async def test_an_answer_that_is_refused_is_not_recorded(database_url: str) -> N
 
 
 class Many(Rota):
-    """Automations of one consumer each, whose tool can be told to misbehave."""
+    """Automations of one consumer each, with a tool that can be made to misbehave."""
 
     def __init__(self, *names: str) -> None:
         super().__init__("sqlite://:memory:", **QUIET)

@@ -1,4 +1,6 @@
-"""What is durable at each phase, and what each status leads to: the rows of the model's tables."""
+"""The durable state at each phase, and the effect of each status: the rows of the model's
+tables.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Consumers: woken by events and by the wake time they ask for. Named after the lines of the plan
-for the scheduler's state.
+"""Consumers: woken by events and by the wake time they ask for. The names follow the lines of the
+plan for the scheduler's state.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ async def test_a_restart_runs_consumers_that_have_pending_events(database_url: s
     first = Line()
     async with virtual(first, url=database_url) as world:
         await world.settle()
-        await first.feed("e1")  # nobody turned the loop any more
+        await first.feed("e1")  # the loop did not run any more
         stopped_at = world.clock.now()
     second = Line()
     async with virtual(second, url=database_url, start=stopped_at) as world:

@@ -18,7 +18,7 @@ from tests.automations.kit import QUIET, Outside, dying, open_run_state, sound, 
 
 
 class Letters(Rota):
-    """A line whose consumer fails on events that begin with "bad", and leaves them out."""
+    """An automation with a consumer that fails on events that begin with "bad", and skips them."""
 
     def __init__(self, *, dead_letter: str | None = "letters", **options: Any) -> None:
         super().__init__("sqlite://:memory:", **QUIET)

@@ -1,4 +1,4 @@
-"""Declaring and deploying: the whole graph is checked, all problems are told at once."""
+"""Declaring and deploying: the whole graph is checked, all problems are reported at once."""
 
 from __future__ import annotations
 

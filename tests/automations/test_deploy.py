@@ -31,7 +31,7 @@ def broken(_text: str) -> str:
 
 
 class Said:
-    """An app whose consumer calls a helper; what was said is kept."""
+    """An app with a consumer that calls a helper; the answer is kept."""
 
     def __init__(self, helper: Callable[[str], str]) -> None:
         self.said: list[str] = []

@@ -470,7 +470,7 @@ async def test_an_event_can_be_skipped_while_it_is_pending(database_url: str) ->
 
 
 async def test_the_database_itself_refuses_impossible_rows(database_url: str) -> None:
-    """Constraints made from the tables, whoever writes."""
+    """Constraints made from the tables, for every writer."""
     app = Line()
     bad = [
         "update events set status = 'reserved'",
@@ -505,7 +505,7 @@ async def test_the_database_itself_refuses_impossible_rows(database_url: str) ->
 
 
 class Typed(Rota):
-    """An app whose topic has a type; `kind` is the one of today."""
+    """An app with a topic that has a type; `kind` is the one of today."""
 
     def __init__(self, kind: Any) -> None:
         super().__init__("sqlite://:memory:", **QUIET)

@@ -13,7 +13,7 @@ BROKEN = "int('nonsense')"
 
 
 async def corrected(failure: HandlerFailure) -> Fix:
-    """What a language model does: the same text with the bug gone."""
+    """The work of a language model: the same text with the bug gone."""
     source = {
         name: text.replace(BROKEN, "7") for name, text in failure.source.items() if BROKEN in text
     }

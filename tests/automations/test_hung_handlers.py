@@ -1,5 +1,5 @@
 """Sync handlers that never return: one automation leaves a few threads behind, others continue, and
-people are told which one it is."""
+people see which one it is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMIT_S = 5.0
 
 @contextmanager
 def latch() -> Iterator[threading.Event]:
-    """What hung handlers wait for; let go at the end."""
+    """The event that hung handlers wait for; let go at the end."""
     event = threading.Event()
     try:
         yield event

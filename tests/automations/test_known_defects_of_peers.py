@@ -84,7 +84,7 @@ async def test_no_failure_makes_the_scheduler_loop(database_url: str, phase: str
 
 
 async def test_a_retry_of_next_gets_what_was_applied(database_url: str) -> None:
-    """The ledger was looked up by run, so a retry was told that nothing had happened."""
+    """The ledger was looked up by run, so a retry found that nothing had happened."""
     app = Line()
     async with begun(app, database_url) as world:
         app.in_next = raising(Transient("down"), times=2)

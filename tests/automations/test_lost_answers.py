@@ -1,4 +1,4 @@
-"""A checkpoint that was written, but whose answer was lost on the way: it is written again."""
+"""A checkpoint that was written, with an answer that was lost on the way: it is written again."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ async def test_a_kill_after_the_first_call_hides_no_second_one(database_url: str
 
 
 async def test_a_second_change_that_nobody_can_foresee_fails_the_run(database_url: str) -> None:
-    """A timer calls `ctx` while the first change is made. That counts; a person hears of it."""
+    """A timer calls `ctx` while the first change is made. That counts; a person is notified."""
     app = Line()
     made = asyncio.Event()
 

@@ -60,7 +60,7 @@ class Page(Tool):
 
 
 class Watch(Rota):
-    """An automation whose one producer reads a page every hour."""
+    """An automation with one producer that reads a page every hour."""
 
     def __init__(self, page: Tool, **options: Any) -> None:
         super().__init__("sqlite://:memory:", **QUIET)
@@ -179,7 +179,7 @@ async def test_list_show_and_why_name_what_is_waited_for_and_since_when(database
         outage = shown.automation.outage
         assert outage is not None
         assert outage[:2] == ("page (example.com)", shown.automation.waits_since)
-        assert 17 <= outage.tries <= 30  # the pauses are by chance, up to 10 minutes
+        assert 17 <= outage.tries <= 30  # the pauses are random, up to 10 minutes
         assert shown.said.actions == ("try-again",)
         said = await why(app, "watch")
         assert said.startswith("waits for page (example.com) since ")
@@ -410,7 +410,7 @@ def test_a_tool_refuses_what_is_not_an_option_of_tools() -> None:
 
 async def test_a_look_that_nobody_answers_needs_no_person(database_url: str) -> None:
     """The counterpart breaks during the call, and is down for two days. Then it answers without a
-    verdict for some minutes, which alone asks nobody."""
+    verdict for some minutes, which alone needs no person."""
     app = Line(reconcile_max=50)
     down_now = [True]
     looked_up = app.outside.look_up

@@ -1,4 +1,6 @@
-"""Producers: each on its own schedule. Named after the lines of the plan for their scheduling."""
+"""Producers: each on its own schedule. The names follow the lines of the plan for their
+scheduling.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,7 @@ async def test_a_producer_that_comes_due_during_a_run_is_queued_once(database_ur
     async with virtual(app, url=database_url) as world:
         await world.settle()
         app.ran.clear()
-        world.clock.move_to(world.clock.now() + 17 * 60_000_000)  # nobody turned the loop
+        world.clock.move_to(world.clock.now() + 17 * 60_000_000)  # the loop did not run
         await world.settle()
         assert app.times("fast") == ["00:17"]
         await world.advance("4m")

@@ -1,4 +1,6 @@
-"""What many callers publish at the same moment: few transactions, everybody's own answer."""
+"""Events that many callers publish at the same moment: few transactions, an answer for each
+caller.
+"""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class History:
             "run now": lambda: line.run_now("line"),
         }
         if name in plain:
-            with contextlib.suppress(RotaError):  # what does not apply is refused
+            with contextlib.suppress(RotaError):  # commands that do not apply are refused
                 await plain[name]()
         else:
             self._arm(name)
@@ -84,7 +84,7 @@ class History:
         await self.app.automations.deploy("line")
 
     def _arm(self, name: str) -> None:
-        """Make the next of its kind go wrong."""
+        """Make the next call of this type go wrong."""
         app, lost = self.app, OutcomeUnknown("no answer")
         if name == "unsure":
             app.outside.verdict = None if app.outside.verdict else UNSURE
@@ -107,7 +107,7 @@ class History:
         setattr(target, place, trouble)
 
     async def heal(self) -> None:
-        """Everything works again, and somebody looks after the automation."""
+        """Everything works again, and an operator looks after the automation."""
         app = self.app
         app.in_prepare = app.in_mutate = app.in_next = None
         app.outside.before = app.outside.after = app.outside.verdict = None

@@ -217,7 +217,9 @@ async def test_a_look_that_times_out_says_nothing(database_url: str, error: Exce
 
 
 async def test_a_thread_that_still_works_on_the_effect_is_not_taken_for_nothing() -> None:
-    """A function that overran its time cannot be stopped: nobody knows until it has ended."""
+    """A function that overran its time cannot be stopped: the outcome is unknown until it has
+    ended.
+    """
     go, sent = threading.Event(), list[str]()
 
     @tool(safety="reconcilable", settle_s=0)

@@ -157,7 +157,7 @@ async def test_one_that_kills_its_worker_too_often_waits_for_a_person(database_u
 
 
 async def test_a_worker_that_lost_its_lease_changes_nothing(database_url: str) -> None:
-    """Another has taken over while it was away; what it brings back does not count."""
+    """Another has taken over while it was away; its result does not count."""
     app = Line()
     async with begun(app, database_url) as world:
         prepare = app._prepare
@@ -231,7 +231,7 @@ async def test_a_handler_that_is_gone_after_its_change_is_finished_without_next(
 async def test_a_worker_that_lost_its_lease_before_its_call_writes_no_ledger_and_calls_nothing(
     database_url: str, times: int
 ) -> None:
-    """The ledger is written under the claim: what the stale worker begins does not begin."""
+    """The ledger is written under the claim: calls of the stale worker do not begin."""
     app = Line()
     async with begun(app, database_url) as world:
         lost: list[str] = []
@@ -281,7 +281,7 @@ async def test_a_worker_that_lost_its_lease_during_its_call_does_not_settle_the_
 async def test_a_worker_that_lost_its_lease_during_its_call_does_not_record_a_refusal(
     database_url: str,
 ) -> None:
-    """Recorded, it would free the recovery to make the same effect a second time."""
+    """If it were recorded, it would free the recovery to make the same effect a second time."""
     app = Line()
     async with begun(app, database_url) as world:
         lost: list[int] = []

@@ -1,4 +1,4 @@
-"""What is kept of finished work, and for how long. What is not finished is kept."""
+"""Retention of finished work. Unfinished work is kept."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def _nobody_knows(params: Any, call: Any) -> Any:
 
 
 class Stages(Line):
-    """`line` and behind it a second stage, whose events come from the same inputs."""
+    """`line` and behind it a second stage, with events from the same inputs."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)

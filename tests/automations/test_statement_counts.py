@@ -1,4 +1,4 @@
-"""What a turn costs the database: how many statements, in how many transactions."""
+"""The cost of a handler run in the database: how many statements, in how many transactions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rota.store.backend.sqlite_tx import SqliteTx
 from rota.testing import virtual
 from tests.automations.kit import Line, begun, plain, sql
 
-# What the engine asks for all runs together, whatever their kind.
+# Statements of the engine for all runs together, whatever their kind.
 SHARED = {
     "wake_due", "next_due", "claim_runs_by_code", "ready_runs_by_code", "take_runs", "notify",
     "server_clock",
@@ -47,7 +47,7 @@ COMMIT = [
     "hold_open_runs", "note_used", "use_events", "commit_handler_runs", "commit_handlers",
     "complete_runs", "insert_open_runs",
 ]  # fmt: skip
-# Where one statement may write several times.
+# Databases on which one statement may write several times.
 FUSED_PREPARE = ["peek_events", "note_prepared"]
 FUSED_COMMIT = ["hold_open_runs", "close_handler_runs", "complete_runs", "insert_open_runs"]
 
@@ -224,7 +224,7 @@ async def test_an_automation_that_another_process_deploys_first_is_deployed_by_b
 async def test_a_claim_sends_no_more_for_many_automations_than_for_few(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a worker sends to the database for an event, by the number of automations it has."""
+    """Statements that a worker sends for an event, by the number of automations it has."""
 
     async def sent_bytes(count: int) -> int:
         app = Line()

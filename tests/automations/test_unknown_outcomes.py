@@ -1,5 +1,6 @@
-"""Long outages: an idempotent tool is called again with its key for as long as it takes, and a
-counterpart that says when to come back is obeyed."""
+"""Long outages: an idempotent tool is called again with its key for as long as it takes. Rota obeys
+a counterpart that says when to come back.
+"""
 
 from __future__ import annotations
 

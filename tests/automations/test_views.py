@@ -1,4 +1,4 @@
-"""What people see: what came in and what happened to it, status and sentence, activity."""
+"""The views of people: what came in and what happened to it, status and sentence, activity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages follow what happens, and disturb nobody who reads or types."""
+"""Pages follow what happens, and do not disturb a reader or a typist."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.browser.kit.shop import Shop
 def shop(
     browser: BrowserThread, shop_template: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ShopServer]:
-    """A shop that asks everybody for a token."""
+    """A shop that asks every visitor for a token."""
     path = tmp_path_factory.mktemp("guarded") / "rota.db"
     shutil.copy(shop_template, path)
     make = lambda: Shop(f"sqlite:///{path}")  # noqa: E731

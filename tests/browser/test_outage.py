@@ -15,7 +15,7 @@ from tests.browser.kit.shop import Shop
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the database is."""
+    """The path of the database."""
     return tmp_path_factory.mktemp("away") / "rota.db"
 
 

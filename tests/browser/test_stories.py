@@ -1,4 +1,4 @@
-"""What people do with the dashboard, each as one story in a real browser."""
+"""Tasks of people with the dashboard, in a real browser."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.cli.kit import Shell
 
 
 def offered(*words: str) -> list[str]:
-    """What the shell offers for the last of these words."""
+    """The completions of the shell for the last of these words."""
     complete = ShellComplete(cli, {"obj": CommonOptions()}, "rota", "_ROTA_COMPLETE")
     return [item.value for item in complete.get_completions(list(words[:-1]), words[-1])]
 

@@ -126,7 +126,7 @@ def test_a_password_is_never_printed(shell: Shell, url: str, words: list[str]) -
 def test_a_password_in_message_hint_or_traceback_is_hidden_in_every_form(
     url: str, form: str, where: str, as_json: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The URL has it quoted; what fails may say it as it is, or quoted in another way."""
+    """The URL has it quoted; the message has the text itself, or quoted in another way."""
     error = RotaError(
         f"cannot reach {form}" if where == "message" else "cannot reach it",
         hint=f"Try {form}." if where == "hint" else "Try again.",

@@ -1,4 +1,4 @@
-"""What a terminal shows: tables that fit, with colour, and no tricks played by stored text."""
+"""The output on a terminal: tables that fit, with colour, and no tricks played by stored text."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ async def test_every_query_asks_for_metrics_that_exist(database_url: str) -> Non
     asked = {name for _, query in QUERIES for name in re.findall(r"\brota_\w+", query)}
     assert asked <= known
     assert "rota_runs_finished_total" in asked
-    # What nobody looks at is not worth its series.
+    # A series that no panel shows is not worth its cost.
     families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in asked}
     unseen = {one.name for one in METERS} - families
     assert not unseen

@@ -203,7 +203,7 @@ async def test_one_bad_item_of_many_starts_none(database_url: str) -> None:
 def test_runs_with_nothing_of_their_own_but_an_input_go_the_short_way(
     item: Start, plain: bool
 ) -> None:
-    """Also where nobody knows the workflow, and where the arguments come as a `Start`."""
+    """Also if no worker knows the workflow, and if the arguments come as a `Start`."""
     starter = Client("sqlite:///nowhere.db").starter
     bulk = starter.bulk(None, "flow", [Start(kwargs={"n": 0}), item], RunOptions(), now=0)
     assert bulk.plain == plain

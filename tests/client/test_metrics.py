@@ -1,4 +1,4 @@
-"""The numbers of `rota metrics`, against stores whose content is known, on both databases."""
+"""The numbers of `rota metrics`, against stores with known content, on both databases."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def status_at(url: str, now: int = NOW, **settings: Any) -> AsyncIterator[
 
 
 async def read(client: Client) -> dict[str, Family]:
-    """What is told, as a strict reader understands it."""
+    """The metrics, as a strict reader understands them."""
     return parse(text(await metrics.collect(client)))
 
 

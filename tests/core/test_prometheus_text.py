@@ -22,7 +22,7 @@ from rota.core.prometheus_text import (
 from tests.kit.prometheus_parser import parse, parse_open
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=30)
-# What an escape could trip over, in every order.
+# Characters that an escape could trip over, in every order.
 TRICKY = st.text(st.sampled_from('\\"\nn{},=# \r\u2028é'), max_size=12)
 
 

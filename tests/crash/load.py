@@ -34,7 +34,7 @@ KINDS = "select status, reason, count(*) from runs group by status, reason"
 
 
 class Summary(NamedTuple):
-    """What a load with kills left behind."""
+    """The state after a load with kills."""
 
     runs: int
     kills: int

@@ -50,7 +50,7 @@ group by status
 
 
 class Summary(NamedTuple):
-    """What the schedulers left behind."""
+    """The state after the schedulers ended."""
 
     schedules: int
     seconds: int
@@ -97,7 +97,7 @@ class Summary(NamedTuple):
 
 
 def make_app(url: str) -> Rota:
-    """An app whose one workflow does nothing."""
+    """An app with one workflow that does nothing."""
     app = Rota(url, migrate=True, **SETTINGS)
 
     @app.workflow
@@ -142,7 +142,7 @@ class Crew:
 
     @property
     def all_dead(self) -> bool:
-        """Whether nobody is left to wait for."""
+        """Whether no process is left to wait for."""
         return all(member.code is not None for member in self.members)
 
     def dismiss(self) -> None:

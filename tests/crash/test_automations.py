@@ -1,6 +1,6 @@
 """Automations killed at every commit, and at every moment around the one change they make.
 
-The counterpart must see the change exactly once, or at most once where nobody can look it up: then
+The counterpart must see the change exactly once, or at most once if it cannot be looked up: then
 a person is asked, and one answer clears it. No event is lost or consumed twice.
 """
 
@@ -37,8 +37,9 @@ DONE = {"e1": "consumed", "e2": "consumed", "s-e1": "consumed", "s-e2": "consume
 
 
 class Strike(NamedTuple):
-    """When a life is killed: the first at one of its points or at a moment of the counterpart,
-    then perhaps the one that recovers, and the one in which a person answers."""
+    """When a life is killed: the first at one of its points or at a moment of the counterpart. Then
+    perhaps the one that recovers, and the one in which a person answers.
+    """
 
     kill_at: int = 0
     moment: str = ""
@@ -47,7 +48,7 @@ class Strike(NamedTuple):
 
 
 class Played(NamedTuple):
-    """How it went: whether every kill came, and what was told after the last recovery, and after
+    """How it went: whether every kill came, and the reports after the last recovery and after
     the last answer of a person."""
 
     struck: bool
@@ -106,7 +107,9 @@ class Play:
         return Played(struck, reported, answered)
 
     async def stops(self, kill_at: int) -> Played:
-        """Killed once, then left to a second life: the automation stops with nothing sent."""
+        """The process is killed once, then left to a second life: the automation stops with nothing
+        sent.
+        """
         reported = await self._lives(kill_at=kill_at)
         struck = reported is None or not kill_at
         reported = reported or await self._lives() or {}
@@ -117,7 +120,7 @@ class Play:
         return Played(struck, reported, reported)
 
     async def _lives(self, **fate: Any) -> Told | None:
-        """One more process; what it told, or None if it was killed. All is whole in any case."""
+        """One more process; its report, or None if it was killed. All is whole in any case."""
         self._life = life = self._life._replace(number=self._life.number + 1)
         process = forked(begin, life._replace(**fate))
         self._assassin.pid = process.pid
@@ -133,7 +136,7 @@ class Play:
         return json.loads((life.folder / "told.json").read_text()) if code == 0 else None
 
     async def _answer_to(self, reported: Told) -> str:
-        """What a person says to what is shown, after a look at the counterpart."""
+        """The answer of a person who has checked the counterpart."""
         if reported["run"] == "waiting:approval":
             await self._proposes_rightly(reported)
             return "approve"
@@ -150,8 +153,9 @@ class Play:
         assert [each for each in reported["ledger"] if each != "failed"] == ["proposed"], label
 
     async def _asks_rightly(self, reported: Told) -> bool:
-        """Only where nobody can look: one reason is shown, with what clears it. True if it did
-        happen, as a person would find out."""
+        """Only if the change cannot be looked up: one reason is shown, with what clears it. True if
+        it did happen, as a person would find out.
+        """
         label = self._label(reported)
         happened = await self._count()
         assert self._life.kind in UNKNOWABLE, label
@@ -194,8 +198,8 @@ async def opened(make_database: MakeDatabase, folder: Path) -> AsyncIterator[Sce
         await database.close()
 
 
-# How many points the same life may have more or less: a worker looks for work when it is told to,
-# and whether a word comes before or after a look that finds nothing is chance.
+# How many points the same life may have more or less: a worker polls when it is notified. A
+# notification may come before or after a poll that finds nothing.
 LOOKS_POINTS = 8
 
 
@@ -283,7 +287,9 @@ async def test_a_mutate_that_would_lose_a_call_stops_with_nothing_sent_whenever_
 async def test_a_recovery_that_is_killed_too_makes_no_second_effect_at_a_slow_counterpart(
     make_database: MakeDatabase, tmp_path: Path, kind: str, kills: KillSlice
 ) -> None:
-    """Killed when the request was sent, then again on the way to the first look."""
+    """The process is killed when the request was sent, then again on the way to the first
+    `reconcile`.
+    """
     async with opened(make_database, tmp_path) as scene:
         first = (await scene.play(kind, Strike())).reported["points"]
         sent = first.index("entered") + 1
@@ -318,7 +324,7 @@ async def test_an_answer_that_is_killed_counts_or_is_asked_for_again(
 async def test_a_change_that_must_be_approved_is_made_once_and_not_before(
     make_database: MakeDatabase, tmp_path: Path, kind: str, kills: KillSlice
 ) -> None:
-    """Killed on the way to the question, and again on the way from the answer."""
+    """The process is killed on the way to the question, and again on the way from the answer."""
     async with opened(make_database, tmp_path) as scene:
         played = await scene.play(kind, Strike())
         asking, answering = played.reported["points"], played.answered["points"]

@@ -24,7 +24,7 @@ def _child(url: str, folder: Path, *extra: object) -> WarmChild:
 
 
 def _charged(folder: Path) -> list[int]:
-    """What the provider charged, call by call."""
+    """The charges of the provider, call by call."""
     labels = [effect.label for effect in Effects(folder / "effects").read()]
     return [int(label) for label in labels if label.isdigit()]
 

@@ -42,7 +42,7 @@ class Scene:
         return WarmChild("tests.crash.kit.command_life", *arguments, *more, log=self.folder / "log")
 
     async def prepare(self, name: str, label: str) -> str:
-        """A worker performs a run until it is where it should be; then the worker is gone."""
+        """A worker executes a run up to the wanted state; then the worker is gone."""
         wanted = ("sleeping:child", "sleeping:signal", "failed:fatal", "completed")
         async with self.app() as app:
             run = await app.start(name, label)

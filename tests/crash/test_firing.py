@@ -1,7 +1,7 @@
 """Firing, pausing, resuming, editing, deleting, backfilling: killed at every commit.
 
-Whole or not at all; one run per occurrence; no gap in any ledger; and once it is said again, the
-end is the one of a life without kills.
+Whole or not at all, one run per occurrence, no gap in any ledger. Once it is repeated, the end is
+the one of a life without kills.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A message about an execution outlives any crash, and goes once to whoever has taken it."""
+"""A message about an execution outlives any crash, and goes once to each receiver."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def child(url: str, root: Path, kill_at: int = 0) -> Child:
 
 
 async def sent(url: str) -> set[str]:
-    """The messages whose receivers have taken them, as far as the database knows."""
+    """The messages that receivers have taken, as far as the database knows."""
     if url.startswith("sqlite") and not Path(url.removeprefix("sqlite:///")).exists():
         return set()
     rows = await select(url, "select key from steps where status = 'completed'")

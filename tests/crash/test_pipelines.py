@@ -33,7 +33,7 @@ def _child(url: str, folder: Path, form: str, *extra: object) -> WarmChild:
 
 
 async def _remembered(url: str) -> set[str]:
-    """The questions whose answers are recorded; those of the filter are told by their place."""
+    """The questions with a recorded answer; those of the filter are found by their position."""
     if not await has_tables(url):
         return set()
     found = set()

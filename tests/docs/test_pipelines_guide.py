@@ -24,7 +24,7 @@ def commands() -> list[str]:
 
 
 def start_and_stop(command: str, project: Path, environ: dict[str, str]) -> None:
-    """A scheduler lives until it is told to stop: wait for its first words, then press Ctrl-C."""
+    """A scheduler lives until it is stopped: wait for its first words, then press Ctrl-C."""
     child = subprocess.Popen(
         shlex.split(command), cwd=project, env=environ, stderr=subprocess.PIPE, text=True
     )

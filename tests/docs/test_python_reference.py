@@ -11,7 +11,7 @@ from scripts.python_reference import CLASSES, python_page
 from scripts.reference import FOLDER
 
 PAGE = (FOLDER / "python.md").read_text(encoding="utf-8")
-# What an app was made with and has declared, and what other layers of the package use.
+# Arguments and declarations of an app, and names that other layers of the package use.
 ATTRIBUTES = {
     *("url", "settings", "clock", "migrates", "workflows", "webhooks"),
     *("connection", "declared", "ids", "runtime", "starter"),

@@ -1,4 +1,4 @@
-"""What holds for all engine tests."""
+"""Settings of all engine tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engine tests share: real loops on virtual time, gates, ghosts of other workers."""
+"""The kit of the engine tests: real loops on virtual time, gates, ghosts of other workers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def live(
 ) -> AsyncIterator[VirtualClock]:
     """The app with its loops turning by themselves; only time stops until it is moved.
 
-    What happens here without time passing happened by a wake-up, never by a poll.
+    A change without time passing comes from a wake-up, never from a poll.
     """
     clock = clock or VirtualClock()
     app.url, app.clock, app.migrates = url, clock, True
@@ -72,7 +72,7 @@ async def pass_time(clock: VirtualClock, duration: Duration) -> None:
 
 
 async def timer_set(clock: VirtualClock, after: Duration) -> None:
-    """Wait until somebody waits for this instant: only then may time pass."""
+    """Wait until a task waits for this instant: only then may time pass."""
     at = clock.now() + micros(after)
     await eventually(lambda: any(due == at and timer.callback for due, _, timer in clock._timers))
 
@@ -142,7 +142,7 @@ class StoreTap:
 
 
 async def ghost_row(app: Rota, worker_id: str, **fields: Any) -> None:
-    """A worker row of somebody who is not there, by default on another machine."""
+    """A row of a worker that is gone, by default on another machine."""
     now = app.clock.now()
     values: dict[str, Any] = {
         "host": "elsewhere", "pid": 1, "pid_started": "1", "started_at": now,

@@ -135,7 +135,7 @@ async def test_a_queue_keeps_to_its_own_slots_and_leaves_the_rest_to_others(
         wide = await app.start_many(quick, [(n,) for n in range(6)])
         assert [await result(run) for run in wide] == list(range(6))
         assert gate.under_way == 2
-        # Nobody starts anything now: the freed slots alone must bring the next ones.
+        # No client starts anything now: the freed slots alone must bring the next ones.
         gate.open.set()
         for run in narrow:
             await result(run)
@@ -264,7 +264,7 @@ async def test_sleepers_wake_at_their_instant_without_a_poll(database_url: str) 
 
 
 def waits_until(clock: Any, at: int) -> bool:
-    """Whether somebody has set a timer for this instant."""
+    """Whether a task has set a timer for this instant."""
     return clock.next_timer_at() == at
 
 

@@ -32,7 +32,7 @@ class FakeTime:
         self.passed_us += us
 
     def step(self, us: int) -> None:
-        """Somebody sets the wall clock."""
+        """An administrator sets the wall clock."""
         self.wall += us * 1000
 
 
@@ -59,7 +59,7 @@ def test_it_follows_the_server(fake: FakeTime) -> None:
     assert clock.now() == fake.wall // 1000 + 7 * HOUR
     fake.run(SECOND)
     assert clock.now() == fake.wall // 1000 + 7 * HOUR
-    assert clock.steady_for() == fake.passed_us  # learning the time is no jump
+    assert clock.steady_for() == fake.passed_us  # the first reading of the time is not a jump
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
@@ -124,7 +124,7 @@ def test_a_step_between_two_looks_at_the_server_is_noticed_once(fake: FakeTime) 
     before = clock.now()
     fake.step(HOUR)
     fake.run(SECOND)
-    # The loop asks the server before anybody else has looked at the clock.
+    # The loop asks the server before any other task has read the clock.
     sent = clock.local_us()
     clock.follow(before + SECOND, sent=sent, received=clock.local_us())
     assert clock.now() == before + SECOND

@@ -35,7 +35,7 @@ def worker(gate: Gate | None = None, slots: int = 10) -> Rota:
 @contextlib.asynccontextmanager
 async def fleet(apps: list[Rota], url: str) -> AsyncIterator[list[StoreTap]]:
     """The apps work, each knows of all others, and none has anything to do. Time stops, so
-    nobody finds anything by polling."""
+    no worker finds anything by polling."""
     clock = VirtualClock()
     async with contextlib.AsyncExitStack() as stack:
         for app in apps:
@@ -51,7 +51,7 @@ async def test_one_start_makes_few_of_many_idle_workers_claim(database_url: str)
         async with Client(database_url) as client:
             run = await client.start("flow", n=1)
             assert await run.result(timeout=60) == 1
-            await asyncio.sleep(0.1)  # those who were asked look again after 25 ms
+            await asyncio.sleep(0.1)  # workers that were asked look again after 25 ms
         claims = [sum(tap.count(name) for name in ("claim", "settle_and_claim")) for tap in taps]
         assert sum(1 for count in claims if count) <= 2
         assert sum(claims) <= 5

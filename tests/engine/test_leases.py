@@ -124,7 +124,7 @@ async def test_a_worker_that_lost_its_run_writes_nothing_more_about_it(database_
             reap_runs, namespace="default", now=world.clock.now(), held=[],
             gone=[app.runtime.worker.id], recoveries_max=0, new_ids=[app.ids.make(0)],
         )  # fmt: skip
-        # It has not heard yet: it executes its step, and is refused when it records it.
+        # It was not notified yet: it executes its step, and is refused when it records it.
         gate.open.set()
         await world.settle()
         assert gate.entered == [1, "after"]

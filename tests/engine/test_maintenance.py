@@ -122,7 +122,7 @@ async def test_finished_runs_are_pruned_when_they_are_old(database_url: str) -> 
 
 
 async def test_a_long_run_is_not_pruned_in_the_hour_it_ends(database_url: str) -> None:
-    """What counts is how long ago a run ended, not how long ago it began."""
+    """The age of a run counts from its end, not from its beginning."""
     app = Rota(keep_days=7)
 
     @app.workflow

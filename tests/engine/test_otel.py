@@ -35,7 +35,7 @@ QUIET: dict[str, Any] = {"poll_s": 900_000, "heartbeat_s": 900_000, "lease_s": 3
 
 @pytest.fixture
 def exporter() -> Iterator[InMemorySpanExporter]:
-    """What was exported while this process was traced."""
+    """The spans exported while this process was traced."""
     found = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(found))

@@ -1,4 +1,4 @@
-"""A value that the database cannot hold fails the run it belongs to, and no other."""
+"""A value that the database cannot hold fails only the run it belongs to."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ async def test_a_run_that_ends_elsewhere_unheard_is_found_by_the_poll(
         monkeypatch.setattr(app.connection.database, "notify_soon", lambda topic: None)
         run = await app.start(flow, 1)
         await eventually(lambda: gate.under_way == 1)
-        # Only now: else it might be the one who performs the run.
+        # Only now: otherwise it might be the worker that executes the run.
         async with beside(other, database_url, clock):
             looked: list[str] = []
 
@@ -105,7 +105,7 @@ async def test_a_run_that_ends_elsewhere_unheard_is_found_by_the_poll(
 
             StoreTap(other).after = note
             waiter = asyncio.ensure_future(other.runs.handle(run.id).result(timeout=60))
-            await eventually(lambda: "ended" in looked)  # its first look finds nothing
+            await eventually(lambda: "ended" in looked)  # its first poll finds nothing
             gate.open.set()
             assert await result(run) == 1
             assert not waiter.done()

@@ -1,4 +1,4 @@
-"""The loops continue through bad times; a stuck loop is noticed; journals insist."""
+"""The loops continue through bad times. A stuck loop is noticed; journals insist."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ async def test_a_healthy_app_says_so(database_url: str) -> None:
 
 
 class RecordsHandler(logging.Handler):
-    """Hears what the watchdog's thread says; each word can be waited for."""
+    """Receives the messages of the watchdog's thread; each word can be waited for."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,6 @@
-"""The scheduler's loop: wakes precisely, rests otherwise, hears of changes, survives bad times."""
+"""The scheduler's loop: wakes precisely, rests otherwise, is notified of changes, survives bad
+times.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ async def test_at_rest_it_asks_nothing(database_url: str) -> None:
         await app.schedules.create("s", "report", HOURLY, timezone="UTC")
         await timer_set(clock, "1h")
         tap = StoreTap(app)
-        for _ in range(3):  # the last word may lag; one who asks on and on is caught all the same
+        for _ in range(
+            3
+        ):  # the last notification may lag; a scheduler that spins is caught all the same
             tap.calls.clear()
             await asyncio.sleep(0.2)
             if not tap.calls:
@@ -214,5 +218,5 @@ async def test_it_does_not_spin_while_another_has_the_due_schedule_in_hand(
         release.set()
         await holder
         assert 1 <= looks < 20, f"{looks} looks in 0.3 s at what somebody else has in hand"
-        # And whoever had it in hand may have died: it is looked at again, soon.
+        # And the scheduler that held it may have died: it is looked at again, soon.
         await eventually(lambda: len(seen) == 1)

@@ -125,7 +125,9 @@ async def test_a_word_nobody_knows_does_no_harm(database_url: str) -> None:
 
 
 class StoppedLoop:
-    """A client whose event loop turns only during a call, as in a script with `asyncio.run`."""
+    """A client with an event loop that runs only during a call, as in a script with
+    `asyncio.run`.
+    """
 
     def __init__(self, url: str, clock: VirtualClock) -> None:
         self._runner = asyncio.Runner()
@@ -151,7 +153,7 @@ class StoppedLoop:
 
 @contextlib.asynccontextmanager
 async def stopped_loop(url: str, clock: VirtualClock) -> AsyncIterator[Any]:
-    """Call verbs of a client in another thread, whose loop stops after each."""
+    """Call verbs of a client in another thread, with a loop that stops after each."""
     with ThreadPoolExecutor(1) as thread:
         loop = asyncio.get_running_loop()
         other = await loop.run_in_executor(thread, StoppedLoop, url, clock)

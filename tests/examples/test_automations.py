@@ -88,7 +88,7 @@ async def test_a_file_that_is_gone_before_it_is_read_stops_nothing(
     looks = []
 
     async def listed(params: Any, call: Any) -> Any:
-        """The second look of the producer still sees the file, and nobody after it."""
+        """The second poll of the producer still sees the file, and none after it."""
         found = await real(params, call)
         looks.append(params.glob)
         if looks == ["*.csv", "*.csv"]:

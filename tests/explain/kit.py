@@ -1,4 +1,4 @@
-"""What the tests of `why` share: an app with a workflow for every way to wait, and the question."""
+"""The kit of the tests of `why`: an app with a workflow for every way to wait, and the question."""
 
 from __future__ import annotations
 

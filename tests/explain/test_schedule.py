@@ -112,7 +112,7 @@ async def test_a_run_by_hand_is_distinguished(database_url: str) -> None:
             )
 
 
-# -- what is no occurrence ---------------------------------------------------------------------
+# -- not an occurrence ---------------------------------------------------------------------
 
 
 async def test_a_time_that_is_no_occurrence_names_its_neighbours(database_url: str) -> None:

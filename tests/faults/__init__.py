@@ -1,1 +1,3 @@
-"""Faults short of death: lost words, cut lines, full disks, odd clocks, stale and rival workers."""
+"""Faults short of death: lost notifications, cut connections, full disks, odd clocks, stale and
+rival workers.
+"""

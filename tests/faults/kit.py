@@ -13,7 +13,7 @@ from tests.kit import Child
 
 
 class Proxy:
-    """Forwards connections to a server until told to misbehave."""
+    """Forwards connections to a server until it is made to misbehave."""
 
     def __init__(self, url: str) -> None:
         self._url = urlsplit(url)

@@ -1,4 +1,4 @@
-"""Cancelling really interrupts work in another process, reaches children, and has the last word."""
+"""Cancelling really interrupts work in another process, reaches children, and wins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clocks that jump an hour: nobody living is reaped, sleeps end, ids stay unique.
+"""Clocks that jump an hour: no living worker is reaped, sleeps end, ids stay unique.
 
 The workers' wall clock is wrong by what a file says, so a test steps it for all of them at once.
 """

@@ -19,7 +19,7 @@ from tests.kit.postgres import PostgresServer
 
 pytestmark = pytest.mark.pg
 
-# A lease that outlasts the troubles: nobody may lose a run because a line was cut.
+# A lease that outlasts the troubles: no worker may lose a run because a connection was cut.
 PATIENT = ("--set", "lease_s=15", "--set", "slots=20")
 STEPS = """
 select runs.external_id, steps.key, steps.output
@@ -120,7 +120,7 @@ async def test_connections_that_go_silent_for_ever_stop_no_worker(
             await first.result(timeout=60)
             proxy.swallow()
             second = await client.start("two", label="b")
-            # The lease bounds how long anybody may be out of reach.
+            # The lease bounds how long a worker may be out of reach.
             await second.result(timeout=60)
             assert crew[0].code is None
         finally:

@@ -89,7 +89,7 @@ async def test_a_rate_holds_across_workers(database_url: str, hire: Hire, effect
     begun = sorted(e.at / 1e9 for e in effects.read() if e.mark == "begin")
     assert len(begun) == 60
     # After a rest as many as `count` may come at once, then `count` per `per_s` flow in: in any
-    # window there are at most twice as many. What follows the burst keeps the pace.
+    # window there are at most twice as many. Runs after the burst keep the pace.
     took_s = begun[-1] - begun[0]
     assert took_s >= (60 - count) / count * per_s * 0.9
     assert took_s <= (60 - count) / count * per_s + 3

@@ -55,7 +55,7 @@ class Pair:
         await until(in_force)
 
     async def cut_replication(self) -> None:
-        """What is committed from now on does not reach the standby."""
+        """Commits from now on do not reach the standby."""
         await execute(
             self.standby.url(), "alter system set primary_conninfo = ''", "select pg_reload_conf()"
         )

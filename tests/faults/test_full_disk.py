@@ -1,8 +1,8 @@
 """A full disk on SQLite: a clear error, nothing lost, and work continues when space returns.
 
 Two ways that need no privilege: a page limit on the writer's connection (a true "disk full" from
-SQLite), and a limit on file size for a worker process, set and lifted from outside (a write that
-the system refuses).
+SQLite), and a limit on file size for a worker process. The latter is set and lifted from outside: a
+write that the system refuses.
 """
 
 from __future__ import annotations

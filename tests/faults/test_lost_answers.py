@@ -1,4 +1,4 @@
-"""A commit that succeeded but whose answer never arrived: the write is sent again."""
+"""A commit that succeeded, with an answer that never arrived: the write is sent again."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ async def test_a_signal_taken_by_a_write_whose_answer_was_lost_still_arrives(
 async def test_a_run_claimed_again_in_the_lost_answer_to_its_own_settlement_goes_on_at_once(
     database_url: str,
 ) -> None:
-    # One slot: the worker settles the suspension and claims the next run in the same commit,
-    # and the next run is the same one, because a signal came meanwhile.
+    # One slot: the worker settles the suspension and claims the next run in the same commit. The
+    # next run is the same one, because a signal came meanwhile.
     app = Rota(database_url, slots=1, **QUICK)
     losses: list[int] = []
 

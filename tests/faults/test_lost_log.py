@@ -1,4 +1,6 @@
-"""A database whose log was deleted under Rota: no write is acknowledged that would be lost."""
+"""A database with a log that was deleted under Rota: no write is acknowledged that would be
+lost.
+"""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ async def test_runs_wait_for_a_server_that_is_read_only_for_a_while(
                 return "read-only" in caplog.text
 
             await until(refused)
-        # Nobody ends the connections made meanwhile: Rota does.
+        # Nothing ends the connections made meanwhile: Rota does.
         await execute(own_database_url, *WRITABLE)
         assert [await run.result(timeout=60) for run in runs] == list(range(RUNS))
     finally:

@@ -1,4 +1,4 @@
-"""Waits that nobody would end: runs awaited by somebody who is not their parent, early wakes."""
+"""Waits without an end: runs awaited by another run than their parent, early wakes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What users see when they make a mistake, word for word."""
+"""Messages for users who make a mistake, word for word."""

@@ -1,4 +1,4 @@
-"""What users see when they make a mistake: a sentence with the value, and what to do about it.
+"""Messages for users who make a mistake: a sentence with the value, and what to do about it.
 
 None is raw (a traceback of Rota's own insides, an error of another library), none is silent.
 """

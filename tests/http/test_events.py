@@ -31,7 +31,7 @@ def client(tmp_path: Path) -> Client:
 
 
 async def reported(hub: EventHub, last_id: str = "", count: int = 1) -> list[tuple[str, str]]:
-    """Id and event of the next events; comments are left out."""
+    """Id and event of the next events; comments are skipped."""
     found: list[tuple[str, str]] = []
     stream = cast(Any, hub.stream(ALL, last_id, hub.reserve("me")))
     async with aclosing(stream), asyncio.timeout(20):

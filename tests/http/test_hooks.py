@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,7 +106,10 @@ def configured(folder: Path, table: str) -> Rota:
     return project.configure(project.load(found), found, project.given({}))
 
 
-def test_a_project_file_declares_webhooks(tmp_path: Path) -> None:
+def test_a_project_file_declares_webhooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The module of the project must not be found by later tests.
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
     assert configured(tmp_path, 'workflow = "add"').webhooks["x"].workflow == "add"
     for wrong in ('topic = "a.b"\nworkflow = "c"', "", 'topic = "a"'):
         with pytest.raises(BadSetting, match="webhook x"):

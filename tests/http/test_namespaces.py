@@ -39,7 +39,7 @@ class Foreign(Office):
         super().__init__(url, folder, namespace="theirs")
 
     def values_for(self, route: Route) -> dict[str, str]:
-        """What exists there, for the names in the path of a route."""
+        """Existing values, for the names in the path of a route."""
         noun = route.path.split("/")[1]
         names = {"schedules": "daily", "automations": "direct", "workflows": "add",
             "queues": "slow", "tokens": "reader"}  # fmt: skip

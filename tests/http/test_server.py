@@ -120,3 +120,66 @@ async def test_a_server_without_a_worker_is_notified_by_other_processes(database
                     await asyncio.sleep(0.05)
         finally:
             await server.stop()
+
+
+def over(path: Path, **headers: str) -> httpx2.AsyncClient:
+    """A program that connects to a Unix socket."""
+    return httpx2.AsyncClient(
+        transport=httpx2.AsyncHTTPTransport(uds=str(path)), base_url="http://localhost",
+        headers=headers,
+    )  # fmt: skip
+
+
+async def test_a_unix_socket_is_as_free_as_loopback_for_its_user_only(
+    client: Client, tmp_path: Path
+) -> None:
+    path = tmp_path / "rota.sock"
+    async with client:
+        server = HttpServer(client, HttpOptions(socket=str(path)))
+        await server.start()
+        mode = path.stat().st_mode & 0o777
+        async with over(path) as http:
+            me = await http.get("/api/v1/me")
+            written = await http.post("/api/v1/queues/default/pause", json={})
+            form = await http.post("/queues/default/pause", data={"a": "b"})
+            page = await http.get("/runs", headers={"accept": "text/html"})
+            foreign = await http.get("/api/v1/me", headers={"origin": "http://evil.example"})
+            rebound = await http.get("/api/v1/me", headers={"host": "evil.example"})
+        with pytest.raises(UsageError, match="cannot be used"):
+            await HttpServer(client, HttpOptions(socket=str(path))).start()
+        await server.stop()
+    assert (server.address, mode) == (f"unix:{path}", 0o600)
+    assert (me.json()["name"], me.json()["role"]) == ("local", "admin")
+    assert [one.status_code for one in (written, form, page, foreign, rebound)] == [
+        204, 403, 200, 403, 421,
+    ]  # fmt: skip
+    assert not path.exists()
+
+
+async def test_a_socket_of_a_dead_server_is_replaced_and_a_file_is_not(
+    client: Client, tmp_path: Path
+) -> None:
+    left, file = tmp_path / "left.sock", tmp_path / "file"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(left))
+    file.write_text("mine")
+    async with client:
+        server = HttpServer(client, HttpOptions(socket=str(left)))
+        await server.start()
+        async with over(left) as http:
+            assert (await http.get("/health/live")).text == "ok\n"
+        await server.stop()
+        for path in (file, tmp_path / ("x" * 120), tmp_path / "none" / "s"):
+            with pytest.raises(UsageError, match="cannot be used"):
+                await HttpServer(client, HttpOptions(socket=str(path))).start()
+    assert file.read_text() == "mine"
+
+
+def test_a_socket_is_named_by_the_file_and_an_address_beats_it() -> None:
+    found = options.load({"socket": "run/rota.sock"}, source="rota.toml")
+    assert (found.is_free, found.address(80)) == (True, "unix:run/rota.sock")
+    assert options.at(found, ":9000").socket == ""
+    behind = options.load({"socket": "s", "url": "https://rota.example.org"}, source="rota.toml")
+    assert (behind.is_free, behind.address(80)) == (False, "https://rota.example.org")
+    with pytest.raises(UsageError, match="no browser opens"):
+        address.find(found, "key")

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Effect(NamedTuple):
-    """One line of the effects file: what was executed, by whom and when (monotonic, ns)."""
+    """One line of the effects file: the executions, with worker and time (monotonic, ns)."""
 
     label: str
     mark: str
@@ -181,7 +181,7 @@ def end_all(children: Sequence[Child]) -> None:
 
 
 async def drop_schemas(url: str, prefix: str) -> None:
-    """Drop every schema of a PostgreSQL database whose name begins so."""
+    """Drop every schema of a PostgreSQL database with a name that begins so."""
     import asyncpg
 
     connection = await asyncpg.connect(

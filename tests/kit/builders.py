@@ -81,7 +81,7 @@ def waiting_step(claim: Claim, key: str, **fields: Any) -> StoredStep:
 
 @asynccontextmanager
 async def opened(url: str, *, migrated: bool = True, **settings: Any) -> AsyncIterator[Database]:
-    """The database behind a URL, with its schema unless told otherwise."""
+    """The database behind a URL, with its schema unless `migrated` is false."""
     database = open_url(url, Settings(**settings))
     await database.open()
     try:
@@ -148,7 +148,7 @@ async def begin(db: Database, *, worker: str = "w1", now: int = NOW, **fields: A
 async def settle(
     db: Database, held: Claim, verb: str = "complete", *, now: int = NOW, **fields: Any
 ) -> bool:
-    """Settle one claim; whether it was ours to settle."""
+    """Settle one claim; whether the worker still held it."""
     done = await db.write(settle_runs, [Outcome(held, verb, **fields)], now=now)
     return held.id in done.ids
 

@@ -80,7 +80,7 @@ def texts() -> st.SearchStrategy[str]:
 
 
 def json_values() -> st.SearchStrategy[object]:
-    """What JSON may decode to, and what only Python can hold."""
+    """Values that JSON may decode to, and values that only Python can hold."""
     leaves = st.none() | st.booleans() | numbers() | texts()
     return st.recursive(
         leaves,

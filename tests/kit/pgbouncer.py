@@ -32,7 +32,7 @@ default_pool_size = {size}
 
 
 def find() -> str:
-    """Where pgbouncer is; without one the test is skipped, and says so."""
+    """The path of pgbouncer; without one the test is skipped, and says so."""
     found = shutil.which(
         "pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
     )

@@ -45,7 +45,7 @@ STOP_S_MAX = 30.0
 SOCKET_DIR_CHARS_MAX = 60  # The kernel takes 107 bytes for the whole path of a socket.
 
 # read returns when a line comes (a normal close) or the pipe breaks (the owner died). A server
-# whose pid file vanishes stops by itself within a minute, which covers the last gap.
+# without its pid file stops by itself within a minute, which covers the last gap.
 WATCH = """
 read -r _ || :
 pid=$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null) && kill -s QUIT "$pid" 2>/dev/null &&
@@ -106,7 +106,7 @@ class PostgresServer:
 
     @property
     def binaries(self) -> Path:
-        """Where initdb, postgres and psql are; found on first use."""
+        """The folder of initdb, postgres and psql; found on first use."""
         if self._binaries is None:
             self._binaries = find_binaries()
         return self._binaries
@@ -119,7 +119,7 @@ class PostgresServer:
         return self._home
 
     def url(self, dbname: str = "postgres", *, over_socket: bool = False) -> str:
-        """Where to connect to `dbname`: over TCP, or over the Unix socket."""
+        """The address of `dbname`: over TCP, or over the Unix socket."""
         if over_socket:
             return f"postgresql://{USER}@/{dbname}?host={quote(str(self.home))}&port={self.port}"
         return f"postgresql://{USER}@127.0.0.1:{self.port}/{dbname}"
@@ -139,7 +139,7 @@ class PostgresServer:
             except PostgresUnavailable:
                 if last:
                     raise
-                self.port = 0  # Somebody else may have taken it in between.
+                self.port = 0  # Another process may have taken it in between.
 
     def stop(self, mode: Literal["fast", "immediate"] = "fast") -> None:
         """Stop the server: in good order, or as if the power had failed ("immediate")."""
@@ -179,7 +179,7 @@ class PostgresServer:
         return self.url(name)
 
     def log(self) -> str:
-        """What the server has written to its log."""
+        """The log of the server."""
         return (self.home / "log").read_text(errors="replace")
 
     def _initialise(self) -> None:
@@ -241,7 +241,7 @@ class PostgresServer:
                 raise PostgresUnavailable(f"the server ended at start:\n{self.log()}")
             with contextlib.suppress(OSError):
                 lines = (self.home / "data" / "postmaster.pid").read_text().splitlines()
-                # The eighth line is the server's own word; a pid file may be left from a crash.
+                # The eighth line comes from the server; a pid file may be left from a crash.
                 if lines[7:] in (["ready   "], ["standby "]) and lines[0] == str(server.pid):
                     return
             time.sleep(0.02)
@@ -261,7 +261,7 @@ def cache_dir() -> Path:
             place.mkdir(mode=0o755, parents=True, exist_ok=True)
         except OSError:
             continue
-        # In a shared temp directory somebody else may have made it first: never run theirs.
+        # In a shared temp directory another user may have made it first: never run theirs.
         if place.stat().st_uid == os.geteuid() and os.access(place, os.W_OK):
             if os.geteuid() == 0:
                 place.chmod(0o755)  # Whatever the umask said.

@@ -59,7 +59,7 @@ def gone(process_id: int) -> bool:
         os.kill(process_id, 0)
     except ProcessLookupError:
         return True
-    with contextlib.suppress(OSError):  # killed, and waiting for whoever is to notice
+    with contextlib.suppress(OSError):  # killed, and waiting for the parent to notice
         return ") Z " in Path(f"/proc/{process_id}/stat").read_text()
     return True
 

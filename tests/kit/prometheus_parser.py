@@ -23,7 +23,7 @@ class Family(NamedTuple):
     samples: dict[Labels, float]
 
     def at(self, **labels: str) -> float | None:
-        """The number whose labels contain these; there may be only one."""
+        """The number with labels that contain these; there may be only one."""
         found = [v for key, v in self.samples.items() if labels.items() <= dict(key).items()]
         assert len(found) <= 1, f"{labels} fits several"
         return found[0] if found else None

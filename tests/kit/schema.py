@@ -33,7 +33,7 @@ SHAPE = """select array[
      from pg_trigger t join pg_class c on c.oid = tgrelid
     where relnamespace = $1::regnamespace),
   (select string_agg(number || checksum, ',' order by number) from migrations)]"""
-# Deleted rows take up room until a vacuum; what is left of many would slow down later tests.
+# Deleted rows take up room until a vacuum; leftovers of many would slow down later tests.
 EMPTY = """do $$ declare name text; begin
   foreach name in array array[{}] loop
     if pg_relation_size(name::regclass) > 262144 then

@@ -11,14 +11,14 @@ import apsw
 
 
 def io_error(code: int) -> apsw.IOError:
-    """What apsw raises for one of SQLite's codes of disk errors."""
+    """The exception of apsw for one of SQLite's codes of disk errors."""
     error = apsw.IOError("disk I/O error")
     error.__dict__["extendedresult"] = code
     return error
 
 
 class Fault:
-    """What the next operation on a file with this ending says, while it is set."""
+    """The answer of the next operation on a file with this ending, while it is set."""
 
     def __init__(self) -> None:
         self.ending: str | None = None
@@ -65,7 +65,7 @@ class _FaultyVfs(apsw.VFS):
 
 @contextlib.contextmanager
 def faulty_disk() -> Iterator[Fault]:
-    """Connections opened meanwhile go through a VFS whose writes fail as the fault says."""
+    """Connections opened meanwhile go through a VFS with writes that fail as the fault says."""
     fault = Fault()
     vfs = _FaultyVfs(fault)
     apsw.set_default_vfs("faulty")

@@ -14,8 +14,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-# Starting one looks at all that were started before; whoever looks at the same moment takes the
-# exit code out of the other's hands, who then reads 255.
+# A start polls all that were started before; another poller at the same moment takes the exit code
+# away, and the first one reads 255.
 _turn = threading.Lock()
 
 
@@ -31,7 +31,7 @@ def forked(target: Callable[..., object], *args: Any) -> ForkServerProcess:
 
 
 async def ended(process: ForkServerProcess, timeout_s: float) -> int | None:
-    """Its exit code, or None if it takes longer. Looked at by one thread only: two at once would
+    """Its exit code, or None if it takes longer. Only one thread polls them: two at once would
     take the code out of each other's hands."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(process.sentinel, over.set)

@@ -1,4 +1,4 @@
-"""Programs that we start: nothing is left of one that nobody waits for any more."""
+"""Programs that we start: nothing is left of one that no caller waits for any more."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from rota.core.notifications.model import Notification
 
 
 class Kept(list[Notification]):
-    """What a hook was called with."""
+    """The arguments of a hook."""
 
     @property
     def kinds(self) -> list[str]:

@@ -26,7 +26,7 @@ NASTY = "bad\r\nBcc: eve@example.org\x00\x1b[31m \u2028 'quoted' \"and\" {braces
 
 
 class Shop(Rota):
-    """An app whose workflows `order` and `ok` fail and end well."""
+    """An app with the workflows `order`, which fails, and `ok`, which completes."""
 
     def __init__(self) -> None:
         super().__init__(keep_days=0)

@@ -1,4 +1,4 @@
-"""What is told, to which address, and how it is signed: without anybody to tell it to."""
+"""The text of messages, their address and their signature: without a receiver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs and schedules took, and what is reported it."""
+"""The usage of runs and schedules, and its report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the store should do, in plain Python: every change of status goes through the table."""
+"""A model of the store, in plain Python: every change of status goes through the table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rota.core.runs.lifecycle import FINAL, OPEN, RULES, Status
 from rota.core.runs.model import Claim, NewRun
 
-# What a signal or the end of a child may cut short; a delay or a back-off runs its time.
+# Sleeps that a signal or the end of a child may cut short; a delay or a back-off runs its time.
 POKED = frozenset(["signal", "child", "several"])
 
 
@@ -46,7 +46,7 @@ class Life:
         return self.status is Status.RUNNING and self.claims == claim.claim_count
 
     def was_completed_by(self, claim: Claim) -> bool:
-        """Whether a completion sent again would only hear that it has happened.
+        """Whether a completion sent again would only get the answer that it has happened.
 
         The end of a child has consequences, so there a second one is refused.
         """
@@ -54,7 +54,7 @@ class Life:
         return done and self.parent is None
 
     def row(self) -> tuple[object, ...]:
-        """What the database should hold, in the order of the test's own query."""
+        """The expected rows of the database, in the order of the test's own query."""
         return (
             self.id, self.status.value, self.claims, self.owner, self.until, self.available_at,
             self.attempt, self.recoveries, self.retry_of,
@@ -78,7 +78,7 @@ class Model:
         return found[0] if found else None
 
     def last_of(self, root: str) -> Life:
-        """The run of a chain that nobody follows."""
+        """The last run of a chain."""
         followed = {life.retry_of for life in self.runs.values()}
         [last] = [life for life in self.chain(root) if life.id not in followed]
         return last
@@ -151,7 +151,7 @@ class Model:
             life.available_at = now
 
     def wake_due(self, now: int) -> int:
-        """Sleepers whose time has come."""
+        """Sleepers that are due."""
         due = [
             life
             for life in self.runs.values()
@@ -164,7 +164,7 @@ class Model:
         return len(due)
 
     def lapsed(self, now: int, gone: Collection[str]) -> list[Life]:
-        """What a reaper would take."""
+        """Runs that a reaper would take."""
         return [
             life
             for life in self.runs.values()
@@ -173,7 +173,7 @@ class Model:
         ]
 
     def cancel(self, roots: Sequence[str], now: int) -> set[str]:
-        """Chains and all chains below them; then whoever waited for them."""
+        """Chains and all chains below them; then the runs that waited for them."""
         family = set(roots)
         while more := {
             life.root for life in self.runs.values() if life.parent in family
@@ -204,7 +204,7 @@ class Model:
         return True
 
     def strays(self, worker: str, held: Collection[str]) -> int:
-        """What a worker holds without knowing it is handed back."""
+        """Runs that a worker holds without knowing it are handed back."""
         found = [
             life
             for life in self.runs.values()

@@ -1,4 +1,6 @@
-"""Batches: every caller gets its own answer, whoever shares the call; a bad item fails alone."""
+"""Batches: every caller gets its own answer, however many callers share the call; a bad item fails
+alone.
+"""
 
 from __future__ import annotations
 

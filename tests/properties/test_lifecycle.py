@@ -110,7 +110,7 @@ class Store(RuleBasedStateMachine):
     def held(self, pick: int) -> Claim:
         """Any claim there ever was; mostly one that still holds, or acts would come to nothing.
 
-        Of the others the best are those whose run somebody else holds now.
+        Among the others, the best are those with a run that another worker holds now.
         """
         live = self.live()
         holders = {claim.id: claim for claim in live}
@@ -297,7 +297,7 @@ class Store(RuleBasedStateMachine):
         self.model.cancel_below([life.root for life in over], self.now)
 
     def inherit(self, life: Life, row: Any) -> None:
-        """The heir's id was the store's to choose; all else was not."""
+        """The store chose the id of the successor; all else was not."""
         available_at = min(life.available_at or self.now, self.now)
         heir = new_run(
             life.name, id=row[0], root_id=life.root, retry_of=life.id, parent_id=life.parent,
@@ -318,7 +318,7 @@ class Store(RuleBasedStateMachine):
     @precondition(lambda self: self.model.runs)
     @rule(pick=picks)
     def retry(self, pick: int) -> None:
-        """A person tries a chain again; one whose parent was cancelled stays off."""
+        """A person tries a chain again; one with a cancelled parent stays off."""
         last = self.model.last_of(self.life(pick).root)
         orphan = last.parent and self.model.last_of(last.parent).status is Status.CANCELLED
         if last.status not in FINAL - {Status.COMPLETED, Status.SKIPPED} or orphan:
@@ -371,7 +371,7 @@ class Store(RuleBasedStateMachine):
         assert broken == []
 
     def teardown(self) -> None:
-        """A finished step never changed, whoever tried."""
+        """A finished step never changed."""
         found = self.read(steps.load, sorted(self.model.runs))
         outputs = {
             (step.root_id, step.key): step.output

@@ -1,4 +1,4 @@
-"""What the tests of schedules share: an app that notes its runs, times, and the ledger as lines.
+"""The kit of the tests of schedules: an app that notes its runs, times, and the ledger as lines.
 
 Virtual time begins on Tuesday, 2030-01-01, at midnight in UTC.
 """
@@ -22,9 +22,10 @@ PLAIN: dict[str, Any] = {"timezone": "UTC"}
 
 
 class Noted(Rota):
-    """An app whose workflows note when and why they were started.
+    """An app with workflows that note when and why they were started.
 
-    `report` ends at once, `long` rests for an hour and a half, `shaky` fails while it is told to.
+    `report` ends at once, `long` rests for an hour and a half, `shaky` fails while the test wants
+    it.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -46,7 +47,7 @@ class Noted(Rota):
         return label
 
     async def _long(self) -> None:
-        if this_run().root_id not in self._begun:  # a replay after the rest is no new run
+        if this_run().root_id not in self._begun:  # a replay after the rest is not a new run
             self._begun.add(this_run().root_id)
             self._note()
         await sleep("90m")
@@ -110,7 +111,7 @@ async def due(app: Rota, name: str) -> str | None:
 
 
 async def holes(app: Rota) -> list[LedgerFault]:
-    """What the ledgers of the app's namespace do not account for."""
+    """Occurrences that the ledgers of the app's namespace do not account for."""
     return await app.connection.database.read(
         ledger_faults, namespace=app.settings.namespace, now=app.clock.now(), keep_from=0
     )
@@ -125,7 +126,7 @@ async def sound(app: Rota) -> None:
 
 
 def outage(world: World, duration: Duration) -> None:
-    """Let time pass with nobody there: every machine is off, or asleep."""
+    """Let time pass without a worker: every machine is off, or asleep."""
     world.clock.move_to(world.clock.now() + micros(duration))
 
 

@@ -14,7 +14,7 @@ BERLIN = "Europe/Berlin"
 
 
 async def _a_day(database_url: str, day: datetime, when: str, **words: str) -> list[str]:
-    """What fires from noon in UTC the day before to noon after."""
+    """The occurrences from noon in UTC the day before to noon after."""
     app = Noted()
     async with virtual(app, url=database_url, start=day - timedelta(hours=12)) as world:
         rules = {"timezone": BERLIN, "overlap": "allow"} | words

@@ -307,7 +307,7 @@ async def test_upcoming_is_right_while_schedules_are_overdue(database_url: str) 
             await app.schedules.create(f"daily{n}", "report", f"{n} 1 * * *", **PLAIN)
         await app.schedules.create("hourly", "report", "10 * * * *", **PLAIN)
         await app.schedules.create("soon", "report", "11 3 * * *", **PLAIN)
-        outage(world, "3h5m")  # All but one are overdue, and nobody fires.
+        outage(world, "3h5m")  # All but one are overdue, and no scheduler fires.
         found = await app.schedules.upcoming(limit=3)
         assert [(one.schedule, f"{one.runs_at:%d %H:%M}") for one in found] == [
             ("hourly", "01 03:10"), ("soon", "01 03:11"), ("hourly", "01 04:10"),

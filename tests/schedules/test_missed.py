@@ -1,4 +1,4 @@
-"""Missed executions: nobody was there to fire. The same policy on every path."""
+"""Missed executions: no scheduler was there to fire. The same policy on every path."""
 
 from __future__ import annotations
 

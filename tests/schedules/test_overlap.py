@@ -96,7 +96,7 @@ async def test_cancel_running_interrupts_work_in_hand_at_once(database_url: str)
         for count in (1, 2):
             clock.move_to(clock.now() + 3600_000_000)
             await eventually(lambda count=count: len(gate.entered) == count)
-        # The worker that holds the old one must hear of it now, not when its lease is renewed.
+        # The worker that holds the old one must be notified now, not when its lease is renewed.
         await eventually(lambda: len(gate.interrupted) == 1)
 
 

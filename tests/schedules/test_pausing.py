@@ -138,7 +138,7 @@ async def test_pause_until_ends_while_nobody_is_there(database_url: str) -> None
         await app.schedules.pause("s", until=at("01 03:30"))
         outage(world, "6h30m")
         await resume_work(world)
-        # 1 to 3 fell into the pause; 4 to 6 came after it, when nobody was there to fire.
+        # 1 to 3 fell into the pause; 4 to 6 came after it, when no scheduler was there to fire.
         assert app.dues == ["01 06:00:00"]
         rows = await lines(app, "s")
         assert sum("paused" in text for text in rows) >= 1

@@ -70,7 +70,7 @@ async def test_verify_schedule_still_enabled(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:
         await app.schedules.create("s", "report", BUSINESS, **PLAIN)
-        outage(world, "9h5m")  # due, and nobody has fired it yet
+        outage(world, "9h5m")  # due, and not fired yet
         await app.schedules.pause("s", note="disabled")
         await resume_work(world)
         assert app.dues == []

@@ -63,7 +63,7 @@ async def test_it_is_never_deleted_and_can_be_mended(database_url: str, how: str
             shown = await app.schedules.update("bad", workflow="report", timezone="UTC")
         else:
             shown = await app.schedules.update("bad", timezone="UTC")
-        # What put it aside is gone, so it continues.
+        # The cause of the quarantine is gone, so it continues.
         assert (shown.schedule.id, shown.schedule.status) == (before.id, "scheduled")
         assert shown.intent.text == HOURLY
         await world.advance("1h")

@@ -1,6 +1,6 @@
 """The schedule consolidation plan, line by line: its decisions, and its sections 1 and 4 to 6.
 
-Where Rota keeps the promise of a line in another way, the test says so.
+If Rota keeps the promise of a line in another way, the test says so.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def _fire(app: Noted, limit: int = 1000) -> fire.Fired:
 
 
 async def test_timezone_server_timezone(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asked once, stored with the schedule, never guessed again."""
+    """The zone is asked for once, stored with the schedule, never guessed again."""
     app = Noted()
     async with virtual(app, url=database_url) as world:
         monkeypatch.setenv("TZ", "Asia/Tokyo")
@@ -125,7 +125,7 @@ async def test_resume_from_pause_skip_missed_wait_for_next_occurrence(database_u
 
 
 async def test_natural_language_every_friday_at_5pm(database_url: str) -> None:
-    """Deferred by the plan; here it is understood, and shown back as cron."""
+    """The plan defers it; here it is understood, and shown back as cron."""
     app = Noted()
     async with virtual(app, url=database_url) as world:
         shown = await app.schedules.create("s", "report", "every friday at 5pm", **PLAIN)
@@ -139,7 +139,7 @@ async def test_natural_language_every_friday_at_5pm(database_url: str) -> None:
 
 
 async def test_catchup_always_skip_to_next_unless_it_is_asked_for(database_url: str) -> None:
-    """Deferred by the plan (`max_catchup`); here `missed` and `missed_max` say it."""
+    """The plan defers it (`max_catchup`); here `missed` and `missed_max` say it."""
     app = Noted()
     async with virtual(app, url=database_url) as world:
         await app.schedules.create("skips", "report", HOURLY, missed="skip", **PLAIN)

@@ -50,7 +50,7 @@ async def test_a_crashed_run_by_hand_releases_the_firing_behind_it(database_url:
     app = Noted(recoveries_max=0)
     async with virtual(app, url=database_url) as world:
         by_hand = await _waits_behind_a_run_by_hand(app, world)
-        # A worker that nobody hears of again has claimed it.
+        # A worker that never comes back has claimed it.
         await sql(
             app,
             "update runs set status = 'running', reason = null, lease_owner = 'gone', "
@@ -161,7 +161,7 @@ async def test_an_edit_to_allow_releases_what_waits_in_the_queue(database_url: s
 
 
 async def _stuck(app: Noted, world: World) -> None:
-    """As a version left it that released nobody at the end of a run by hand."""
+    """As left by a version that released no run at the end of a run by hand."""
     by_hand = await _waits_behind_a_run_by_hand(app, world)
     await sql(
         app,

@@ -1,7 +1,7 @@
 """Query plans: with many rows, the hot queries read an index and only as much as they need.
 
 On PostgreSQL the generic plan is looked at, which is the one that runs. SQLite plans by rules of
-thumb until somebody has it analysed, and must do the right thing both before and after.
+thumb until an operator has it analysed, and must do the right thing both before and after.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ CASES += [
     ),
     Case("ends_since", HISTORY_OF, {"id": "s1", "since": NOW}),
 ]
-# What the doctor looks at without --full is bounded by what is open.
+# The doctor without --full reads a bounded number of rows.
 CASES += [
     Case("broken_turn", ("runs_resting",), {}),
     Case("broken_backfill", ("runs_resting",), {}),

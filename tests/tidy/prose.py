@@ -16,8 +16,8 @@ from typing import NamedTuple
 COLUMNS_MAX = 100
 HELP_MAX = 60
 WORDS_MAX = 25
-# Guides and decisions explain; their sentences may be longer.
-WORDS_MAX_IN_PROSE = 40
+# Decisions are history: their sentences may be longer.
+WORDS_MAX_IN_RECORDS = 40
 
 # Expression → what to write instead. Case is ignored.
 FORBIDDEN = {
@@ -27,7 +27,7 @@ FORBIDDEN = {
     r"whose": "with, of which; or begin another sentence",
     r"(some|no|every|any)body('s)?": "name the worker, the caller or the operator",
     r"(tell|tells|told|telling) of": "report",
-    r"(is|are|was|were|be|been) (not )?told": "is notified, gets, receives",
+    r"(is|are|was|were|be|been) (not )?told(?! apart)": "is notified, gets, receives",
     r"stands?|stood": "is",
     r"(go|goes|went|going|gone) on": "continue",
     r"(new)?born|births?": "created, inserted",
@@ -42,14 +42,51 @@ FORBIDDEN = {
     r"(put|puts|putting) aside": "quarantined",
     r"seats?|seated": "slot",
     r"ears?|mouths?|heirs?|hungry|purses?|shelf|shelves|desks?|notebooks?|rosters?": "the glossary",
+    r"told(?! apart)|hears?|heard|learns? so": "is notified, gets, learns that",
+    r"perform(s|ed|ing)?": "execute, run",
+    r"steer(s|ed|ing)?": "manage, control",
+    r"(by )?chance": "random, random numbers",
+    r"in hand|full hands|is at it": "held, claimed, executing",
+    r"(workers?|hosts?|process(es)?) (is|are|was|were) on(?=[.,;:]|$)": "is running",
+    r"(one|a|each|every|first|next|last|another|per) look": "poll, check, read",
+    r"(glances?|stares?|stumbl(e|es|ed)|bears? to|in circles|thick and fast)": "a plain verb",
+    r"to an end|to be had|of its kind|is good again": "the exact state",
+    r"(no other|not so)(?=[.,;:]|$)": "name it",
+    r"(longer than|never|lets?) nothing": "zero, more than zero",
+    r"half characters?": "lone surrogates",
+    r"(house|keeping) loop": "maintenance loop",
+    r"(those|one|next|others?) who": "name the worker, the caller or the operator",
+    r"(he|him|his|she|hers?)": "name the worker, the caller or the operator",
+    r"(is|are|was|were) (ours|yours|theirs|(the )?\w+'s(?=[ .,;:]+(nor|and|to)\b|[.,;:]|$))": "of",
+    r"(or|may|might|would|could|must) else": "otherwise",
+    r"words? (brings?|comes?|came|wins?|about|was|were)": "a notification; an option",
+    r"(carr(y|ies)|brings?|brought|last|lost|own|without a|worth a) (the |no )?words?": "silently",
+    r"lone(?! surrogate)|(is|are) bold(?=,)": "single, optimistic",
+    r"out of which|to whom|by whom|with whom": "begin another sentence",
 }
 _WORDS = re.compile("|".join(rf"\b(?:{each})(?!\w)" for each in FORBIDDEN), re.IGNORECASE)
-_ELSE = re.compile(r"[,;] else\b(?! if)")
+_ELSE = re.compile(r"[,;] else\b(?! if)|\Aelse\b(?! if)")
 _OPENING = re.compile(r"(?:What|Whoever|Of|Where)\b(?!.*\?$)", re.DOTALL)
+# A clause as the subject of another: "what is done is kept", "where a key is given, runs wait".
+_FINITE = (
+    r"(?:is|are|was|were|has|have|had|can|may|must|does|did|will|would|cannot|stays?|wins?"
+    r"|counts?|comes?|goes|went|takes?|gets?|begins?|belongs?|leads?|makes?|costs?|holds?|needs?)"
+)
+_CLAUSE = re.compile(
+    rf"(?:what|where)\b(?:(?!,? and\b|,? or\b).)*?\b{_FINITE}\b"
+    rf"(?:(?!,? and\b|,? or\b).)*?\b{_FINITE}\b(?!.*\?$)",
+    re.DOTALL,
+)
+_PARTICIPLE = re.compile(
+    r"(?:Left|Given|Taken|Seen|Kept|Written|Made|Held|Sent|Read|Found|Put|Done|Said|Known"
+    r"|[A-Z][a-z]{2,}ed)(?:, (?:it|they|the|a)\b| (?:out|by|in|at|on|when|with|once|from|to|after"
+    r"|before|as|for|only|until|if|while|beside|because|so|not|of)\b)"
+)
 
 _CODE = re.compile(r"```.*?```|``.*?``|`[^`]*`", re.DOTALL)
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _END = re.compile(r"(?<=[.!?:;])\**\s+|\n\s*\n|\n\s*[-*] ")
+_FULL_STOP = re.compile(r"(?<=[.!?])\**\s+|\n\s*\n|\n\s*[-*] ")
 _ITEM = re.compile(r"^(?:[#>]+|[-*]|\d+\.) ")
 _TABLE_IN_TEXT = re.compile(r"\S {3,}\S|[├└│]|^\s*[a-z_]+: |^\s*- ", re.MULTILINE)
 _SQL = re.compile(r"\bselect\b.*\bfrom\b|\binsert into\b|^\s*(?:update|delete|create)\b", re.DOTALL)
@@ -80,13 +117,25 @@ def plain_words(text: Text) -> Iterator[str]:
 def plain_openings(text: Text) -> Iterator[str]:
     """A sentence begins with its subject. A question may begin with What or Where."""
     for sentence in _sentences(text.text):
-        if _OPENING.match(sentence):
+        is_label = text.kind in {"string", "help"}  # "Paused by you" is a label, not a sentence.
+        rules = (_OPENING, _CLAUSE) if is_label else (_OPENING, _CLAUSE, _PARTICIPLE)
+        if any(rule.match(sentence) for rule in rules):
             yield text.at(f"{sentence[:60]!r}: begin with the subject")
+
+
+def few_semicolons(text: Text) -> Iterator[str]:
+    """One idea a sentence: at most one semicolon."""
+    if text.kind == "string":  # Header fields and cookies are full of them.
+        return
+    for sentence in _FULL_STOP.split(_without_code(text.text)):
+        if sentence.count(";") > 1:
+            yield text.at(f"{sentence.strip()[:60]!r}: more than one semicolon")
 
 
 def short_sentences(text: Text) -> Iterator[str]:
     """One idea a sentence."""
-    most = WORDS_MAX_IN_PROSE if text.kind == "markdown" else WORDS_MAX
+    is_record = text.path.startswith("docs/decisions/")
+    most = WORDS_MAX_IN_RECORDS if is_record else WORDS_MAX
     for sentence in _sentences(text.text):
         if (words := len(sentence.split())) > most:
             yield text.at(f"{words} words, at most {most}: {sentence[:60]!r}")
@@ -99,7 +148,8 @@ def short_help(text: Text) -> Iterator[str]:
 
 
 PROSE_RULES: dict[str, ProseRule] = {
-    rule.__name__: rule for rule in (plain_words, plain_openings, short_sentences, short_help)
+    rule.__name__: rule
+    for rule in (plain_words, plain_openings, few_semicolons, short_sentences, short_help)
 }
 
 
@@ -217,15 +267,16 @@ def _comments(path: str, text: str) -> Iterator[Text]:
     """Comments; lines of comment below each other are one."""
     block: list[str] = []
     start = last = 0
+    was_alone = False
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type != tokenize.COMMENT:
             continue
-        line = token.start[0]
-        if block and not (token.line.lstrip().startswith("#") and line == last + 1):
+        line, is_alone = token.start[0], token.line.lstrip().startswith("#")
+        if block and not (is_alone and was_alone and line == last + 1):
             yield Text(path, start, "comment", "\n".join(block))
             block = []
         start = start if block else line
         block.append(token.string.lstrip("# "))
-        last = line
+        last, was_alone = line, is_alone
     if block:
         yield Text(path, start, "comment", "\n".join(block))

@@ -13,7 +13,7 @@ from tests.tidy.tree import ROOT, tracked
 GENERATED = ("docs/reference/", "src/rota/store/migrations/")
 # These hold the forbidden words because they forbid them.
 LISTS = ("tests/tidy/", "docs/glossary.md")
-FOLDERS = ("src/", "docs/", "examples/", "scripts/")
+FOLDERS = ("src/", "tests/", "docs/", "examples/", "scripts/", "bench/")
 
 BAD = [
     ("plain_words", "docstring", "The worker goes on after a crash."),
@@ -23,16 +23,32 @@ BAD = [
     ("plain_words", "string", "shop.db is no database"),
     ("plain_words", "markdown", "A run that crashed too often is put aside."),
     ("plain_words", "markdown", "It comes into force\nwith the next deploy."),
+    ("plain_words", "comment", "else it is lost"),
+    ("plain_words", "docstring", "PAYLOAD is JSON, or else a string."),
+    ("plain_words", "docstring", "Perform the runs until told to stop."),
+    ("plain_words", "string", "no worker is on"),
+    ("plain_words", "markdown", "Every worker hears every NOTIFY."),
+    ("plain_words", "docstring", "Retries are the host's."),
+    ("plain_words", "docstring", "The doctor may take his time."),
+    ("plain_words", "comment", "Answer those who wait."),
     ("plain_openings", "docstring", "What a claim returns."),
+    ("plain_openings", "string", "cancelling; what is done is kept"),
+    ("plain_openings", "docstring", "Left out, it is cleared."),
+    ("plain_openings", "comment", "Fenced by a join with the claim."),
+    ("few_semicolons", "docstring", "It starts; it runs; it ends."),
     ("plain_openings", "markdown", "It waits. Where a key is given, runs take turns."),
     ("short_sentences", "docstring", "word " * 26),
-    ("short_sentences", "markdown", "word " * 41),
+    ("short_sentences", "markdown", "word " * 26),
     ("short_help", "help", "Write the text to a file, whole or not at all, but never to stdout."),
 ]
 GOOD = [
     ("plain_words", "docstring", "The worker continues. There is no row. `whose` is a name."),
     ("plain_words", "comment", "It is no longer held, and ready for the next one."),
     ("plain_openings", "markdown", "Where is X? What failed?"),
+    ("plain_openings", "markdown", "A page: what it shows, and where."),
+    ("plain_openings", "string", "Paused by you"),
+    ("few_semicolons", "docstring", "It starts; it runs. It ends; it is over."),
+    ("plain_words", "comment", "Everything else continues. Branches are told apart."),
     ("short_sentences", "docstring", "word " * 20 + "end. " + "word " * 20),
     ("short_help", "help", "Write the text to a file."),
 ]

@@ -27,7 +27,7 @@ from tests.kit.sampling import sample
 from tests.tools.kit import CALL, PERSON, settle
 
 QUICK = Call("key-1", 2.0)
-# Adds a line to a file, unless told to fail before or after; used up one fault a time.
+# Adds a line to a file, unless it has to fail before or after; used up one fault a time.
 ADD = """
 fault=$(head -n 1 faults 2>/dev/null); sed -i 1d faults 2>/dev/null
 case "$fault" in before) exit 9;; killed) kill -9 $$;; temporary) exit 75;; esac

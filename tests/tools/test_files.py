@@ -107,7 +107,7 @@ async def test_a_torn_append_is_mended_and_happens_once(
     }
     assert child.run(spec) == -signal.SIGKILL
     append = FileAppend(tmp_path)
-    # Somebody else comes first: he must not write behind a torn record.
+    # Another writer comes first: it must not write behind a torn record.
     await append.call({"path": "log.txt", "text": "other"}, Call("key-2", 5))
     await settle(append, spec["params"])
     lines = target.read_text().splitlines()

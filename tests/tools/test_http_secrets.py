@@ -1,5 +1,6 @@
-"""Secrets of HTTP tools in addresses, queries and bodies: the counterpart gets them, and nobody
-else does: no result, no error, no log, no database."""
+"""Secrets of HTTP tools in addresses, queries and bodies: the counterpart gets them, and no other
+server does: no result, no error, no log, no database.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +85,7 @@ async def test_a_secret_may_be_a_part_of_an_address() -> None:
             HttpWrite(base=base).check({"url": "https://elsewhere.example/x"})
 
 
-# -- nobody else does --------------------------------------------------------------------------
+# -- no other server --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [200, 302, 400, 401, 500])

@@ -22,13 +22,13 @@ FORGED = {"secret": "THE_TOKEN", "prefix": ""}
 
 @pytest.fixture(autouse=True)
 def token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A secret that nobody outside may get."""
+    """A secret that may not leave."""
     monkeypatch.setenv("THE_TOKEN", "s3cr3t-value")
 
 
 @pytest.mark.parametrize("make", [HttpWrite, HttpRead, FeedRead])
 async def test_data_from_outside_cannot_name_a_secret(make: Any) -> None:
-    """Headers of a call may come from an event; those of the tool are the developer's."""
+    """Headers of a call may come from an event; the developer sets those of the tool."""
     async with Site().up() as site:
         send: Tool = make(base=site.url)
         for value in (FORGED, {"secret": "THE_TOKEN"}, secret("THE_TOKEN")):

@@ -47,7 +47,7 @@ def swapping(monkeypatch: pytest.MonkeyPatch, swap: Swap) -> None:
     def looked(self: Folder, path: str) -> Path:
         found = place(self, path)
         looks.append(path)
-        if len(looks) == 2:  # once to check the parameters, once to perform
+        if len(looks) == 2:  # once to check the parameters, once to execute
             swap()
         return found
 

@@ -1,4 +1,4 @@
-"""What holds for all workflow tests."""
+"""Settings of all workflow tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the workflow tests share: a guarded look at results, and types at module level."""
+"""The kit of the workflow tests: a guarded look at results, and types at module level."""
 
 from __future__ import annotations
 

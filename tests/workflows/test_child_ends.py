@@ -1,4 +1,4 @@
-"""Children whose parent ended, and children by the hundred."""
+"""Children of a parent that ended, and children by the hundred."""
 
 from __future__ import annotations
 

@@ -341,7 +341,7 @@ async def test_an_external_id_of_a_child_finds_the_run_that_exists(database_url:
         assert await run.status() == "completed"
         assert await result(run) == 7
         assert len(await app.runs.list(name="child")) == 1
-        # It is not reported the end of somebody else's child: it looks, ever more rarely.
+        # It gets no report about the end of another run's child: it looks, ever more rarely.
         assert 50 < (await run.run()).claim_count < 120
         await sound(app)
 

@@ -1,4 +1,4 @@
-"""What a run knows of itself, what it draws, what is stored about it, and forks of it."""
+"""Facts about a run, its random numbers, its row, and its forks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_now_random_and_uuid_are_the_same_on_every_replay(database_url: st
         run = await app.start(flow)
         await world.drain()
         assert await run.status() == "completed"
-        # Replays: first; first, second; first, second.
+        # Three replays: the first stops after `first`, the others after `second`.
         assert seen[0] == seen[1] == seen[3]
         assert seen[2] == seen[4]
         assert seen[0] != seen[2]

@@ -28,7 +28,7 @@ async def ended(url: str, app: Rota, name: str = "flow") -> tuple[RunHandle[Any]
 
 
 def with_step(body: Callable[[Rota], Body]) -> Rota:
-    """An app whose workflow calls one step, `work`, that does `body`."""
+    """An app with a workflow that calls one step, `work`, that does `body`."""
     app = Rota()
 
     @app.workflow(name="child")

@@ -222,7 +222,7 @@ async def test_a_step_is_tried_again_at_its_instant_while_another_branch_is_at_w
 async def test_a_branch_that_awaits_something_real_is_not_taken_for_blocked(
     database_url: str,
 ) -> None:
-    """Awaiting a plain future is no durable wait: the run must not be unwound under it."""
+    """Awaiting a plain future is not a durable wait: the run must not be unwound under it."""
     app = Rota()
     answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     began: list[int] = []

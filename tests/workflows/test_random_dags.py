@@ -71,7 +71,7 @@ branches = st.lists(leaves, min_size=1, max_size=4).map(one_by_one)
 nested = st.lists(st.one_of(leaves, fans(branches)), min_size=1, max_size=3).map(one_by_one)
 # A nap at the end, so that everything before it is replayed at least once.
 programs = st.tuples(fans(st.one_of(branches, nested)), st.just(Nap(60)), leaves).map(one_by_one)
-# What happens from outside: let time pass, or stop the worker after so many turns of the loop.
+# Events from outside: let time pass, or stop the worker after so many turns of the loop.
 Interruption = tuple[str, int]
 interruptions = st.lists(
     st.one_of(
@@ -83,7 +83,7 @@ interruptions = st.lists(
 
 
 def expected(part: Any, path: str) -> Any:
-    """What the program returns: the path of every step in the place of its call."""
+    """The result of the program: the path of every step in the place of its call."""
     if isinstance(part, Call):
         return f"{part.name}@{path}"
     if isinstance(part, Nap):

@@ -1,4 +1,4 @@
-"""Steps: what is executed, what is remembered, and under which key."""
+"""Steps: executions, recorded results, and their keys."""
 
 from __future__ import annotations
 

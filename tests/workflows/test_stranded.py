@@ -30,7 +30,7 @@ class Steps:
 
 
 def version(code: Code) -> tuple[Rota, list[str]]:
-    """An app whose workflow `flow` is this code."""
+    """An app with this code as the workflow `flow`."""
     app = Rota()
     calls: list[str] = []
     steps = Steps(app, calls)

@@ -25,7 +25,7 @@ CATCHES: dict[str, tuple[type[BaseException], ...]] = {
 
 
 async def quietly(work: Awaitable[Any], catch: tuple[type[BaseException], ...]) -> Any:
-    """What careless code looks like."""
+    """Examples of careless code."""
     try:
         return await work
     except catch:
@@ -160,7 +160,7 @@ def alone(trace: Coroutine[Any, Any, T]) -> T:
 
 
 def leaving() -> tuple[Rota, Any]:
-    """An app whose workflow calls for the end of the program, from several places."""
+    """An app with a workflow that calls for the end of the program, from several places."""
     app = Rota()
 
     @app.step
@@ -252,7 +252,7 @@ def test_a_keyboard_interrupt_stops_the_program_and_the_run_goes_on_later(
 async def test_a_step_whose_inner_task_was_cancelled_fails_like_any_other(
     database_url: str,
 ) -> None:
-    """Nobody cancelled the run: a stray CancelledError must not send it round in circles."""
+    """The run was not cancelled: a stray CancelledError must not send it round for ever."""
     app = Rota()
     calls: list[int] = []
 
@@ -332,7 +332,7 @@ async def test_a_base_exception_of_the_user_fails_the_run(database_url: str) -> 
 
 
 class Odd(BaseException):
-    """Derived from BaseException without need."""
+    """They derive from BaseException without need."""
 
 
 @pytest.mark.parametrize(

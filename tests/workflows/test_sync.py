@@ -187,7 +187,7 @@ async def test_a_sync_workflow_that_catches_everything_is_suspended_all_the_same
 
 
 async def test_an_async_step_in_a_sync_workflow_is_answered_plainly(database_url: str) -> None:
-    """Either it works or it says what to write: never a coroutine that nobody awaits."""
+    """Either it works or it says what to write: never a coroutine that is not awaited."""
     app = Rota()
 
     @app.step

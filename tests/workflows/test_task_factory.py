@@ -1,5 +1,5 @@
-"""Branches are told apart by a task factory on the event loop. Each gets its own results, whoever
-else sets a factory, closes an app or gives a task a context of its own.
+"""Branches are told apart by a task factory on the event loop. Each gets its own results. Other
+code may set a factory, close an app or give a task a context of its own.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ async def test_two_tasks_in_one_context_are_refused(database_url: str) -> None:
 
 
 def plain_factory(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> Any:
-    """What a tracing library might set, without asking for the one before."""
+    """A factory that a tracing library might set, without asking for the one before."""
     return asyncio.Task(work, loop=loop, **options)
 
 

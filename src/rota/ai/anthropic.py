@@ -135,7 +135,7 @@ class _MessageParser:
         self._stop(value.get("stop_reason"))
 
     def ended(self) -> bool:
-        """Whether the last word was said."""
+        """Whether the stream is complete."""
         return self.done
 
     def _head(self, message: Any) -> None:

@@ -26,7 +26,7 @@ from rota.ai import tokens
 from rota.errors import Transient
 
 TIMEOUT_S = 120.0
-# Taken for the length of an answer without a limit; only estimates are made of it.
+# The length of an answer without a limit; only estimates are made of it.
 ANSWER_TOKENS = 1000
 # The bound of an answer under a budget where neither the question nor the provider has one.
 BOUND_TOKENS = 4096

@@ -192,7 +192,7 @@ class CommandInvoker(Priced):
 
 
 def _put(arg: str, words: Mapping[str, str]) -> str:
-    """An argument with its places filled, in one pass: what is put in is not read again."""
+    """An argument with its places filled, in one pass: the input is not read again."""
     for word in words:
         arg = arg.replace(word, f"\0{word}\0")
     return "".join(words.get(part, part) for part in arg.split("\0"))

@@ -112,7 +112,7 @@ class _CompletionParser:
             raise passing(f"{self._who} answered without a choice", sent=True)
 
     def ended(self) -> bool:
-        """Whether the last word was said, for servers that end without saying so."""
+        """Whether the stream is complete, for servers that end without saying so."""
         return self._finished
 
     @property

@@ -1,7 +1,7 @@
 """Prices of tokens, in US dollars per million. A short table that users extend and override.
 
-List prices change, and discounts differ: the table is a starting point, the user's own word wins.
-A model that is not in it costs None, never nothing.
+List prices change, and discounts differ: the table is a starting point, the user's prices win.
+A model that is not in it costs None, not 0.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _DATED = re.compile(r"[-@](?:latest|\d{8}|\d{4}-\d{2}-\d{2})$")
 
 
 class Prices:
-    """The table, with the user's own words over it.
+    """The table, with the user's prices over it.
 
     `own` maps a model to `[in, out]`. `provider:model` is for that provider alone, and
     `provider:*` for everything of it.

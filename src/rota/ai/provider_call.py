@@ -41,7 +41,7 @@ class Fold(Protocol):
     done: bool  # everything was said
 
     def ended(self) -> bool:
-        """Whether a stream may end here, for those that do not say their last word."""
+        """Whether a stream may end here, for servers that do not mark the end."""
         ...
 
     def event(self, value: dict[str, Any]) -> None:

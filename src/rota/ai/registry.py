@@ -190,7 +190,7 @@ class Switchboard:
 
     def _chosen(self, text: str) -> tuple[Invoker, str]:
         provider, model = self.route(text)
-        if provider not in self._made:  # only now: an extra is needed by those who use it
+        if provider not in self._made:  # only now: only its users need the extra
             self._made[provider] = self._makers[provider]()
         return self._made[provider], model
 

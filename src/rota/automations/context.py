@@ -59,8 +59,10 @@ class Prepared(NamedTuple):
     """The value that `prepare` returns, and later phases receive: events to pin, values, and a wake
     time.
 
-    `events` are events from `ctx.peek`; `title` tells people what the change will mean; `wake_at`
-    is an aware datetime or ISO text: look again then, even without new events."""
+    `events` are events from `ctx.peek`, and `title` tells people what the change will mean.
+    `wake_at` is an aware datetime or ISO text: the handler runs again then, even without new
+    events.
+    """
 
     events: Sequence[Event] = ()
     data: Any = None
@@ -209,7 +211,7 @@ class Context:
 
     def _only_change(self, frame: FrameType) -> None:
         """Refuse a second change, and a first behind which a second may be: the first ends the
-        phase, so the second would be lost without a word."""
+        phase, so the second would be lost silently."""
         here = site_of(frame)
         if self._change is not None:
             self._refuse(

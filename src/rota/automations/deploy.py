@@ -29,7 +29,7 @@ AT_ONCE = 500
 
 
 class AppAutomations(Automations):
-    """The automations of an app: declared here, seen and steered like any others."""
+    """The automations of an app: declared here, listed and managed like any others."""
 
     def __init__(self, client: Client) -> None:
         super().__init__(client)

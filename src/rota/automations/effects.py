@@ -34,7 +34,7 @@ from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Ve
 log = logging.getLogger("rota.automations")
 
 OVERRUN_S = 5.0  # after this, a tool that does not keep its time is given up
-# What a tool raises when its effect certainly did not happen.
+# Errors of a tool that say that its effect certainly did not happen.
 DEFINITE = (UsageError, NotSent, Rejected, NeedsLogin, NeedsPermission)
 # The ones that only a person can change.
 REFUSALS = (UsageError, Rejected, NeedsLogin, NeedsPermission)
@@ -105,7 +105,7 @@ class Effects:
 
     async def reconcile(self, tool: Tool | None, row: LedgerRow) -> LedgerRow:
         """Find out whether the effect happened. Returns the applied entry, raises NotHappened,
-        or Pause: until the next look, or for a person."""
+        or Pause: until the next `reconcile`, or for a person."""
         if tool is None or tool.safety is Safety.UNKNOWABLE or row.status == Mutation.INDETERMINATE:
             why = "only a person can tell whether it happened"
             return await self._ask(
@@ -140,8 +140,10 @@ class Effects:
         return await self._applied(row, result, "reconcile")
 
     def _wait_until_settled(self, tool: Tool, row: LedgerRow) -> None:
-        """Pause before the first look: a slow counterpart may still be at work. The time counts
-        from when the doubt was recorded; the call was over by then, or its worker had lost it."""
+        """Pause before the first `reconcile`: a slow counterpart may still be at work. The time
+        counts from when the doubt was recorded; the call was over by then, or its worker had lost
+        it.
+        """
         settled_at = after(row.updated_at, micros(tool.settle_s))
         first = row.reconcile_count == 0 and tool.safety is Safety.RECONCILABLE
         if first and settled_at > self._now():
@@ -172,8 +174,9 @@ class Effects:
     def _look_again(
         self, tool: Tool, row: LedgerRow, why: str, retry_after_s: float | None
     ) -> HandlerSuspended:
-        """Look again while the counterpart does not answer. Such a look says nothing, so it does
-        not count; the pauses grow with the time since the call."""
+        """Look again while the counterpart does not answer. Such a `reconcile` says nothing, so it
+        does not count; the pauses grow with the time since the call.
+        """
         since = moment(row.created_at).strftime("%Y-%m-%d %H:%M:%S")
         number = tries_within(self._policy(tool).outage, self._now() - row.created_at)
         said = f"{row.tool}: waiting for {tool.label} since {since} UTC: {why}"
@@ -187,7 +190,7 @@ class Effects:
             policy, attempt=number, error_names=(), retry_after_s=retry_after_s, chance=0
         )
         assert pause_us is not None, "the policy has one attempt more than there were"
-        said = f"{said}; next look in {pause_us / SECOND:g} s"
+        said = f"{said}; next check in {pause_us / SECOND:g} s"
         return HandlerSuspended(RECONCILIATION, said, wake_at=after(self._now(), pause_us))
 
     async def _ask(self, row: LedgerRow, why: str) -> LedgerRow:
@@ -229,8 +232,9 @@ class Effects:
 
 
 def _cause(row: LedgerRow) -> str:
-    """The reason of an unknown outcome: the tool's error, not that of a later look at it. The
-    latter is the run's, which reports it each time."""
+    """The reason of an unknown outcome: the tool's error, not that of a later look at it. The run
+    reports the latter each time.
+    """
     return row.error or _said("its worker stopped during the call")
 
 

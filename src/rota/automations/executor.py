@@ -46,7 +46,7 @@ log = logging.getLogger("rota.automations")
 
 
 class AutomationExecutor:
-    """Performs the open runs of the automations that this process declares."""
+    """Executes the open runs of the automations that this process declares."""
 
     kind = "automation"
     keeps_open_run = True

@@ -101,7 +101,7 @@ class CommandGroup(_Page, click.Group):
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which they were added: what people need first is first."""
+        """In the order in which they were added: the first lines hold what people need first."""
         return list(self.commands)
 
     def resolve_command(

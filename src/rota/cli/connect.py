@@ -12,7 +12,7 @@ import click
 
 from rota.cli.base import CommonOptions
 
-# Imported when a command needs them: `rota --help` should not pay for the engine.
+# A command imports them when it needs them: `rota --help` should not pay for the engine.
 if TYPE_CHECKING:
     from rota.app import Rota
     from rota.client.client import Client

@@ -20,7 +20,7 @@ from rota.settings import Settings
 
 COMMANDS_HEAD = """# The `rota` command
 
-Made from the commands themselves by `make docs`.
+`make docs` makes this page from the commands.
 
 ## Project and database
 
@@ -72,8 +72,8 @@ uses `.rota.db` in the folder that holds the pipelines' folders. `rota scheduler
 
 ## Ids
 
-A run is named by its id, by its short id (the last 8 digits, as tables show it), by a beginning
-that fits one run only, or by its external id. If several runs fit, the error lists them.
+A run is named by its id or its external id. The short id (the last 8 digits, as tables show it) and
+a beginning that fits one run only are enough. If several runs fit, the error lists them.
 
 ## Completion
 
@@ -93,7 +93,7 @@ Passwords in database URLs are never printed.
 
 SETTINGS_HEAD = """# Settings
 
-Made from `src/rota/settings.py` by `make docs`.
+`make docs` makes this page from `src/rota/settings.py`.
 
 Give them to `Rota(...)` by name, write them under `[settings]` in `rota.toml`, or set `ROTA_` and
 the name in capitals in the environment (`ROTA_SLOTS=50`). For the `rota` command a flag beats the

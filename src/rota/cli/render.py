@@ -76,7 +76,7 @@ PROSE = (
     "gives",
 )  # columns that may be broken into lines
 PROSE_WIDTH = 10
-# Columns that may be cut: what they hold is known by its beginning.
+# Columns that may be cut: they are recognised by their beginning.
 NAMES = (
     "name", "workflow", "queue", "host", "step", "handler", "tool", "schedule", "pipeline", "item",
     "input", "topic", "from", "publishes", "runs on", "payload", "trigger", "result file", "cause",

@@ -1,7 +1,7 @@
 """Automations for people: see them, pause, run, publish, approve, resolve, skip.
 
 One method per verb; CLI, HTTP and Python all call these. An automation is addressed by its name.
-Knows no user code: declaring and deploying are the app's.
+Knows no user code: the app declares and deploys.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class AutomationView(NamedTuple):
 
 
 class Automations:
-    """Sees and steers the automations of one namespace."""
+    """Shows and manages the automations of one namespace."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -223,7 +223,7 @@ class Automations:
             views.unfinished_inputs, await self._place(name), until=until, limit=limit
         )
 
-    # -- steering --------------------------------------------------------------------------
+    # -- commands --------------------------------------------------------------------------
 
     async def pause(self, name: str) -> None:
         """Begin nothing new; what runs is left to end."""

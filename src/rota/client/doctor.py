@@ -155,7 +155,7 @@ async def repair(url: str, settings: Settings) -> list[Finding]:
 
 
 class Doctor:
-    """One look at one namespace of an open database."""
+    """A check of one namespace of an open database."""
 
     def __init__(self, database: Database, settings: Settings, *, full: bool = False) -> None:
         self._database = database

@@ -28,7 +28,7 @@ from rota.store.runs.retry import resolve_run, retry_chain
 
 
 class Runs(BulkVerbs):
-    """The runs of one namespace. A run id is whole, or the part of one that fits no other."""
+    """The runs of one namespace. A run id is whole, or the part of one that fits one run only."""
 
     # -- finding ---------------------------------------------------------------------------
 

@@ -157,7 +157,7 @@ class Schedules(SchedulePages):
         )
         return [view_of(row) for row in rows]
 
-    # -- steering --------------------------------------------------------------------------
+    # -- commands --------------------------------------------------------------------------
 
     async def pause(
         self, name: str, *, note: str = "", until: datetime | None = None
@@ -413,7 +413,7 @@ class Schedules(SchedulePages):
         """
         shown = evaluable(await self.get(name))
         if parallel < 1:
-            raise BadSchedule(f"parallel={parallel} lets nothing run", hint="Give 1 or more.")
+            raise BadSchedule(f"parallel={parallel} allows no run", hint="Give 1 or more.")
         first, last = instant(start) - 1, instant(end)
         now = self._client.clock.now()
         if last <= first:

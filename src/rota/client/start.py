@@ -262,7 +262,7 @@ class RunStarter:
         handles: list[RunHandle[Any]] = []
         existing: dict[str, str] = {}
         for begin in range(0, len(rows), 2 * BULK):
-            # Two at a time: what goes to the database is made ready while it stores the other.
+            # Two at a time: the next batch is prepared while the database stores this one.
             writes = asyncio.gather(
                 *(
                     client.connection.database.write(store, template, rows[at : at + BULK], now=now)

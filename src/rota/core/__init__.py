@@ -1,1 +1,3 @@
-"""Pure decisions: no IO, no clock, no logging, no SQL. Time, ids and chance are arguments."""
+"""Pure decisions: no IO, no clock, no logging, no SQL. Time, ids and random numbers are
+arguments.
+"""

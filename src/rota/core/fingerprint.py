@@ -42,7 +42,7 @@ from typing import Any
 
 from rota.core.module_statements import Path, read_statements
 
-# Bounds: what lies beyond them does not count.
+# Bounds: paths beyond them do not count.
 OBJECTS_MAX = 10_000
 DEPTH_MAX = 50
 ITEMS_MAX = 10_000

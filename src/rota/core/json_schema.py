@@ -1,6 +1,6 @@
 """The shape of JSON values: a type hint as JSON Schema, and whether a value fits it. Pure.
 
-For those who have no code available: an event that comes in is checked against the shape that was
+For programs without the code: an event that comes in is checked against the shape that was
 stored when its topic was deployed. The check refuses only what the code's own would refuse; what
 it does not know it lets pass.
 """
@@ -86,7 +86,7 @@ def _word(value: Any) -> str:
 
 
 def _none_of(several: list[Schema], value: Any, path: str, named: Schema) -> Iterator[str]:
-    """Fits none: told by the one that goes deepest, which is the one that was meant."""
+    """Fits none: the message is that of the deepest one, which is the one that was meant."""
     complaints = [next(_misfits(one, value, path, named), None) for one in several]
     if None not in complaints:
         yield max((one for one in complaints if one), key=_depth)

@@ -149,7 +149,7 @@ SCHEDULE_SKIPPED = CounterMeter(
 )
 MUTATIONS = CounterMeter(
     "rota_mutations_total",
-    "Changes by tools of automations, by what is known of them after a call or a look.",
+    "Changes by tools of automations, by what is known of them after a call or a check.",
     ("namespace", "tool", "outcome"),
 )
 AI_TOKENS = CounterMeter(

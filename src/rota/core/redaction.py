@@ -66,8 +66,9 @@ class Redactor:
         return msgspec.json.encode(self.value(value)).decode()
 
     def restored(self, value: Any, stored: Any = None) -> Any:
-        """A value that came back from a surface: where it has `[redacted]` in a secret field, the
-        stored one counts. BadInput where none is stored."""
+        """A value that came back from a surface: the stored value counts in a secret field that has
+        `[redacted]`. BadInput where none is stored.
+        """
         if not self._fields:
             return value
         if isinstance(value, dict):

@@ -77,7 +77,7 @@ class SystemClock:
 
     def follow(self, server_us: int, *, sent: int, received: int) -> None:
         """Learn the server's time from a question sent and answered at these local instants."""
-        self.now()  # a step of our own clock since the last look is not the server's
+        self.now()  # a step of our own clock since the last reading does not concern the server
         before = self._offset
         self._offset = server_us - (sent + received) // 2
         if self._shared and abs(self._offset - before) > STEP_US:

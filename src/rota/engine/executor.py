@@ -15,20 +15,20 @@ from rota.engine.clock import Clock
 
 
 class Executor(Protocol):
-    """Performs runs of one kind."""
+    """Executes runs of one kind."""
 
     kind: str
     keeps_open_run: bool  # whether its work always has an open run, however often one crashes
     replays: bool  # whether it wants all steps of a run's chain available, to answer from
-    code: CodeSet  # what it performs only while its code is the deployed one
+    code: CodeSet  # runs that it executes only while its code is the deployed one
 
     @property
     def names(self) -> Collection[str]:
-        """The names it can perform at this moment, whatever their code."""
+        """The names it can execute at this moment, whatever their code."""
         ...
 
     async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
-        """Perform a claimed run, given what its chain has recorded. Raises LeaseLost when it
+        """Execute a claimed run, given what its chain has recorded. Raises LeaseLost when it
         learns that the run is no longer ours. None: it has settled the run itself."""
         ...
 
@@ -36,7 +36,7 @@ class Executor(Protocol):
 def performed(
     executor: Executor, claim: Claim, steps: Sequence[StoredStep], clock: Clock
 ) -> Awaitable[Outcome | None]:
-    """Perform a run; without a tracer this is the executor's own coroutine."""
+    """Execute a run; without a tracer this is the executor's own coroutine."""
     if not spans.is_on():
         return executor.perform(claim, steps)
     return _traced(executor, claim, steps, clock)

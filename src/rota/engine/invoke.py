@@ -74,5 +74,5 @@ async def within_or_left(
             if not work.done():
                 log.error("%s swallowed its cancellation and is left behind", what)
             elif not work.cancelled():
-                work.exception()  # seen: what it raised while it was stopped does not matter
+                work.exception()  # seen: an exception from the stopped call does not matter
     raise DeadlinePassed

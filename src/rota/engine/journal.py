@@ -73,7 +73,7 @@ async def insist(clock: Clock, call: Callable[[], Awaitable[T]], what: str) -> T
 
 
 class Journal:
-    """The steps of every run this process performs."""
+    """The steps of every run this process executes."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database

@@ -31,7 +31,7 @@ def _namespace() -> str:
 
 
 def started(pid: int) -> str:
-    """When a process started, in the kernel's own words; empty when unknown or gone."""
+    """When a process started, as the kernel writes it; empty when unknown or gone."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -67,7 +67,7 @@ class LogCapture:
     async def run(self) -> None:
         """Write lines a moment after the first of them came, for ever."""
         while True:
-            if not self._lines:  # else the database refused them the last time
+            if not self._lines:  # otherwise the database refused them the last time
                 await self._wake.wait()
             self._wake.clear()
             await asyncio.sleep(FLUSH_S)

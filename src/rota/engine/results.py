@@ -51,7 +51,7 @@ class Results:
             self._forget(root_id, future)
 
     def ended(self, ended: ChainResult) -> None:
-        """Answer those who wait for this chain."""
+        """Answer the callers that wait for this chain."""
         for future in self.awaited.get(ended.root_id, ()):
             if not future.done():
                 future.set_result(ended)

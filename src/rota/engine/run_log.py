@@ -121,7 +121,7 @@ def asks(claim: Claim, error: BaseException) -> None:
 def step_failed(
     claim: Claim, step: str, attempt: int, error: BaseException, retry_in_us: int
 ) -> None:
-    """A step is tried again; its last failure is the run's."""
+    """A step is tried again; its last failure is reported as that of the run."""
     log.warning(
         "run %s (%s): step %s failed, attempt %d in %s: %s: %s", claim.id, claim.name, step,
         attempt + 1, span(retry_in_us), type(error).__name__, error,

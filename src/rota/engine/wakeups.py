@@ -34,7 +34,7 @@ class Wakeups:
         self._database = database
         self._listeners: list[Callable[[str], None]] = []
         self._listening = False
-        self._echoes: dict[str, bool] = {}  # topics to look at again; True: heard since
+        self._echoes: dict[str, bool] = {}  # topics to look at again; True: received since
         # The worker of this process, once it knows its fleet, and the last call it was asked by.
         self.fleet: Fleet | None = None
         self._call: WakeupCall | None = None
@@ -82,7 +82,7 @@ class Wakeups:
             listener(topic)
 
     async def listen(self) -> None:
-        """Begin to hear other processes, once."""
+        """Begin to listen to other processes, once."""
         if not self._listening:
             self._listening = True
             await self._database.listen(self._notified)

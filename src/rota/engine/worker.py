@@ -1,7 +1,7 @@
-"""The worker: claims in batches as slots get free, performs, settles what ended in one statement.
+"""The worker: claims in batches as slots get free, executes, settles what ended in one statement.
 
 Owns the slots. One iteration settles outcomes and claims the next runs in one commit.
-`maintenance` renews leases and sends the heartbeat; executors perform the runs.
+`maintenance` renews leases and sends the heartbeat; executors execute the runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = logging.getLogger("rota.worker")
 
 
 class Worker:
-    """Performs runs of the given executors from the given queues."""
+    """Executes runs of the given executors from the given queues."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Worker:
         self._limits: dict[str, Queue] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._outcomes: list[Outcome] = []
-        self._starting = 0  # claimed, and about to be performed
+        self._starting = 0  # claimed, and about to be executed
         self._lease_us = micros(base.settings.lease_s)
         self._due_at: int | None = 0
         # Counted, because a call may come while a claim that looked too early is in progress.
@@ -89,7 +89,7 @@ class Worker:
 
     @property
     def idle(self) -> bool:
-        """Nothing in hand and nothing left to settle."""
+        """No run claimed and nothing left to settle."""
         return not self._tasks and not self._outcomes and not self._starting
 
     def limit(self, limits: Sequence[Queue]) -> None:
@@ -116,7 +116,7 @@ class Worker:
                 poll_at = self._clock.now() + poll_us
             if await self.iterate():
                 if not self._outcomes and not self._may_have_more:
-                    await asyncio.sleep(0)  # what was claimed begins before anything else is done
+                    await asyncio.sleep(0)  # claimed runs begin before anything else is done
             else:
                 rest = poll_at if self.due_at is None else min(poll_at, self.due_at)
                 self._idle = True
@@ -259,7 +259,7 @@ class Worker:
     def _request(self, now: int, settling: bool) -> ClaimRequest | None:
         """The next claim. While outcomes flow, wait until a fair part of the slots is free: claims
         of one or two runs would cost a commit each."""
-        # Half the slots at a time: one half is performed while the other is fetched and settled.
+        # Half the slots at a time: one half is executed while the other is fetched and settled.
         free = min(self.free, max(self._settings.slots // 2, 1))
         if not self.claiming or free <= 0 or (settling and free < self._settings.slots // 4):
             return None
@@ -281,7 +281,7 @@ class Worker:
         )  # fmt: skip
 
     def names(self) -> list[str]:
-        """Everything its executors can perform, whatever its code."""
+        """Everything its executors can execute, whatever its code."""
         return [name for one in self._executors.values() for name in one.names]
 
     @property
@@ -404,7 +404,7 @@ class Worker:
     def _free_slot(self, claim: Claim, outcome: Outcome | None) -> None:
         self._queues[claim.queue].active -= 1
         held = self.held.get(claim.id)
-        if held is None or held is claim:  # else it was claimed again, and has another task
+        if held is None or held is claim:  # otherwise it was claimed again, and has another task
             self._tasks.pop(claim.id, None)
         if held is not claim:
             if outcome is not None and outcome.verb != "release":
@@ -481,7 +481,7 @@ class Worker:
     async def drain(self, until: int) -> None:
         """Stop claiming, let runs end until the deadline, then hand over what is left."""
         self.stop()
-        await asyncio.sleep(0)  # what was claimed just now begins, so that it can be handed over
+        await asyncio.sleep(0)  # runs claimed just now begin, so that they can be handed over
         while not self.idle and self._clock.now() < until:
             self.wake.clear()
             if not await self.iterate():

@@ -81,7 +81,7 @@ class _AutomationExplainer:
     def _tries(self, reason: str, at: int) -> RunState:
         when = self._when(at)
         if reason == "reconciliation":
-            clause = f"finds out whether a change happened; next look {when}"
+            clause = f"finds out whether a change happened; next check {when}"
             hint = f"If you know it: `rota automation show {self._name}`."
             return RunState("reconciles", clause, {"reason": reason}, hint)
         _, _, said = self._look.sentence.partition(": ")

@@ -1,4 +1,6 @@
-"""Why an automation does not run although workers are on: none of them has its deployed code."""
+"""Why an automation does not run although workers are running: none of them has its deployed
+code.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which notification told people about a run that waits for one of them."""
+"""Which notification informed people of a run that waits for one of them."""
 
 from __future__ import annotations
 

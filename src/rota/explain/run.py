@@ -104,7 +104,7 @@ class RunExplainer:
                 f"runs {since}, but its worker {run.lease_owner} has gone silent: another one "
                 "takes over"
             )
-            return RunState("lapsed", clause, facts, "If no other worker is on: `rota up`.")
+            return RunState("lapsed", clause, facts, "If no other worker is running: `rota up`.")
         if run.kind == "pipeline":
             wait = await self._client.connection.database.read(
                 pipeline_steps.provider_wait, root_id=run.root_id

@@ -1,7 +1,7 @@
 """Why did it run, or not? Walks spec, zone, bounds, ledger, pause, policies, queue and workers.
 
-One question, one sentence, and the facts it rests on. Only looks; what became of a run once it
-was created is for `standing`.
+One question, one sentence, and the facts it rests on. Only looks; the state of a run after its
+creation is for `standing`.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ async def _of_run(
 
 
 class ScheduleExplainer:
-    """One look at one schedule."""
+    """An examination of one schedule."""
 
     def __init__(self, client: Client, shown: ScheduleView) -> None:
         self._client = client

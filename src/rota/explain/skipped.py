@@ -19,7 +19,7 @@ _SKIPPED = {
     "overtaken": f"a newer occurrence was due as well (overlap: {Overlap.CANCEL})",
     "paused": "it was paused",
     "expired": "it was fired, but had not begun in the time it was given (expires after)",
-    "after": "what it comes after had not completed",
+    "after": "its dependency had not completed",
     "condition": "its condition did not hold",
     # The name of the reason before migration 0022.
     "put aside": "it had been quarantined, because it could not be read",
@@ -53,7 +53,7 @@ def missed_words(policies: Policies) -> str:
         case Missed.RUN:
             return "of those missed only the latest runs (missed: run)"
         case Missed.SKIP:
-            return "what was missed is skipped (missed: skip)"
+            return "missed occurrences are skipped (missed: skip)"
         case Missed.ALL:
             return f"of those missed the latest {policies.missed_max} run (missed: all)"
 

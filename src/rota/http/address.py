@@ -7,6 +7,7 @@ import http.client
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from rota.errors import UsageError
 from rota.http.options import HttpOptions
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ def find(options: HttpOptions, key: str) -> str | None:
     """The address of the server for a database, or None when none answers."""
     if options.url:
         return options.url.rstrip("/")
+    if options.socket:
+        raise UsageError(
+            f"the server listens on the socket {options.socket}, which no browser opens",
+            hint="Name the address of a proxy as url under [http] in rota.toml.",
+        )
     host = options.host if options.is_loopback else "127.0.0.1"
     last = options.port + (1 if options.port_given else PORTS_TRIED)
     for port in range(options.port, last):

@@ -157,7 +157,7 @@ def _foreign(detail: str) -> RequestRefused:
 
 
 def allowed_hosts(options: HttpOptions, port: int) -> frozenset[str]:
-    """Every value of the Host header that is ours."""
+    """Every value of the Host header that names this server."""
     names = set(options.hosts)
     if options.is_loopback or options.host in ("0.0.0.0", "::"):
         names.update(LOOPBACK_NAMES)

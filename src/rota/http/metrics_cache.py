@@ -1,4 +1,4 @@
-"""The exposition of `/metrics`: one look at the store for many scrapers, and this process."""
+"""The exposition of `/metrics`: one read of the store for many scrapers, and this process."""
 
 from __future__ import annotations
 

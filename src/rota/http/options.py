@@ -41,12 +41,13 @@ class HttpOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     require_login: bool = False  # on loopback too
     proxy: ProxyTable | None = None
     mcp: Literal["off", "read", "write"] = "off"  # POST /mcp, for assistants
+    socket: str = ""  # the path of a Unix socket to listen on instead of host and port
     port_given: bool = False  # a given port is not replaced by the next free one
 
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can connect."""
-        if self.host == "localhost":
+        if self.socket or self.host == "localhost":
             return True
         try:
             return ipaddress.ip_address(self.host.strip("[]")).is_loopback
@@ -60,7 +61,9 @@ class HttpOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.is_loopback and not self.require_login and not behind_proxy
 
     def address(self, port: int) -> str:
-        """The address that people type."""
+        """The address that people type; `unix:PATH` for a socket, which no browser opens."""
+        if self.socket:
+            return self.url.rstrip("/") or f"unix:{self.socket}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return self.url.rstrip("/") or f"http://{host}:{port}"
 
@@ -99,4 +102,5 @@ def at(options: HttpOptions, address: str) -> HttpOptions:
     return msgspec.structs.replace(
         options, host=host.strip("[]") or options.host,
         port=int(port) if port else options.port, port_given=bool(port) or options.port_given,
+        socket="",
     )  # fmt: skip

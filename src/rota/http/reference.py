@@ -11,7 +11,7 @@ from rota.http.route import Route
 
 HEAD = """# HTTP API
 
-Made from the table of routes in `src/rota/http/routes` by `make docs`. The server gives the same as
+`make docs` makes this page from the routes in `src/rota/http/routes`. The server gives the same as
 an OpenAPI 3.1 document at `/api/v1/openapi.json`. The [guide](../guides/http.md) says how to start
 it, who may use it and how keys, cursors and ETags work.
 

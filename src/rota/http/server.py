@@ -8,6 +8,7 @@ import errno
 import importlib.util
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rota.errors import MissingExtra, UsageError
@@ -23,6 +24,7 @@ NEEDED = ("starlette", "uvicorn", "httptools", "minijinja")
 PORTS_TRIED = 20
 CONNECTIONS_MAX = 500
 DRAIN_S = 5
+HTTP_PORT = 80
 _NO_IPV6 = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
@@ -59,7 +61,8 @@ class HttpServer:
 
         await check_bind(self._client, self._options)
         sockets = bound(self._options)
-        port: int = sockets[0].getsockname()[1]
+        # Over a Unix socket programs name no port: their Host is `localhost`.
+        port = HTTP_PORT if self._options.socket else int(sockets[0].getsockname()[1])
         self._site = Site(self._client, self._options, port=port)
         self._server = _server(self._site, self._ready)
         self.address = self._options.address(port)
@@ -79,6 +82,8 @@ class HttpServer:
         self._server.should_exit = True
         await self._serving
         self._server = self._serving = None
+        if self._options.socket:
+            _remove(self._options.socket)
 
 
 def _server(site: Site, ready: asyncio.Event) -> uvicorn.Server:
@@ -123,6 +128,8 @@ async def check_bind(client: Client, options: HttpOptions) -> None:
 
 def bound(options: HttpOptions) -> list[socket.socket]:
     """Listening sockets, for IPv4 and IPv6 if the address is loopback."""
+    if options.socket:
+        return [_listen_at(Path(options.socket))]
     ports = [options.port]
     if not options.port_given:  # then any free port is better than none
         ports += [*range(options.port + 1, options.port + PORTS_TRIED), 0]
@@ -133,6 +140,31 @@ def bound(options: HttpOptions) -> list[socket.socket]:
         f"port {options.port} of {options.host} cannot be used: another program has it",
         hint="Give another port: `--http 127.0.0.1:8421`, or `--http :0` for any free one.",
     )
+
+
+def _listen_at(path: Path) -> socket.socket:
+    """A Unix socket that only the user of this process can connect to."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if path.is_socket() and made.connect_ex(str(path)) == errno.ECONNREFUSED:
+            path.unlink()  # left by a server that was killed
+        made.close()
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        made.bind(str(path))
+        path.chmod(0o600)  # before it listens: until then nobody can connect
+        made.listen(128)
+        made.setblocking(False)
+    except OSError as error:
+        made.close()
+        raise UsageError(
+            f"the socket {path} cannot be used: {error.strerror or error}",
+            hint="Give a path where no file is; another server may use this one.",
+        ) from error
+    return made
+
+
+def _remove(path: str) -> None:
+    Path(path).unlink(missing_ok=True)
 
 
 def _bind(options: HttpOptions, port: int) -> list[socket.socket]:

@@ -52,7 +52,7 @@ log = logging.getLogger("rota.http")
 HEADER_BYTES_MAX = 16 * 1024
 BODY_BYTES_EXTRA = 64 * 1024
 REQUEST_S = 35.0  # a wait for a result takes up to 30 s of it
-READ_S = 10.0  # for a look; lists are bounded, so that a longer one is a store in trouble
+READ_S = 10.0  # for a read; lists are bounded, so that a longer one is a store in trouble
 BODY_S = 30.0  # a sender that is slower is not worth its connection
 ZONE_COOKIE = "rota_zone"
 NO_ROUTE = "none"
@@ -204,7 +204,7 @@ class Site:
 
 
 def _zone(raw: RawRequest) -> str:
-    """The zone that the viewer's browser has told, or that of this machine."""
+    """The zone that the viewer's browser has sent, or that of this machine."""
     told = read_cookies(raw.headers.get("cookie", "")).get(ZONE_COOKIE, "").replace("%2F", "/")
     try:
         return zone_named(told).key or host_zone_name() if told else host_zone_name()

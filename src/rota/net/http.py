@@ -153,7 +153,7 @@ class SendProgress:
         return "whole answer" if self.sent else "connection"
 
     async def __call__(self, event: str, facts: dict[str, Any]) -> None:
-        """Told by the client of each move, before it makes it."""
+        """Receives each move of the client, before the client makes it."""
         if event.endswith("send_request_headers.started"):
             # A proxy that is asked for a tunnel has not seen the request yet.
             self.sent = self.sent or facts["request"].method != b"CONNECT"
@@ -165,7 +165,7 @@ class SendProgress:
             await self._check(facts["return_value"])
 
     async def _check(self, stream: Any) -> None:
-        """Look at the address that was connected to, before anything is sent to it: a look at the
+        """Look at the address that was connected to, before anything is sent to it: a lookup of the
         name beforehand could see another one."""
         address = str(stream.get_extra_info("server_addr")[0])
         if not addresses.is_public(address):

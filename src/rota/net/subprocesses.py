@@ -1,4 +1,4 @@
-"""Programs that we start: in a group of their own, heard, and killed with all they have started.
+"""Programs that we start: in a group of their own, read, and killed with all they have started.
 
 A caller may give up at any moment, also while its program is being started. Then nothing is left:
 no program, no child of it, no file descriptor. The callers interpret the exit code.

@@ -1,4 +1,4 @@
-"""The message about an execution: which event it is, to whom, in which text. Pure."""
+"""The message about an execution: which event it is, its receivers, its text. Pure."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Recipients(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def receivers(notify: Notify, event: Event) -> Iterator[Notice]:
-    """Who hears of an event; one that has a webhook and a command is two."""
+    """The receivers of an event; one that has a webhook and a command is two."""
     given: Notices = getattr(notify, f"on_{event}")
     listed = given if isinstance(given, list) else [given]
     for one in listed:

@@ -109,7 +109,7 @@ async def call(
 
     Transient: it may work later. Rejected: it would be refused again.
     """
-    from rota.net import http  # needs an extra, which only those who call out need
+    from rota.net import http  # needs an extra, which only webhooks need
 
     request = http.HttpRequest(method, url, headers, body)
     try:

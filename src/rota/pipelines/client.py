@@ -80,15 +80,15 @@ class PipelineClient:
         self.listeners: list[Callable[[Progress], object]] = []
         self.stdin: dict[str, IO[bytes]] = {}
 
-    # -- what this process performs --------------------------------------------------------
+    # -- what this process executes --------------------------------------------------------
 
     def know(self, pipeline_id: str, folder: Path | str | None = None) -> None:
-        """This process may perform runs of a pipeline; `folder` is where it is here."""
+        """This process may execute runs of a pipeline; `folder` is where it is here."""
         self._folders[pipeline_id] = None if folder is None else Path(folder)
         self.run_names[run_name(pipeline_id)] = None
 
     def forget(self, pipeline_id: str) -> None:
-        """Perform no further runs of it."""
+        """Execute no further runs of it."""
         self._folders.pop(pipeline_id, None)
         self.run_names.pop(run_name(pipeline_id), None)
 
@@ -259,7 +259,8 @@ class PipelineClient:
         return msgspec.structs.replace(fresh, kind=KIND, trigger=trigger)
 
     async def retry(self, run_id: str, *, queue: str | None = None) -> RunHandle[PipelineResult]:
-        """One more attempt of a run that ended: what succeeded is kept, the rest is executed.
+        """One more attempt of a run that ended: results that succeeded are kept, the rest is
+        executed.
 
         For partial, failed, cancelled and crashed runs alike; then all is reduced again. A run that
         waits for a person continues. One that has not ended is moved to `queue`, so that a worker

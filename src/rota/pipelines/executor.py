@@ -1,6 +1,6 @@
-"""The executor of pipelines: a claimed run is performed, and its end becomes a verb.
+"""The executor of pipelines: a claimed run is executed, and its end becomes a verb.
 
-Light on purpose: what it takes to perform a pipeline is loaded with the first one.
+Light on purpose: the code that executes a pipeline is loaded with the first one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class PipelineExecutor:
-    """Performs runs of the pipelines that this process knows, and parts of others' big runs."""
+    """Executes runs of the pipelines that this process knows, and parts of others' big runs."""
 
     kind = KIND
     keeps_open_run = False
@@ -38,7 +38,7 @@ class PipelineExecutor:
         self._journal = journal
 
     async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
-        """Perform a run to its end, its suspension or its failure."""
+        """Execute a run to its end, its suspension or its failure."""
         from rota.pipelines.run.runner import PipelineRunner
         from rota.pipelines.run.shard import perform_part
 

@@ -43,7 +43,7 @@ class Retiming(NamedTuple):
     def _kept(self, old: Intent) -> When:
         """The same times under other rules; one wall time is read again in another zone."""
         timings = old.spec.timings
-        if not timings:  # they could not be read any more; what was written is left
+        if not timings:  # they could not be read any more; the written text stays
             return old.text
         if len(timings) == 1 and timings[0].at is not None and self.zone is not None:
             return old.text

@@ -2,7 +2,8 @@
 
 `uncovered` and `doubled` are the pure questions, `ledger_faults` asks them of stored schedules.
 Tests and `rota doctor` share them. A definition answers for the occurrences from its creation (or
-its last change) up to the one it waits for; what retention may have pruned is not asked for.
+its last change) up to the one it waits for; occurrences that retention may have pruned are not
+checked.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def _understood(when: str | list[str], zone: str) -> None:
 def read_time(text: str, zone: str, now: int) -> datetime:
     """A written time; without an offset it is wall time, and stays naive.
 
-    A time of day alone is today's, in `zone`; `9am` and `yesterday 9:00` are read, too.
+    A time of day alone means today, in `zone`; `9am` and `yesterday 9:00` are read, too.
     """
     said = said_time(text, zone, now)
     if said is not None:

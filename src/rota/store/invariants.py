@@ -27,7 +27,7 @@ INVARIANTS: dict[str, str] = {
     "broken_doubt": "a side effect in doubt belongs to a chain that continues",
     "broken_consumption": "no event is consumed twice",
     "broken_commit": "a committed handler run is a completed run",
-    "broken_applied": "what was applied has moved its run on",
+    "broken_applied": "a run with an applied change has moved on",
 }
 
 # These read every run or step that is stored. The checks of the tables say the first two as well.

@@ -1,6 +1,6 @@
 """Tools: how automations touch the outside world. `@tool` makes one of a function.
 
-The shipped ones load on first use, so that an extra is needed only by those who use it.
+The shipped ones load on first use, so that an extra is needed only by their users.
 """
 
 from __future__ import annotations

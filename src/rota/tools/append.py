@@ -229,7 +229,7 @@ class _Note(msgspec.Struct):
 
 def _note(target: _Target, offset: int, record: bytes) -> None:
     parent, spare = target.parent, f"{target.journal}.tmp"
-    parent.unlink(spare)  # left by one who was killed; we hold the lock
+    parent.unlink(spare)  # left by a killed process; we hold the lock
     note = _Note(offset, base64.b64encode(record).decode())
     parent.create(spare, msgspec.json.encode(note))
     parent.replace(spare, target.journal)
@@ -245,7 +245,7 @@ def _repair(file: int, target: _Target) -> None:
     record = base64.b64decode(note.record)
     size = os.fstat(file).st_size
     tail = os.pread(file, len(record), note.offset)
-    # Only a tail that is the start of the record is ours to cut: a log may have been rotated, or a
+    # Only a tail that is the start of the record may be cut: a log may have been rotated, or a
     # program without the lock may have written behind it.
     torn = note.offset + len(tail) == size and record.startswith(tail) and tail != record
     if tail and torn:

@@ -1,6 +1,6 @@
 """The tool protocol: one effect on the outside world, and what can be known of it afterwards.
 
-A tool declares its replay safety. `call` performs the effect; `reconcile` looks whether an earlier
+A tool declares its replay safety. `call` makes the effect; `reconcile` looks whether an earlier
 call with the same key had its effect. The error of `call` says what is known:
 
     UsageError               the call was malformed; nothing was sent
@@ -95,8 +95,9 @@ class NotApplied(NamedTuple):
 class Unknown(NamedTuple):
     """The outcome is unknown now; ask again later (after `retry_after_s`, if given), or a person.
 
-    `unreachable`: the counterpart did not answer at all. Such a look does not count: Rota repeats
-    it until the counterpart answers, without a person."""
+    `unreachable`: the counterpart did not answer at all. Such an answer does not count: Rota
+    repeats it until the counterpart answers, without a person.
+    """
 
     why: str
     retry_after_s: float | None = None
@@ -137,7 +138,7 @@ class Tool(MadeFrom, ABC):
         self.read(params)
 
     async def call(self, params: dict[str, Any], call: Call) -> Any:
-        """Perform the effect once; see the head of this module for what may be raised."""
+        """Make the effect once; see the head of this module for what may be raised."""
         values = self.read(params)
         try:
             return await self.perform(values, call)

@@ -97,8 +97,8 @@ class Lookup(MadeFrom):
 class HttpWrite(Tool):
     """Sends one request that changes something.
 
-    Idempotent if the counterpart honours the key in `key_header`, or by nature (PUT, DELETE);
-    reconcilable with a `lookup`; otherwise unknowable.
+    Idempotent if the counterpart honours the key in `key_header`, or by nature (PUT, DELETE).
+    Reconcilable with a `lookup`, otherwise unknowable.
     """
 
     def __init__(

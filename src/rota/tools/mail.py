@@ -187,8 +187,8 @@ class SendMail(Tool):
             self._expect(self._deliver(server, message))
 
     def _deliver(self, server: smtplib.SMTP, message: EmailMessage) -> tuple[int, bytes]:
-        """From here on the server may have the mail, whatever we hear."""
-        body = re.sub(rb"(?m)^\.", b"..", message.as_bytes())  # a lone dot would be the end
+        """From here on the server may have the mail, whatever it answers."""
+        body = re.sub(rb"(?m)^\.", b"..", message.as_bytes())  # a single dot would be the end
         try:
             server.send(body + (b".\r\n" if body.endswith(b"\r\n") else b"\r\n.\r\n"))
             return server.getreply()

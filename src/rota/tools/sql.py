@@ -27,7 +27,9 @@ class ToolTx(Protocol):
     """One transaction on either database."""
 
     async def hold(self, key: str) -> None:
-        """Wait until no other transaction holds this key; then it is ours until the end."""
+        """Wait until no other transaction holds this key; then this transaction holds it until the
+        end.
+        """
 
     async def rows(
         self, statement: Statement, values: dict[str, Any], rows_max: int
@@ -213,7 +215,7 @@ def _names_of(statements: Sequence[Statement]) -> set[str]:
 
 
 def _matched(values: dict[str, Any], names: frozenset[str], tool: str) -> dict[str, Any]:
-    """All names of the statements, and no other: a value skipped is a mistake, not a NULL."""
+    """All names of the statements: a value skipped is a mistake, not a NULL."""
     missing, strange = sorted(names - set(values)), sorted(set(values) - names)
     if missing or strange:
         said = [f"needs {', '.join(missing)}"] if missing else []

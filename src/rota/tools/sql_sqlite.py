@@ -143,7 +143,7 @@ class SqliteToolTx:
     ) -> list[dict[str, Any]]:
         """Run to the end, and keep the first rows."""
         if not self._connection.in_transaction:
-            self._connection.execute("begin")  # so that a look can always be rolled back
+            self._connection.execute("begin")  # so that a read can always be rolled back
         bound = bindable({name: values[name] for name in statement.names})
         return [plain(row) for row in self._connection.execute(statement.sql, bound, rows_max)]
 

@@ -34,4 +34,4 @@ async def in_thread(work: Callable[[threading.Event], T], *, timeout_s: float) -
 
 def _notified(task: asyncio.Future[T]) -> None:
     if not task.cancelled():
-        task.exception()  # else asyncio complains that no one asked
+        task.exception()  # otherwise asyncio complains that no one asked

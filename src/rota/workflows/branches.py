@@ -42,7 +42,7 @@ class Branch:
         return f"{name}#{self.path}{count}"
 
     def went_on(self) -> None:
-        """The code continued to another call: what was raised before has been caught."""
+        """The code continued to another call: exceptions raised before have been caught."""
         self.failures = NONE
         for child in self.children:
             if child.is_over():

@@ -1,4 +1,4 @@
-"""Performs workflow runs: calls the function inside a flow and turns what comes out into a verb."""
+"""Executes workflow runs: calls the function inside a flow and turns what comes out into a verb."""
 
 from __future__ import annotations
 

@@ -254,7 +254,7 @@ async def gather(*work: Awaitable[T], limit: int | None = None) -> list[T]:
         pages = await gather(*[fetch(url) for url in urls], limit=10)
     """
     if limit is not None and limit < 1:
-        raise UsageError(f"limit={limit} lets nothing run")
+        raise UsageError(f"limit={limit} allows no run")
     waiting = list(enumerate(work))[::-1]
     running: dict[asyncio.Future[T], int] = {}
     results: dict[int, T] = {}

@@ -1,4 +1,4 @@
-"""One run of a workflow while it is performed: what it remembers, does now, and waits for.
+"""One run of a workflow while it is executed: what it remembers, does now, and waits for.
 
 Everything durable that user code awaits passes through here. When all branches of the code are
 blocked on durable waits, the flow suspends: the slot is given back, and a later claim replays the
@@ -161,7 +161,7 @@ class WorkflowRun:
             close_calls(self.pending_calls)
         if self.threaded:
             return []
-        self.interrupted = True  # a callback that outlived the run hears so at its next call
+        self.interrupted = True  # a callback that outlived the run gets an error at its next call
         if self._root.children:
             self._root.hush()
             return self._root.cancel_below()
@@ -197,7 +197,7 @@ class WorkflowRun:
         if task is None:
             return
         if branch.task is None:
-            branch.task = task  # an eager task runs before its maker has it in hand
+            branch.task = task  # an eager task runs before its maker holds it
             return
         raise self.refuse(branches.displaced(self.context.loop.get_task_factory()))
 

@@ -1,4 +1,4 @@
-"""Finds timeouts of asyncio around durable waits. A suspension would drop them without a word: the
+"""Finds timeouts of asyncio around durable waits. A suspension would drop them silently: the
 run gives its slot back, and a replay starts them again.
 """
 

@@ -27,11 +27,11 @@ log = logging.getLogger("rota.workflows")
 LOOK_US_MIN, LOOK_US_MAX = SECOND, 60 * SECOND
 GONE = "its record was pruned or archived before its result was awaited"
 GONE_HINT = "Await a child within `keep_days` of its end, or start it again."
-SIBLINGS_MAX = 1000  # children that one look asks about
+SIBLINGS_MAX = 1000  # children that one poll reads
 
 
 class Siblings:
-    """Children that were started together: a look after one of them is a look after many. So
+    """Children that were started together: one poll reads many of them. So
     awaiting them one by one does not cost a transaction for each."""
 
     def __init__(self, ids: Sequence[str]) -> None:

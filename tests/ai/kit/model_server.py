@@ -20,8 +20,8 @@ class Asked(NamedTuple):
 class Say(NamedTuple):
     """How to answer one question.
 
-    `way`: answer · hang (never) · stall (in the middle of a stream) · drop (hang up at once) ·
-    cut (in the middle) · linger (all said, but the stream stays open)
+    `way`: answer · hang (never) · stall (in a stream) · drop (at once) · cut (in the
+    middle) · linger (complete, stream open)
     """
 
     way: str = "answer"
@@ -37,7 +37,7 @@ class Say(NamedTuple):
 
 
 class ModelUsage(NamedTuple):
-    """What the model charges for: every question that it did not refuse with a status."""
+    """The calls that the model charges for: every question that it did not refuse with a status."""
 
     calls: int = 0
     tokens_in: int = 0

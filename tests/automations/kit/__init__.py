@@ -1,5 +1,5 @@
-"""What the tests of automations share: an app with one line of work whose parts can be made to
-fail, a tool that notes its effects, and a way to die at a named moment.
+"""The kit of the tests of automations: an app with one automation. Its parts can be made to fail, a
+tool notes its effects, and a process can die at a named moment.
 
 Virtual time begins on Tuesday, 2030-01-01, at midnight in UTC.
 """
@@ -25,7 +25,7 @@ QUIET: dict[str, Any] = {"keep_days": 0}
 
 
 class Outside(Tool):
-    """A counterpart that remembers every effect by its key, and can be told to misbehave."""
+    """A counterpart that remembers every effect by its key, and can be made to misbehave."""
 
     name = "outside"
     settle_s = 0.0  # it shows an effect at once

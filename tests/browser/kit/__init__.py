@@ -1,1 +1,1 @@
-"""What the browser tests share: a shop with a history, its server, and a browser that watches."""
+"""The kit of the browser tests: a shop with a history, its server, and a browser that watches."""

@@ -26,7 +26,7 @@ WAIT_MS = 15_000
 
 
 def chromium() -> str | None:
-    """Where the browser is, if there is one."""
+    """The path of the browser, if there is one."""
     found = os.environ.get("ROTA_CHROMIUM")
     return found or next((path for name in NAMES if (path := shutil.which(name))), None)
 
@@ -113,11 +113,11 @@ class WatchedPage:
         await self.page.goto(path, wait_until="load")
 
     async def text(self) -> str:
-        """What a person reads in the main part."""
+        """The text of the main part."""
         return await self.page.inner_text("main")
 
     async def axe(self) -> list[str]:
-        """What axe finds. A script tag would be refused by our policy, evaluation is not."""
+        """The findings of axe. A script tag would be refused by our policy, evaluation is not."""
         await self.page.evaluate(_axe())
         found = await self.page.evaluate("axe.run({resultTypes: ['violations']})")
         return [

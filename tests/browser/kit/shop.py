@@ -100,7 +100,7 @@ class Shop(Rota):
         self.pipelines.use(self.ai)
 
     async def work(self, times: int = 1) -> None:
-        """Take some real time, where somebody looks."""
+        """Take some real time, while a person looks."""
         if self.pause_s > LOOKED_AT_S:
             await asyncio.sleep(times * self.pause_s)
 
@@ -275,7 +275,7 @@ async def _past(app: Shop, world: World, days: int) -> None:
     await world.advance("2h")
     app.broken = False
     await world.advance("7h")
-    world.clock.jump("5h")  # no worker is on
+    world.clock.jump("5h")  # no worker is running
     await world.advance("12h")
 
 

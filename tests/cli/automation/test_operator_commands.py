@@ -129,7 +129,7 @@ def test_all_problems_of_all_automations_are_reported_at_once(folder: Path) -> N
         assert f"automation {name} cannot be deployed:\n" in result.stderr
     assert result.stderr.count("  - topic lonely has no reader") == 2
     assert "it has neither a producer nor a consumer" in result.stderr
-    assert "what was deployed before stays in force" in result.stderr
+    assert "the version deployed before stays in force" in result.stderr
     alone = project.run("automation", "deploy", "one", code=2)
     assert alone.stderr.startswith("Error: automation one cannot be deployed:\n  - ")
 
@@ -253,7 +253,7 @@ def test_an_event_reaches_a_bare_database_too(project: AutomationShell) -> None:
     assert "Expected `str`, got `int`" in project.error("automation", *bad, code=2)
 
 
-# -- steering ----------------------------------------------------------------------------------
+# -- commands ----------------------------------------------------------------------------------
 
 
 def test_a_pause_keeps_events_until_it_is_resumed(project: AutomationShell) -> None:

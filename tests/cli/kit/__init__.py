@@ -89,11 +89,11 @@ class Shell:
         return result
 
     def json(self, *words: str, **more: Any) -> Any:
-        """What a command answers with --json."""
+        """The answer of a command with --json."""
         return json.loads(self.run(*words, "--json", **more).stdout)
 
     def error(self, *words: str, code: int, **more: Any) -> str:
-        """What a command that fails says, which is on stderr only: a sentence and a hint."""
+        """The message of a command that fails, on stderr only: a sentence and a hint."""
         result = self.run(*words, code=code, **more)
         assert result.stdout == ""
         lines = result.stderr.splitlines()
@@ -112,7 +112,7 @@ class Shell:
         return project.configure(project.load(found), found, project.given({}))
 
     def work(self) -> None:
-        """Perform what was started, until nothing is left that could continue by itself."""
+        """Execute the started runs, until none is left that could continue by itself."""
 
         async def rested(app: Rota) -> bool:
             counts = await app.runs.counts()

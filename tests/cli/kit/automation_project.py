@@ -1,4 +1,4 @@
-"""A project with two automations whose changes can be made to fail, and a person who looks."""
+"""A project with two automations with changes that can be made to fail, and a person who looks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.cli.kit import Shell
 
-# What an order says decides what becomes of it: `how` is ok, bad, login or lost.
+# The text of an order decides its outcome: `how` is ok, bad, login or lost.
 CODE = """
 from pathlib import Path
 from rota import NeedsLogin, Rota
@@ -95,6 +95,6 @@ class AutomationShell(Shell):
         shutil.rmtree(self.folder / "__pycache__", ignore_errors=True)
 
     def sent(self) -> list[str]:
-        """What the counterpart saw."""
+        """The calls that the counterpart saw."""
         path = self.folder / "sent.txt"
         return path.read_text().splitlines() if path.exists() else []

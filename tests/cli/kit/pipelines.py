@@ -27,12 +27,12 @@ def rota(*words: str, code: int = 0, **more: Any) -> Result:
 
 
 def document(*words: str, code: int = 0, **more: Any) -> Any:
-    """What a command answers with --json."""
+    """The answer of a command with --json."""
     return json.loads(rota(*words, "--json", code=code, **more).stdout)
 
 
-# Answers, writes down every question, refuses bad words until somebody has fixed it, and lets
-# those who have to wait do so until they are let go.
+# Answers, and writes down every question. Refuses bad words until the test has fixed it. A question
+# that has to wait does so until it is released.
 SAY = """
 read -r line
 echo "$line" >> calls.log
@@ -61,7 +61,7 @@ def made(folder: Path, words: list[str], **more: Any) -> Path:
 
 
 def calls(folder: Path) -> list[str]:
-    """What the program was asked, in order."""
+    """The questions to the program, in order."""
     log = folder / "calls.log"
     return log.read_text().split() if log.exists() else []
 

@@ -15,7 +15,7 @@ from tests.kit import pause
 
 
 class SchedulerDaemon:
-    """What it prints, what it logs, and the signals it gets."""
+    """Its output, its log, and the signals it gets."""
 
     def __init__(self, folder: Path, *words: str) -> None:
         number = len(list(folder.glob("scheduler-*.out")))
@@ -34,7 +34,7 @@ class SchedulerDaemon:
         return [line for line in lines if line["event"] == name]
 
     def log(self) -> str:
-        """What it has logged."""
+        """Its log."""
         return self._err.read_text()
 
     def until(self, condition: Callable[[], Any], timeout_s: float = 60) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def on_terminal(folder: Path, *words: str, columns: int = 100) -> str:
-    """What `rota` prints when stdout is a terminal of that width."""
+    """The output of `rota` when stdout is a terminal of that width."""
     pid, screen = pty.fork()
     if pid == 0:  # pragma: no cover
         size = struct.pack("HHHH", 40, columns, 0, 0)

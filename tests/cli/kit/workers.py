@@ -16,7 +16,7 @@ from tests.kit.builders import worker_row
 
 
 def sign_on(shell: Shell, *rows: WorkerRecord, age_us: int = 0) -> None:
-    """Write worker rows whose last heartbeat is that old."""
+    """Write worker rows with a last heartbeat that is that old."""
 
     async def write() -> None:
         async with Client(shell.url, settings=shell.app().settings) as client:
@@ -39,6 +39,6 @@ def declare(shell: Shell, *queues: Queue) -> None:
 
 
 def mine(worker_id: str) -> WorkerRecord:
-    """A worker whose process is this one."""
+    """A worker of this process."""
     pid = os.getpid()
     return worker_row(worker_id, host=liveness.host(), pid=pid, pid_started=liveness.started(pid))

@@ -135,7 +135,9 @@ def test_a_locked_file_is_waited_for_then_given_up(
 
 @contextlib.contextmanager
 def _without_power(folder: Path) -> Iterator[None]:
-    """As a user who may read the folder but not write to it; root becomes nobody meanwhile."""
+    """As a user who may read the folder but not write to it; root becomes the user `nobody`
+    meanwhile.
+    """
     modes = {path: path.stat().st_mode for path in (folder, *folder.iterdir()) if path.exists()}
     root = os.geteuid() == 0
     for path, mode in modes.items():

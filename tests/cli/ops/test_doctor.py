@@ -28,7 +28,7 @@ AGO = "available_at = available_at - 600000000"
 
 
 def findings(shell: Shell, *options: str, code: int = 0) -> list[dict[str, Any]]:
-    """What it finds, as documents."""
+    """Its findings, as documents."""
     return list(shell.json("doctor", *options, code=code)["findings"])
 
 

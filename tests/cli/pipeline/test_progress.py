@@ -1,4 +1,4 @@
-"""What a person sees while a pipeline runs: a bar on a terminal, a line now and then elsewhere."""
+"""The progress of a pipeline: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rota pipeline render`: prompts and an estimate; nobody is asked, nothing is changed."""
+"""`rota pipeline render`: prompts and an estimate; no model is called, nothing is changed."""
 
 from __future__ import annotations
 

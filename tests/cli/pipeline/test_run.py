@@ -416,7 +416,7 @@ def test_a_killed_run_is_resumed_and_a_living_one_is_not(
     child = begun("run", "words", "--ai", "ai.yaml")
     wait_for(lambda: "wait" in calls(folder))
     said = rota("resume", "words", "--ai", "ai.yaml", code=5).stderr
-    assert f"is performed right now, by process {child.pid} on " in said
+    assert f"is executing right now, by process {child.pid} on " in said
     child.kill()
     child.communicate()
     (folder / "go").touch()
@@ -452,7 +452,7 @@ def test_one_run_is_shown_with_its_items_and_its_result(folder: Path) -> None:
     assert '{"word":"bad"}' in page
     assert "Rejected: sh ended with exit 1: no bad words" in page
     shown = rota("history", "words", "--run", entry["run"], "--limit", "1")
-    assert "bad" in shown.stdout  # what went wrong comes first
+    assert "bad" in shown.stdout  # the error comes first
     assert "and 1 more: --limit N" in shown.stderr
     items = document("history", "words", "--run", entry["run"])["items"]
     assert [each["status"] for each in items] == ["completed", "failed"]

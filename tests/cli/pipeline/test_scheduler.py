@@ -62,7 +62,7 @@ class SchedulerShell:
         return result
 
     def json(self, *words: str) -> Any:
-        """What it answers with --json."""
+        """Its answer with --json."""
         return json.loads(self.run(*words, "--json").stdout)
 
     def state(self, name: str = "report") -> dict[str, Any]:
@@ -205,7 +205,7 @@ def test_the_history_shows_what_was_skipped_and_why(shell: SchedulerShell) -> No
     }  # fmt: skip
     (folder / ".schedule-state.json").write_text(json.dumps(state))
     shell.run("pause", "late")
-    shell.run("resume", "late")  # what was owed is skipped
+    shell.run("resume", "late")  # owed occurrences are skipped
     shell.run("trigger", "late")
     newest, oldest = shell.json("history", "late")
     assert (newest["status"], newest["itemsProcessed"]) == ("completed", 2)
@@ -278,7 +278,7 @@ def test_the_life_of_a_real_daemon(
     assert f"process {one.pid}" in shell.run("start", code=5).stderr
     assert "no scheduler" not in shell.run("list").stderr
 
-    assert f"process {one.pid} performs it" in shell.run("trigger", "report").stdout
+    assert f"process {one.pid} executes it" in shell.run("trigger", "report").stdout
     one.until(lambda: len(one.events("execution:complete")) == 1)
     assert shell.run("trigger", "report", "--wait").stdout.startswith("completed: 2 of 2 items")
     one.until(lambda: shell.state()["stats"]["totalRuns"] == 2)

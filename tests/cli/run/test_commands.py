@@ -1,4 +1,4 @@
-"""`rota run …` on both databases: what is listed, shown, awaited and steered."""
+"""`rota run …` on both databases: lists, pages, waits and commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rota schedule …`: looking and steering, on both databases."""
+"""`rota schedule …`: lists and commands, on both databases."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_upcoming_looks_across_all(either: Shell) -> None:
     assert "is not a duration" in either.error("schedule", "upcoming", "--within", "x", code=2)
 
 
-# -- steering ----------------------------------------------------------------------------------
+# -- commands ----------------------------------------------------------------------------------
 
 
 def test_a_schedule_is_paused_and_resumed(either: Shell) -> None:

@@ -14,7 +14,7 @@ SPRING = ["30 2 * * *", "--timezone", "Europe/Berlin", "--from", "2027-03-27"]
 
 
 def run(*words: str, code: int = 0) -> str:
-    """What `rota next` says."""
+    """The output of `rota next`."""
     result = CliRunner().invoke(cli, ["next", *words])
     assert result.exit_code == code, result.output
     return result.stdout if code == 0 else result.stderr

@@ -34,7 +34,7 @@ def write(shell: Shell, text: str) -> None:
 
 
 def deploy(shell: Shell) -> None:
-    """What a worker does with schedules when it starts."""
+    """Schedules at the start of a worker."""
 
     async def start() -> None:
         async with shell.app() as app:

@@ -1,4 +1,4 @@
-"""What follows a failed handler run: which policy holds, and what it says."""
+"""The effect of a failed handler run: which policy holds, and what it says."""
 
 from __future__ import annotations
 

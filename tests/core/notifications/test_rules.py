@@ -1,4 +1,4 @@
-"""What becomes a message, and what waits for the digest: pure decisions."""
+"""Notifications that become a message, and those that wait for the digest: pure decisions."""
 
 from __future__ import annotations
 

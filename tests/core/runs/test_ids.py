@@ -19,7 +19,7 @@ def _maker(seed: int) -> IdMaker:
     return IdMaker(random.Random(seed).getrandbits)
 
 
-# The last two are chance at its most unkind: all zeros, all ones.
+# The last two are the worst random numbers: all zeros, all ones.
 ENTROPY = {
     "random": random.Random(1).getrandbits,
     "zeros": lambda bits: 0,

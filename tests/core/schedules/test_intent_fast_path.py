@@ -43,7 +43,7 @@ edges = st.integers(-1, 1)
 
 
 def both_ways(intent: Intent, due_at: int, now: int, before: Before, most: int) -> list[FiringPlan]:
-    """What is decided with the short way, and without it."""
+    """The decisions with the short way, and without it."""
     plans = [decide(intent, due_at=due_at, now=now, before=before, most=most)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedule, "_is_plain", lambda *_: False)

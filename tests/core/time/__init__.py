@@ -1,1 +1,1 @@
-"""Recurrence against a brute-force oracle, and the words it is told in."""
+"""Recurrence against a brute-force oracle, and its descriptions."""

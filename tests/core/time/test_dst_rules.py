@@ -47,7 +47,7 @@ CASES = [
     ("*/30 2 * * *", BERLIN, "2027-03-28", {"gap": "next"}, ["03:00"]),
     ("*/30 2 * * *", BERLIN, "2027-10-31", {"repeat": "first"}, ["02:00", "02:30"]),
     ("*/30 2 * * *", BERLIN, "2027-10-31", {"repeat": "second"}, ["02:00'", "02:30'"]),
-    # What steps through the hour or the minute follows the real clock.
+    # Steps through the hour or the minute follow the real clock.
     ("0 1-4 * * *", BERLIN, "2027-03-28", {}, ["01:00", "03:00", "04:00"]),
     ("0 1-4 * * *", BERLIN, "2027-10-31", {}, ["01:00", "02:00", "02:00'", "03:00", "04:00"]),
     ("*/30 2 * * *", BERLIN, "2027-03-28", {}, []),

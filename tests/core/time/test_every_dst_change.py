@@ -49,7 +49,7 @@ RULES = [(gap, repeat) for gap in ("next", "skip") for repeat in ("first", "seco
 def expected(
     at: int, was: int, now: int, zone: str
 ) -> list[tuple[int, int, str, str, str, list[int]]]:
-    """What the oracle says around one move of the clock: window, expression, rule, instants."""
+    """The oracle's occurrences around one move of the clock: window, expression, rule, instants."""
     moved = abs(now - was)
     start = (at - moved - 3600 - at % 60) * SECOND
     stop = (at + moved + 3600) * SECOND
@@ -71,7 +71,7 @@ def test_around_every_change_of_every_zone_all_is_as_the_wall_says(shard: int) -
     wrong = []
     for zone in ZONES[shard::SHARDS]:
         for move in oracle.moves(ZoneInfo(zone), 2000, 2037):
-            # What happens depends on the move alone, so zones that share it share the walk.
+            # The result depends on the move alone, so zones that share it share the walk.
             for start, stop, text, gap, repeat, instants in cached(*move, zone):
                 spec = Spec((Timing(cron=text, zone=zone, gap=gap, repeat=repeat),))
                 found = between(spec, start - 1, stop - 1, limit=1_000)
@@ -143,7 +143,7 @@ def test_every_change_that_the_zone_files_list_is_found_by_asking_every_other_da
 
 
 def test_no_offset_lasts_less_than_four_days_nor_is_a_clock_moved_by_more_than_one() -> None:
-    """What `dst` and `resolve` rely on; a new zone database that breaks it fails here."""
+    """Facts that `dst` and `resolve` rely on; a new zone database that breaks it fails here."""
     for zone in ZONES:
         moves = transitions(zone)
         assert all(abs(now - was) <= 86_400 for _, was, now in moves), zone

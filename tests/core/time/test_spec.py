@@ -1,4 +1,4 @@
-"""From what somebody wrote to a spec: every kind, and every way to be refused."""
+"""From a text to a spec: every kind, and every way to be refused."""
 
 from __future__ import annotations
 
@@ -176,9 +176,9 @@ REFUSED = [
     ("@daily 5m", "is not an alias"),
     ("CRON_TZ=Asia/Tokyo 0 9 * * *", "begins with a time zone"),
     ("100ms", "an interval of 100ms fires more than once a second"),
-    ("0s", "longer than nothing"),
-    (timedelta(0), "longer than nothing"),
-    (timedelta(seconds=-5), "longer than nothing"),
+    ("0s", "longer than zero"),
+    (timedelta(0), "longer than zero"),
+    (timedelta(seconds=-5), "longer than zero"),
     (timedelta(days=99_999_999), "is too long"),
     ("2020-01-01T00:00", "the last occurrence was 2019-12-31T23:00:00.000Z"),
     ("2027-13-01", "is not a time"),

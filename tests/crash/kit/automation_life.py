@@ -4,8 +4,8 @@
                     → sent: s-e1, s-e2 → close (consumer)
 
 Time is virtual, and each life begins half an hour after the one before: the lease of the dead has
-lapsed by then, and what takes time to settle has settled. Where the counterpart is slow, a life
-begins one second after the one before. Nothing here waits.
+lapsed by then, and what takes time to settle has settled. For a slow counterpart a life begins one
+second after the one before. Nothing here waits.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from rota.tools import (
 from tests.kit.builders import raw
 
 NAME = "line"
-EFFECT = "e1-e2"  # what the counterpart is told, once
+EFFECT = "e1-e2"  # the text that the counterpart gets, once
 BESIDE_SQLITE3 = "sql with sqlite3 beside it"
 SLOW = frozenset({"a slow counterpart", "a slow counterpart with a lost answer"})
-APPROVED = frozenset({"append with an approval"})  # kinds whose change a person must agree to
+APPROVED = frozenset({"append with an approval"})  # kinds with a change that a person must approve
 BAD_ITEM = "append with a bad item"  # one event is skipped, and leaves a dead letter
 CONSUMED = """
 select events.message_id from reservations join events on events.id = reservations.event_id
@@ -64,7 +64,7 @@ FIND = '[ -e "$BOOK" ] || exit 1; grep -qx "$1" "$BOOK"'
 
 
 class Life(NamedTuple):
-    """What one process is told."""
+    """The arguments of one process."""
 
     url: str
     namespace: str
@@ -86,7 +86,7 @@ def make_tool(life: Life, app: Rota) -> tuple[Tool, dict[str, Any]]:
 
 
 def _slow(life: Life, app: Rota) -> Tool:
-    """A tool of the user's own, whose counterpart shows an effect 5 s after the request."""
+    """A tool of the user's own. Its counterpart shows an effect 5 s after the request."""
     book = Path(life.place["book"])
 
     @tool(safety="reconcilable")
@@ -176,7 +176,7 @@ _MAKERS = {
 
 
 async def call_once(ctx: Context, send: Tool, params: dict[str, Any]) -> None:
-    """What every other kind does."""
+    """The work of every other kind."""
     await ctx.call(send, **params)
 
 
@@ -189,7 +189,7 @@ async def _call_without_await(ctx: Context, send: Tool, params: dict[str, Any]) 
     ctx.call(send, **params)
 
 
-# Kinds whose mutate would lose a call: it must stop instead.
+# Kinds with a mutate that would lose a call: it must stop instead.
 CALLS = {"append with two calls": _call_twice, "append without await": _call_without_await}
 
 
@@ -241,7 +241,7 @@ def make_app(life: Life) -> Rota:
 
 
 def _fail_on_one_item(line: Automation) -> list[Topic]:
-    """A topic whose consumer fails on every event, and leaves it out after the second failure."""
+    """A topic with a consumer that fails on every event, and skips it after the second failure."""
     odd, letters = line.topic("odd"), line.topic("letters")
 
     @line.consumer(subscribes=[odd], skip_after=2, dead_letter=letters)
@@ -296,7 +296,7 @@ async def _reported(app: Rota, life: Life) -> dict[str, Any]:
 
 
 def begin(life: Life) -> None:
-    """What the process does. It tells how it is, and which points it reached."""
+    """The work of the process. It tells how it is, and which points it reached."""
     with (life.folder / "log").open("a") as log:
         os.dup2(log.fileno(), sys.stderr.fileno())
     reached: list[str] = []

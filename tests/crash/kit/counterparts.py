@@ -1,4 +1,4 @@
-"""What automations change, for real: a web site, a mail server, files, a table, a command.
+"""Real counterparts of automations: a web site, a mail server, files, a table, a command.
 
 They live in the process of the test, survive every kill, count their effects, and can do the
 killing themselves: when they were asked, when the effect is there, when they have answered.
@@ -54,12 +54,12 @@ class Assassin:
         self.pid: int | None = None
 
     def holds(self, moment: str) -> None:
-        """Let the process stop until the moment comes: else it might be done by then."""
+        """Let the process stop until the moment comes: otherwise it might be done by then."""
         if moment == self.moment and self.pid is not None:
             os.kill(self.pid, signal.SIGSTOP)
 
     def comes(self, moment: str) -> bool:
-        """The moment is here; True if it was the one. The dead hear no answer any more."""
+        """The moment is here; True if it was the one. A dead process reads no answer any more."""
         if moment != self.moment or self.pid is None:
             return False
         self.moment = ""
@@ -118,7 +118,7 @@ class WatchedPostbox(Postbox):
     async def handle_QUIT(  # noqa: N802
         self, server: SMTP, session: Session, envelope: Envelope
     ) -> str:
-        self.assassin.comes("answered")  # who says goodbye has heard the answer
+        self.assassin.comes("answered")  # a client that says goodbye has read the answer
         return "221 Bye"
 
 
@@ -126,7 +126,7 @@ class WatchedPostbox(Postbox):
 async def counterpart(
     kind: str, assassin: Assassin, folder: Path, url: str, namespace: str
 ) -> AsyncIterator[tuple[dict[str, str], Count]]:
-    """Where it is, and a function that counts its effects."""
+    """Its address, and a function that counts its effects."""
     if kind.startswith("http"):
         site = WatchedSite(assassin, honours_key=kind == "http with a key")
         async with site.up():

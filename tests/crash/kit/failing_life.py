@@ -19,7 +19,7 @@ from tests.kit import until
 
 
 async def live(url: str, root: Path, kill_at: int) -> None:
-    """Start the run, unless it exists, and perform what follows."""
+    """Start the run, unless it exists, and execute what follows."""
     app = Rota(url, migrate=True, **QUICK)
     sent = root / "sent"
     app.notify("file", command=f"cat >> '{sent}'; echo >> '{sent}'")

@@ -43,7 +43,7 @@ reduce:
 
 
 async def live(url: str, root: Path, kill_at: int) -> None:
-    """Put the schedule in force, which is late for this year, and perform what follows."""
+    """Put the schedule in force, which is late for this year, and execute what follows."""
     app = Rota(url, migrate=True, **QUICK)
     app.pipelines.use(Offline())
     app.pipelines.know(NAME, root / NAME)
@@ -69,7 +69,7 @@ async def live(url: str, root: Path, kill_at: int) -> None:
 
     await until(over)
     if kill_at:
-        os._exit(0)  # all is told; how a worker signs off is another story
+        os._exit(0)  # all messages are sent; how a worker signs off is another story
     await app.close()
 
 

@@ -37,7 +37,7 @@ nodes:
   keep: {type: filter, from: say, rule: {type: ai, prompt: "Keep {{w}}?", concurrency: 1}}
   join: {type: reduce, from: keep, strategy: ai, prompt: "Join {{COUNT}}"}
 """
-# d is not kept; c is refused once; so there are two reduces.
+# d is not kept, and c is refused once, so there are two reduces.
 QUESTIONS = [
     *(f"Keep {letter}?" for letter in "abcd"),
     *(f"Say {letter}" for letter in "abc"),

@@ -40,7 +40,7 @@ Life = Callable[[], Awaitable[None]]
 
 
 def make_app(url: str, now: int) -> Rota:
-    """An app at an instant. Nobody works here: what is created stays as it was created."""
+    """An app at an instant. No worker runs here: a created run stays unchanged."""
     app = Rota(url, migrate=True, keep_days=0, clock=VirtualClock(now))
 
     @app.workflow
@@ -69,7 +69,7 @@ async def prepare(url: str) -> None:
 
 
 async def tick(url: str, now: int, kill_at: int = 0) -> None:
-    """One look of a scheduler."""
+    """One poll of a scheduler."""
     app = make_app(url, now)
     async with app.connected():
         scheduler = app._make_runtime().scheduler
@@ -163,7 +163,7 @@ async def finish(url: str) -> None:
 
 
 async def report(url: str, verb: str, path: Path) -> None:
-    """What an undisturbed life looks like, as JSON in a file."""
+    """The result of an undisturbed life, as JSON in a file."""
     reported = {"before": await snapshot(url)}
     await say(url, verb)
     reported["after"] = await snapshot(url)

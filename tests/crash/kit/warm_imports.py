@@ -1,5 +1,6 @@
-"""Imported by the server of forks alone: what every life would else load for itself, at a cost
-many times that of living."""
+"""Only the server of forks imports it: otherwise every life would load these itself, at a cost many
+times that of living.
+"""
 
 from __future__ import annotations
 

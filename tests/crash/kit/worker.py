@@ -1,9 +1,9 @@
-"""A worker process for load, contention and fault tests, and the workflows it performs.
+"""A worker process for load, contention and fault tests, and the workflows it executes.
 
 `python -m tests.crash.kit.worker --database URL --effects FILE [--set NAME=VALUE ...]` works until
 SIGTERM. It says `ready` once it has signed on. `--clock FILE` reads the wall clock's error (in
 seconds) from a file, so that a test can step the clocks of several processes at once; `--deaf`
-neither tells nor hears wake-ups.
+neither sends nor receives wake-ups.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def make_app(url: str, effects: Effects, **overrides: Any) -> Rota:  # noqa: C90
 
 
 def deafen(database: Database) -> None:
-    """Neither tell nor hear wake-ups from now on."""
+    """Neither send nor receive wake-ups from now on."""
 
     async def listen(notified: object) -> None:
         return None

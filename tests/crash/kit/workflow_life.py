@@ -27,7 +27,7 @@ AGAIN = RetryPolicy(attempts=4, delay_s=0.02, factor=1)
 
 
 def make_app(url: str, effects: Effects, **overrides: Any) -> Rota:
-    """An app whose workflow uses everything: steps, sleep, child, retries, signal, gather."""
+    """An app with a workflow that uses everything: steps, sleep, child, retries, signal, gather."""
     app = Rota(url, migrate=True, **(QUICK | overrides))
 
     @app.step

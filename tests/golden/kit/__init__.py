@@ -25,7 +25,7 @@ HEAD = "=== "
 
 
 class Place:
-    """What a case may use: an empty folder to be in, and a database."""
+    """The objects that a case may use: an empty folder to be in, and a database."""
 
     def __init__(self, folder: Path, postgres_url: Callable[[], str]) -> None:
         self.folder = folder
@@ -39,7 +39,7 @@ class Place:
         return path
 
     def rota(self, *words: str, **environ: str) -> str:
-        """What a command that fails prints, and its exit code."""
+        """The output of a command that fails, and its exit code."""
         result = CliRunner().invoke(cli, words, env=environ)
         assert result.exit_code != 0, result.output
         assert result.stdout == "", result.stdout
@@ -68,7 +68,7 @@ def case(name: str, *, needs_postgres: bool = False) -> Callable[[Callable[[Plac
 
 
 def seen_by_user(one: Case, place: Place) -> str:
-    """What the user sees: printed text, or the end of the traceback."""
+    """The text for the user: printed text, or the end of the traceback."""
     try:
         made = one.make(place)
         printed = asyncio.run(made) if inspect.iscoroutine(made) else made

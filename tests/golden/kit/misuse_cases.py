@@ -36,7 +36,7 @@ async def _reported(run: Any) -> str:
 
 
 def _in_step(place: Place, body: Callable[[Rota], Callable[[], Any]]) -> Any:
-    """A workflow whose one step does what `body` says."""
+    """A workflow with one step that does what `body` says."""
     app = Rota()
     work = app.step(name="work")(body(app))
 
@@ -239,7 +239,9 @@ def other_arguments(place: Place) -> Any:
 
 @contextmanager
 def _without_rights() -> Iterator[Path]:
-    """A folder that every user can enter, as a user whom permissions bind: root is nobody."""
+    """A folder that every user can enter, as a user whom permissions bind: root is the user
+    `nobody`.
+    """
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     try:

@@ -283,7 +283,7 @@ def no_asyncpg(place: Place) -> str:
 
 @case("PostgreSQL refuses the password")
 def wrong_password(place: Place) -> None:
-    """The server of the tests lets everybody in, so its words are given."""
+    """The server of the tests lets every user in, so its message is given."""
     refused = asyncpg.InvalidPasswordError('password authentication failed for user "ann"')
     raise translate(refused, "postgresql host/db schema rota")
 

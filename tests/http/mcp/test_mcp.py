@@ -34,7 +34,7 @@ async def ask(server: McpServer, method: str, /, **params: Any) -> Any:
 
 
 async def call(server: McpServer, tool: str, /, **arguments: Any) -> tuple[Any, bool]:
-    """What a tool answers, and whether it failed."""
+    """The answer of a tool, and whether it failed."""
     found = (await ask(server, "tools/call", name=tool, arguments=arguments))["result"]
     text = found["content"][0]["text"]
     return (json.loads(text) if text.startswith(("{", "[")) else text), found["isError"]

@@ -1,4 +1,4 @@
-"""What people type into forms, and what forms show them."""
+"""Input into forms, and the answers of forms."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What type checkers accept and refuse of the public API."""
+"""The public API as type checkers see it."""

@@ -1,4 +1,6 @@
-"""Fields of replies: what the model is told, how its reply is read, what it is told when wrong."""
+"""Fields of replies: the model's instructions, how its reply is read, and the text after a wrong
+reply.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person reads who made a mistake in a pipeline.yaml: all of it, with line and column."""
+"""Messages about mistakes in a pipeline.yaml: all of it, with line and column."""
 
 from __future__ import annotations
 

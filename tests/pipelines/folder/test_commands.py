@@ -1,4 +1,4 @@
-"""What people do with schedules: pause, resume, trigger, cancel, look; and what failures do."""
+"""Commands for schedules: pause, resume, trigger, cancel, look; and what failures do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.pipelines.kit.virtual_folder import DAILY, JOB, FolderWorld, block
 BAD = Rejected("the question makes no sense")
 
 
-# -- steering ------------------------------------------------------------------------------
+# -- commands ------------------------------------------------------------------------------
 
 
 async def test_a_paused_schedule_skips_its_executions_until_it_is_resumed(
@@ -302,7 +302,7 @@ async def test_a_start_by_hand_that_was_over_before_anybody_looked_is_reported(
 ) -> None:
     folder_world.write("job", JOB)
     async with folder_world.daemon() as scheduler:
-        await scheduler._cease("follow")  # nobody looks while it runs
+        await scheduler._cease("follow")  # no scheduler looks while it runs
         # No time passes, so the next daemon begins at the instant at which this was started.
         await asyncio.wait_for(scheduler.trigger_now("job"), 20)
         assert (

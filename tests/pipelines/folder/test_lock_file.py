@@ -1,4 +1,4 @@
-"""The lock file: one scheduler for one folder, and what becomes of locks nobody holds."""
+"""The lock file: one scheduler for one folder, and abandoned locks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_second_scheduler_is_refused_and_shown_whom_to_ask(tmp_path: Path) -> 
         take(tmp_path, pid=3, now=NOW + 30 * SECOND)
     assert str(caught.value) == (
         f"another scheduler looks after {tmp_path}: process 22 on here, "
-        "since 2026-01-26T04:00:00.000Z, last heard of 30s ago"
+        "since 2026-01-26T04:00:00.000Z, last heartbeat 30s ago"
     )
     assert caught.value.facts == {"pid": 22, "hostname": "here"}
     assert [path.name for path in tmp_path.iterdir()] == [LOCK_FILE]

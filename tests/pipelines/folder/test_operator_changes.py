@@ -17,7 +17,7 @@ async def id_of(scheduler: PipelineScheduler) -> str:
 
 
 async def changed(folder_world: FolderWorld, **words: object) -> str:
-    """A pipeline whose schedule an operator has changed; the schedule's name."""
+    """A pipeline with a schedule that an operator has changed; the schedule's name."""
     folder_world.write("daily", DAILY)
     async with folder_world.daemon() as scheduler:
         name = await id_of(scheduler)

@@ -49,7 +49,7 @@ async def test_an_execution_that_waits_for_a_login_is_not_idle(folder_world: Fol
         )  # fmt: skip
         folder_world.pass_time(
             "24h"
-        )  # the next one waits behind it, and that is no news about this one
+        )  # the next one waits behind it, which does not concern this one
         await folder_world.until(
             lambda: folder_world.state("daily")["nextRun"].startswith("2030-01-03")
         )

@@ -1,4 +1,4 @@
-"""What happens to executions nobody was there for, and to folders that come from elsewhere."""
+"""Executions that were missed because no scheduler ran, and folders that come from elsewhere."""
 
 from __future__ import annotations
 

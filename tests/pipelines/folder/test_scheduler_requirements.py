@@ -171,7 +171,8 @@ async def test_the_shutdown_sequence(small: FolderWorld) -> None:
         await small.until(lambda: small.of("execution:start"))
         before = json.loads((small.root / LOCK_FILE).read_text())["heartbeat"]
         stopping = asyncio.create_task(scheduler.stop("60s"))
-        # While it waits for what is in flight, the heartbeat continues and nobody else may begin.
+        # While it waits for what is in flight, the heartbeat continues and no other scheduler may
+        # begin.
         await small.until(
             lambda: json.loads((small.root / LOCK_FILE).read_text())["heartbeat"] > before
         )

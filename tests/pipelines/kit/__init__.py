@@ -36,7 +36,7 @@ def load(folder: Path, text: str) -> Loaded:
 
 
 def problems(folder: Path, text: str) -> list[Problem]:
-    """What is said about a pipeline, errors and warnings."""
+    """Messages about a pipeline, errors and warnings."""
     try:
         return load(folder, text).warnings
     except BadPipeline as error:

@@ -16,7 +16,7 @@ from tests.pipelines.kit import write
 
 
 def prompt_of(asked: Asked) -> str:
-    """What was asked."""
+    """The questions."""
     text = asked.body["messages"][-1]["content"]
     assert isinstance(text, str)
     return text
@@ -28,7 +28,7 @@ def echoes(asked: Asked) -> Say:
 
 
 def says(answer: Callable[[str], Any]) -> Callable[[Asked], Say]:
-    """Answers by a function of the prompt; what is no text is told as JSON."""
+    """Answers by a function of the prompt; values other than text are shown as JSON."""
 
     def say(asked: Asked) -> Say:
         found = answer(prompt_of(asked))
@@ -45,7 +45,7 @@ async def waits_for_person(app: Rota, run_id: str, reason: str) -> bool:
 
 
 class World:
-    """An app whose pipelines ask a model on loopback."""
+    """An app with pipelines that ask a model on loopback."""
 
     def __init__(self, app: Rota, model: Model, folder: Path) -> None:
         self.app, self.model, self.folder = app, model, folder

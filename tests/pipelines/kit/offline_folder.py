@@ -68,7 +68,7 @@ class OfflineWorld:
         self.app.runtime.scheduler.poll()
 
     async def ends(self, name: str) -> list[str]:
-        """What became of its occurrences, oldest first."""
+        """The outcomes of its occurrences, oldest first."""
         runs = await self.app.schedules.history(f"{name}-1", limit=100)
         return [run.label for run in reversed(runs)]
 

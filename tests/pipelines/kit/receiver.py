@@ -1,4 +1,4 @@
-"""Somebody on loopback who wants to be told: keeps every call, answers as the test says."""
+"""A receiver of notifications on loopback: keeps every call, answers as the test says."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Call(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What to say to one request; `hang_up` instead of anything."""
+    """The answer to one request; `hang_up` instead of anything."""
 
     status: int = 204
     headers: tuple[tuple[str, str], ...] = ()
@@ -44,12 +44,12 @@ class Receiver:
 
     @property
     def events(self) -> list[str]:
-        """What the calls were about, in their order."""
+        """The subjects of the calls, in their order."""
         return [call.message["event"] for call in self.calls if call.method == "POST"]
 
     @property
     def paths(self) -> list[str]:
-        """Where the calls went, without what tells executions apart."""
+        """The addresses of the calls, without the ids of executions."""
         return [call.path.partition("?")[0] for call in self.calls]
 
     @contextlib.asynccontextmanager

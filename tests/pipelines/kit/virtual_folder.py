@@ -152,7 +152,7 @@ class FolderWorld:
             self.clock.move_to(self.clock.now() + 500_000)
             await scheduler.look()
 
-    # -- what was told ---------------------------------------------------------------------
+    # -- notifications ---------------------------------------------------------------------
 
     def reported(self, *names: str) -> list[Any]:
         """The events so far by name, or those of these names."""

@@ -49,7 +49,7 @@ class Bank(Priced):
             raise passing("busy")
         asked = len(request.prompt)
         said = min(answer.tokens, request.max_tokens or answer.tokens)
-        self.calls += 1  # charged from here on, whatever the caller hears of it
+        self.calls += 1  # charged from here on, whatever the caller gets
         self.tokens += asked + said
         self.cost_usd += (asked + 2 * said) / 1e6
         for _ in range(answer.rounds):
@@ -65,7 +65,7 @@ class Bank(Priced):
 
 
 class Disk:
-    """What was written before the process died."""
+    """The records written before the process died."""
 
     def __init__(self) -> None:
         self.steps: dict[str, str] = {}

@@ -91,7 +91,7 @@ async def test_the_calls_of_a_budget_are_all_that_is_made(
 async def test_a_call_without_an_answer_counts_against_the_budget_after_a_resume(
     database_url: str, tmp_path: Path
 ) -> None:
-    # Two calls are hung up on: nobody knows what they took, so they count as the most.
+    # Two calls are hung up on: their cost is unknown, so they count as the most.
     async with world(database_url, tmp_path, Model(Say(way="drop"), Say(way="drop"))) as it:
         # A call may take 4,069: two are gone, and a third fits as long as nothing was answered.
         text = many(3, "maxTokens: 12210", parallel=1, more=", maxTokens: 4000")

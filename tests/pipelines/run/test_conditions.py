@@ -140,7 +140,7 @@ async def test_it_is_skipped_when_the_one_before_it_has_failed(
         await place.world.advance("10h")
         assert await place.ends("report") == ["skipped:after"]
         assert "fetch is failed" in await place.reason("report")
-        # Somebody fixes it and runs it by hand: today's is over, tomorrow's is not.
+        # An operator fixes it and runs it by hand: today's is over, tomorrow's is not.
         place.broken.clear()
         await place.app.schedules.trigger("fetch-1")
         await place.world.advance("24h")
@@ -231,7 +231,7 @@ async def test_a_crash_between_the_decision_and_the_first_item_asks_again(
         await place.world.advance("1h")
         [root] = [one[0] for one in await _chains(place, "import")]
         assert await place.ends("import") == ["completed"]
-        # What has recorded something is not asked again, whatever became of the file.
+        # A run that has recorded something is not asked again, whatever became of the file.
         (tmp_path / "import" / "data.csv").unlink()
         begun = await place.app.connection.database.read(dependencies.has_begun, root.root_id)
         assert begun

@@ -1,4 +1,4 @@
-"""kill -9 in the middle of a run: what was paid for is kept, and the result is right."""
+"""kill -9 in the middle of a run: paid results are kept, and the result is right."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ async def test_a_killed_run_pays_for_no_item_twice(database_url: str, tmp_path: 
         outcome, processed, calls, unanswered = (await received(await child(*words))).split()
         asked = [prompt_of(each).splitlines()[0] for each in model.asked]
     assert (outcome, int(processed)) == ("completed", count)
-    # Calls that were in progress at the kill are counted, though nobody knows whether they arrived.
+    # Calls that were in progress at the kill are counted, though it is unknown whether they
+    # arrived.
     assert int(unanswered) <= PARALLEL
     assert int(calls) - int(unanswered) <= len(asked) == model.usage.calls <= int(calls)
     assert len(set(asked)) == count

@@ -94,7 +94,7 @@ nodes:
 
 
 class Sulking:
-    """Answers, but not about some numbers until it is told to."""
+    """Answers, but not about some numbers until the test allows it."""
 
     def __init__(self, *numbers: int) -> None:
         self.numbers = set(numbers)

@@ -159,7 +159,7 @@ async def test_a_run_stopped_by_its_budget_goes_on_after_a_retry(
     async with world(database_url, tmp_path) as it:
         ref = await it.app.pipelines.start(it.pipeline(text))
         await it.app.runs.wait(ref.id, timeout=60)
-        # The budget is that of the run: what it has spent stays spent.
+        # The budget is that of the run: its cost stays counted.
         again = await it.app.pipelines.retry(ref.id)
         await it.app.runs.wait(again.id, timeout=60)
         assert len(it.prompts) == 4

@@ -32,7 +32,7 @@ YES = Say(text="yes")
 
 
 def equal(result: PipelineResult, model: Model) -> None:
-    """The result is the bill. What a call without an answer took only the model knows."""
+    """The result is the bill. Only the model knows the cost of a call without an answer."""
     usage, lost = model.usage, result.unanswered_calls
     assert result.calls == usage.calls
     assert result.tokens_in == usage.tokens_in - 11 * lost

@@ -14,7 +14,7 @@ from tests.ai.kit.model_server import Model, Say
 from tests.kit import until
 from tests.pipelines.kit.live_app import World, ai_settings, waits_for_person, world
 
-CLOSED = "http://127.0.0.1:9"  # nobody listens there
+CLOSED = "http://127.0.0.1:9"  # no server listens there
 MANY = f"""
 name: Many
 settings: {{retry: {{maxRetries: 1, retryDelayMs: 1}}}}
@@ -27,7 +27,7 @@ BROKEN = Say(status=500, raw=b"{}")
 
 
 def waits(it: World) -> list[str | None]:
-    """What listeners were told about waits, each change once."""
+    """Events about waits, each change once."""
     reported = [progress.waiting for progress in it.reported]
     return [
         each for number, each in enumerate(reported) if not number or reported[number - 1] != each

@@ -110,7 +110,7 @@ async def test_a_broken_listener_disturbs_nobody(database_url: str, tmp_path: Pa
 
 
 class Odd:
-    """An invoker of a user that raises what nobody expects."""
+    """An invoker of a user that raises an unexpected exception."""
 
     name = "odd"
 

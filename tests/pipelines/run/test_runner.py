@@ -1,4 +1,4 @@
-"""Pipelines from end to end: what goes in, what is asked, what comes out."""
+"""Pipelines from end to end: the input, the questions and the output."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_a_failed_item_makes_a_partial_result(database_url: str, tmp_path:
         assert await ref.status() == "completed:partial"
         rows = list(csv.DictReader(io.StringIO(result.output)))
         assert [row["out_success"] for row in rows] == ["true", "false", "true"]
-        # What was rejected is never asked for again.
+        # A rejected question is never asked again.
         assert len(it.prompts) == 3
 
 

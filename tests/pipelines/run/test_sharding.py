@@ -28,7 +28,7 @@ COUNT = 600
 
 
 class Meeting(Model):
-    """A model that answers nobody until more have come than one machine would send."""
+    """A model that answers only when more have come than one machine would send."""
 
     def __init__(self) -> None:
         super().__init__(answer=doubled)
@@ -42,7 +42,7 @@ class Meeting(Model):
 
     @property
     def askers(self) -> set[str]:
-        """The keys of those who asked; each machine has its own."""
+        """The keys of the callers; each machine has its own."""
         return {asked.headers["authorization"] for asked in self.asked}
 
 

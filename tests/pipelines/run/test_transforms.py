@@ -1,4 +1,4 @@
-"""Filters, transforms and merges, as far as no AI is asked; parameters; what stops a run early."""
+"""Filters, transforms and merges without AI, parameters, and early stops of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replies that are no answers: cut off, empty, refused. The items fail, with a reason."""
+"""Replies that are not answers: cut off, empty, refused. The items fail, with a reason."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_of_several_hosts_the_one_that_accepts_writes_is_used(row: tuple[str, st
     ],
 )
 async def test_a_server_that_does_not_answer_is_unreachable(url: str) -> None:
-    with socket.socket() as probe:  # bound but not listening: nobody else gets the port
+    with socket.socket() as probe:  # bound but not listening: no other process gets the port
         probe.bind(("127.0.0.1", 0))
         with pytest.raises(StoreUnreachable) as caught:
             await open_url(url.format(port=probe.getsockname()[1]), Settings()).open()
@@ -295,7 +295,7 @@ async def test_a_file_that_may_not_be_written_says_so(
     content = path.read_bytes()
     path.chmod(file_mode)
     open_folder.chmod(folder_mode)
-    # What cannot even be read may as well be called unreachable, if the advice is about files.
+    # A file that cannot even be read may be called unreachable, if the advice is about files.
     refused = StoreReadOnly if file_mode else (StoreReadOnly, StoreUnreachable)
     with _as_ordinary_user(), pytest.raises(refused) as caught:
         async with opened(f"sqlite:///{path}") as db:

@@ -21,7 +21,7 @@ from tests.kit.builders import NOW, new_run, opened, sql, start
 from tests.kit.tables import for_each
 
 NEXT = max(one.number for one in migrate.shipped()) + 1
-# What hurts on a big table: a checked constraint, a new index, one that replaces a unique one.
+# Slow changes of a big table: a checked constraint, a new index, one that replaces a unique one.
 MORE = """
 alter table runs add column novel {int};
 alter table runs add constraint runs_novel check (novel is null or novel > 0);

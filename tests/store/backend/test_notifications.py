@@ -15,7 +15,7 @@ from tests.kit.builders import NOW, new_run, status
 
 
 class Listener:
-    """What was heard, and waiting for it."""
+    """The received notifications, and waiting for them."""
 
     def __init__(self) -> None:
         self.notified: asyncio.Queue[str] = asyncio.Queue()
@@ -25,7 +25,7 @@ class Listener:
 
 
 async def listening(db: Database) -> Listener:
-    """A listener that hears this process's own notifications too, as another process would."""
+    """A listener that gets this process's own notifications too, as another process would."""
     if db.dialect.name != "postgres":
         pytest.skip("a file sends no notifications")
     listener = Listener()

@@ -61,7 +61,7 @@ async def test_a_packet_without_the_token_is_not_received(tmp_path: Path) -> Non
             for forged in (b"*", b"forged", token.encode() + b"forged", b"\0" * 8 + b"forged"):
                 out.send(forged)
         other.notify_soon("ready")
-        # Packets arrive in order: if the first that is heard is this one, no other was.
+        # Packets arrive in order: if this one is received first, the other was dropped.
         assert await asyncio.wait_for(notified.get(), 10) == "ready"
 
 

@@ -20,7 +20,7 @@ from tests.tidy.tree import Module, modules
 
 FOLDER = files("rota.store") / "sql"
 NAMES = sorted(set(queries.texts("sqlite")) | set(queries.texts("postgres")))
-# Asked only of one database, so no override: the other has nothing of the kind.
+# Only one database is asked, so there is no override: the other has nothing of the kind.
 ONE_SIDED = {
     "server_clock",
     "server_identity",
@@ -93,7 +93,7 @@ def _query_of(call: ast.Call) -> str | None:
 
 @cache
 def _calls() -> dict[str, list[tuple[Module, ast.Call]]]:
-    """Every call in src whose first text argument names a query, by that name."""
+    """Every call in src with a first text argument that names a query, by that name."""
     found: dict[str, list[tuple[Module, ast.Call]]] = {}
     for module in modules():
         if not module.path.startswith("src/"):

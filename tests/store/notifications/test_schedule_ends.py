@@ -1,4 +1,4 @@
-"""Reporting ends: created with the end itself, once, and only for those who want it."""
+"""Reporting ends: created with the end itself, once, and only for receivers that want it."""
 
 from __future__ import annotations
 

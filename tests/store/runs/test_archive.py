@@ -122,7 +122,9 @@ async def test_occurrences_of_schedules_and_open_work_stay(database_url: str) ->
 
 
 async def _family(time: World, failing: set[str], *, key: str | None) -> Any:
-    """A failed run whose child has failed, after its grandchild completed; all in September."""
+    """A failed run with a child that has failed, after its grandchild completed; all in
+    September.
+    """
     app = time.app
 
     @app.step

@@ -109,7 +109,7 @@ Deed = Callable[[Tx], Awaitable[object]]
 
 
 async def _meet(db: Database, deed: Deed, then: Callable[[], Awaitable[list[str]]]) -> list[str]:
-    """Run `deed`; let `then` begin and run into its locks; commit; return what `then` says.
+    """Run `deed`, let `then` begin and run into its locks, and commit. Return what `then` says.
 
     SQLite has one writer, so there the second simply comes after the first.
     """

@@ -1,4 +1,4 @@
-"""What the database itself refuses, whoever writes: CHECK constraints and unique indexes."""
+"""Rows that the database itself refuses: CHECK constraints and unique indexes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def put(db: Database, **fields: Any) -> None:
 
 
 def _complete(status: str) -> dict[str, Any]:
-    """What a row of that status must have beside it."""
+    """The columns that a row of that status must have."""
     return {
         "status": status,
         "finished_at": NOW if status in FINAL else None,
@@ -230,8 +230,8 @@ def test_the_lists_in_the_queries_are_those_of_the_table(dialect: str) -> None:
             assert len(each) < 4 or each in {OPEN, *over}, f"{name}: {sorted(each)}"
 
 
-# Rows that break one invariant each. Where a constraint blocks it it is taken down first:
-# what the database refuses today may have been written by an older schema.
+# Rows that break one invariant each. A constraint that blocks it is taken down first:
+# rows that the database refuses today may have been written by an older schema.
 BREAKS: dict[str, list[dict[str, Any]]] = {
     "broken_way_forward": [{"status": "sleeping", "available_at": None, "reason": "sleep"}],
     "broken_chain": [

@@ -1,4 +1,4 @@
-"""Steps and signals: fenced, written once, taken once; children created once; forks."""
+"""Steps and signals: fenced, written once, taken once. Children created once; forks."""
 
 from __future__ import annotations
 

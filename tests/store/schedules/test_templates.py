@@ -1,4 +1,6 @@
-"""Schedules in the store: firing in one transaction, by anybody, once; its cost; its races."""
+"""Schedules in the store: firing in one transaction, by any scheduler, once. Its cost and its
+races.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ async def complete(db: Database, now: int) -> None:
 
 
 class Watched:
-    """A transaction that counts its statements, and stops at one of them until it is told to."""
+    """A transaction that counts its statements, and stops at one of them until the test lets it
+    continue.
+    """
 
     def __init__(
         self, tx: Tx, seen: list[str], before: Callable[[str], Awaitable[None]] | None = None

@@ -1,4 +1,4 @@
-"""What a host does with a tool, in short: the rules of the protocol, without a ledger."""
+"""The work of a host with a tool, in short: the rules of the protocol, without a ledger."""
 
 from __future__ import annotations
 

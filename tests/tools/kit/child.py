@@ -1,7 +1,7 @@
 """A child that calls one tool and is killed at a named moment.
 
-Moments: the name of a fault point; `fsync-N`, before the Nth fsync; `torn-N`, after N bytes of the
-first write; `never`.
+Moments: the name of a fault point, `fsync-N` (before the Nth fsync), `torn-N` (after N bytes of the
+first write) or `never`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _arm(moment: str) -> None:
 
 
 def call(spec: dict[str, Any]) -> None:
-    """What the child does."""
+    """The work of the child."""
     tool = make(spec)
     _arm(spec["moment"])
     asyncio.run(tool.call(spec["params"], Call(spec["key"], 20.0)))

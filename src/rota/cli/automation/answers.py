@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from rota.client.client import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
-RESULT = click.option(
-    "--result", metavar="JSON", help="With happened: what the tool would have returned."
-)
+RESULT = click.option("--result", metavar="JSON", help="With happened: the tool's result, as JSON.")
 
 
 def PERSON(command: F) -> F:  # noqa: N802 - a pair of options

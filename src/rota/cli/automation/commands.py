@@ -1,4 +1,4 @@
-"""`rota automation …`: deploy automations, look at them, steer them, publish to them."""
+"""`rota automation …`: deploy automations, show and manage them, publish to them."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def _all_of(broken: Sequence[BadAutomation]) -> BadAutomation:
     return BadAutomation(f"{len(broken)} automations cannot be deployed:{listed}")
 
 
-# -- steering ----------------------------------------------------------------------------------
+# -- commands ----------------------------------------------------------------------------------
 
 
 def _steer(
@@ -286,7 +286,7 @@ def report(call: CommonOptions, view: AutomationView, words: str, **facts: Any) 
 def run_now(call: CommonOptions, name: str) -> None:
     """Run every producer now. Schedules stay unchanged.
 
-    Refused while a run is active, or while something has to be resolved first.
+    Rota refuses it while a run is active, or while something has to be resolved first.
     """
 
     queued, view = _steer(call, name, lambda client: client.automations.run_now(name))
@@ -341,7 +341,7 @@ def publish(
 ) -> None:
     """Publish event ID to a topic with external=True.
 
-    PAYLOAD is JSON, or else a string; @file and - (stdin) hold JSON. It is checked against the
+    PAYLOAD is JSON, or a string; @file and - (stdin) hold JSON. It is checked against the
     topic's type as it was deployed. The same ID is the same event: it corrects one that no run has
     taken. A payload for an event that a run has reserved is kept, and counts only if the run lets
     go of the event. An event that was used or skipped stays unchanged.

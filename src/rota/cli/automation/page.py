@@ -320,7 +320,7 @@ def settled(row: LedgerRow) -> str:
 
 
 def spread(name: str, text: str) -> None:
-    """Stored JSON, whole: what is agreed to must be seen to the end."""
+    """Stored JSON, whole: the approver sees the whole change."""
     lines = json.dumps(render.parsed(text), ensure_ascii=False, indent=2).splitlines()
     click.echo(f"  {name:<12}{render.clean(lines[0])}")
     for line in lines[1:]:

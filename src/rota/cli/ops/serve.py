@@ -8,6 +8,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from rota.cli import complete, connect, exit_codes
 from rota.cli.base import BaseCommand, CommonOptions
@@ -25,20 +26,29 @@ log = logging.getLogger("rota.serve")
 @click.option(
     "--http", "address", metavar="HOST:PORT", help="Address to listen on. [127.0.0.1:8420]"
 )
+@click.option(
+    "--socket", metavar="PATH", type=click.Path(), help="Listen on a Unix socket instead."
+)
 @click.pass_obj
-def serve(call: CommonOptions, target: str | None, address: str | None) -> int:
+def serve(call: CommonOptions, target: str | None, address: str | None, socket: str | None) -> int:
     """Serve the API and dashboard without a worker.
 
-    TARGET is a project, as for `rota up`; --database alone is enough to look and steer. The
+    TARGET is a project, as for `rota up`; --database alone is enough to show and manage. The
     database must exist: `rota up` and `rota migrate` create it.
+
+    A Unix socket has the mode 0600: only this user can connect, and may do everything.
     """
     from rota import project
     from rota.http import server
 
     server.require_installed()
+    if address and socket:
+        raise click.UsageError("--http and --socket are two places: give one.")
     call.project = target or call.project
     found = connect.project_of(call)
     options = connect.http_options(found, address)
+    if socket:
+        options = msgspec.structs.replace(options, socket=socket)
     client = client_of(call)
     project.must_exist(client.url)
     client.migrates = False

@@ -84,7 +84,7 @@ def up(
     app = connect.app_of(call, found, slots=slots)
     if not (app.workflows or app.automations.declared):
         raise UsageError(
-            f"{found.app} registers no workflow and no automation: there is nothing to perform",
+            f"{found.app} registers no workflow and no automation: there is nothing to execute",
             hint="Decorate functions with @app.workflow, and import their modules in it.",
         )
     app.migrates = app.migrates or migrate
@@ -134,7 +134,7 @@ class WorkerDaemon:
             starting = asyncio.create_task(self._app.start_worker(self._queues))
             stopping = asyncio.create_task(self._stop.wait())
             await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if not starting.done():  # told to stop while it still waits for the database
+            if not starting.done():  # asked to stop while it still waits for the database
                 starting.cancel()
                 await asyncio.gather(starting, return_exceptions=True)
                 return exit_codes.INTERRUPTED

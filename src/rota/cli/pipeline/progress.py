@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DRAW_S = 0.1  # between two pictures of the bar
 LINE_S = 10.0  # between two plain lines
-LINES_AFTER_S = 2.0  # what is over sooner needs none
+LINES_AFTER_S = 2.0  # a shorter one needs none
 COUNTED = ("filtering", "mapping", "node")  # phases that go over items one by one
 BAR_WIDTH = 24
 LEFT_AFTER = 3  # items that must have ended before a time left is guessed
@@ -35,7 +35,7 @@ class Meter:
         self._pace = Throughput()
         self._last: Progress | None = None
         self._drawn = False
-        self._waiting_at: float | None = None  # when a wait was last told
+        self._waiting_at: float | None = None  # when a wait was last reported
 
     def report(self, progress: Progress) -> None:
         """Take news; show them when it is time."""

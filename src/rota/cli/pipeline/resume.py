@@ -101,8 +101,9 @@ def _report_changes(last: Run, place: Path, path: str) -> None:
 
 
 async def _must_be_free(app: Rota, last: Run, flag: str) -> None:
-    """Refuse a run that another process executes; a run without a living process is ours to
-    take."""
+    """Refuse a run that another process executes; a run without a living process may be taken by
+    this one.
+    """
     from rota.client.doctor import absence
 
     if last.status != "running":
@@ -113,7 +114,7 @@ async def _must_be_free(app: Rota, last: Run, flag: str) -> None:
     if holder is not None and holder.stopped_at is None and not absence(holder, app.settings, now):
         host = holder.host.partition("/")[0]
         raise WrongState(
-            f"run {last.root_id} is performed right now, by process {holder.pid} on {host}",
+            f"run {last.root_id} is executing right now, by process {holder.pid} on {host}",
             hint=f"Wait for it, or call it off: `rota run cancel {last.root_id}{flag}`.",
         )
 

@@ -1,4 +1,4 @@
-"""`rota pipeline run`: perform a pipeline here, results on stdout, all else on stderr."""
+"""`rota pipeline run`: run a pipeline here, results on stdout, the rest on stderr."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _OUT = (
 
 
 def ending(command: Any) -> Any:
-    """The options of every command that performs a run here."""
+    """The options of every command that executes a run here."""
     for option in reversed(_OUT):
         command = option(command)
     return command
@@ -233,9 +233,9 @@ def _advise(end: PipelineRunEnd, said: str) -> None:
     if end.error_type in HINTS:
         click.echo(f"Hint: {HINTS[end.error_type]}", err=True)
     if end.text is None and result.processed and result.result_file:
-        click.echo(f"what is done: {result.result_file} in the pipeline's folder", err=True)
+        click.echo(f"finished items: {result.result_file} in the pipeline's folder", err=True)
     if end.error_type == "BudgetSpent":
-        told = "raise the budget in the file; what is done is not paid for again"
+        told = "raise the budget in the file; finished items are not paid for again"
         click.echo(f"{told}: rota pipeline run {said} --reuse last", err=True)
     elif result.outcome == "partial":
         click.echo(f"try the failed items again: rota pipeline retry {said}", err=True)

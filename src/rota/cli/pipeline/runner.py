@@ -1,4 +1,4 @@
-"""One run of a pipeline, performed by this process: signals, progress, the end."""
+"""One run of a pipeline, executed by this process: signals, progress, the end."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def never_ran(path: Path) -> UnknownRun:
     )
 
 
-# -- performing --------------------------------------------------------------------------------
+# -- execution --------------------------------------------------------------------------------
 
 
 class PipelineRunEnd(NamedTuple):
@@ -112,7 +112,7 @@ class PipelineRunEnd(NamedTuple):
     run_id: str
     result: PipelineResult
     error_type: str | None
-    kept: str | None  # what is done, reduced, where the run did not come to that
+    kept: str | None  # the finished items, reduced, if the run did not reach its reduce
 
     @property
     def text(self) -> str | None:
@@ -121,7 +121,7 @@ class PipelineRunEnd(NamedTuple):
 
 
 class Life:
-    """Performs one run and obeys Ctrl-C: once cancels, twice leaves at once."""
+    """Executes one run and obeys Ctrl-C: once cancels, twice leaves at once."""
 
     def __init__(self, app: Rota, meter: Meter) -> None:
         self._app, self._meter = app, meter
@@ -130,13 +130,13 @@ class Life:
         self._root_id: str | None = None
 
     async def live(self, begin: Begin, queue: str | None = None) -> PipelineRunEnd:
-        """Begin the run, perform it to its end, and say how it ended."""
+        """Begin the run, execute it to its end, and say how it ended."""
         app = self._app
         queue = queue or f"here-{secrets.token_hex(4)}"
         unlisten = app.pipelines.listen(self._notified)
         try:
             async with self._signals():
-                # Nothing else is performed here: no schedule is fired, no other queue is served.
+                # Nothing else is executed here: no schedule is fired, no other queue is served.
                 await app.start_worker([queue], fires=False)
                 await app.operations.must_be_armed()
                 ref = await begin(app, queue)
@@ -183,13 +183,13 @@ class Life:
     async def _cancel(self, ref: RunHandle[PipelineResult]) -> None:
         from rota.errors import WrongState
 
-        self._meter.say("cancelling; what is done is kept (Ctrl-C again leaves at once)")
+        self._meter.say("cancelling; finished items are kept (Ctrl-C again leaves at once)")
         with contextlib.suppress(WrongState):  # it has ended by itself meanwhile
             await ref.cancel(reason="with Ctrl-C")
 
     async def _end(self, ref: RunHandle[PipelineResult]) -> PipelineRunEnd:
         from rota.core.runs.stored_errors import read_error
-        from rota.pipelines.run.partial_results import partial_output
+        from rota.pipelines.run.result_reader import partial_output
 
         pipelines = self._app.pipelines
         result = await pipelines.result(ref.id)

@@ -214,7 +214,7 @@ def upcoming(call: CommonOptions, limit: int, folder: str | None) -> None:
         scheduler_page.upcoming(found, now)
 
 
-# -- steering ----------------------------------------------------------------------------------
+# -- commands ----------------------------------------------------------------------------------
 
 scheduler.add_command(trigger)
 

@@ -56,9 +56,9 @@ def start(
     changed or removed takes effect by itself. A second scheduler for the same folder is
     refused (exit code 5).
 
-    SIGTERM and Ctrl-C stop it gracefully: what is in progress gets --stop-timeout to end, the rest
-    is handed over to the next one. A second one stops it at once. Logs go to stderr; with --json,
-    one object per line.
+    SIGTERM and Ctrl-C stop it gracefully: executions in progress get --stop-timeout to end, the
+    rest is handed over to the next one. A second one stops it at once. Logs go to stderr; with
+    --json, one object per line.
     """
     timeout_s = micros(stop_timeout) / 1e6
     root = location.root_of(folder or named)
@@ -168,7 +168,7 @@ def _say(event: AnyEvent) -> None:
             log.info("%s: the provider answers again", event.pipeline_id)
         case kinds.ExecutionWaiting():
             log.warning("%s waits for its provider: %s", event.pipeline_id, event.reason)
-        case kinds.ScheduleChanged() if not event.problem:  # else the log has told it already
+        case kinds.ScheduleChanged() if not event.problem:  # otherwise the log has it already
             log.info("schedule %s %s", event.schedule_id, event.change)
         case kinds.SchedulerStatus():
             log.debug("scheduler %s", event.status)

@@ -1,4 +1,4 @@
-"""`rota scheduler trigger`: an execution now, by the scheduler that runs, or else here."""
+"""`rota scheduler trigger`: an execution now, by the scheduler that runs, otherwise here."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _report_started(call: CommonOptions, run_id: str, schedule_id: str, pid: int
     if call.json:
         render.document({"id": run_id, "schedule": schedule_id})
     else:
-        click.echo(f"run {run_id} of {schedule_id} started; process {pid} performs it")
+        click.echo(f"run {run_id} of {schedule_id} started; process {pid} executes it")
 
 
 async def _perform(
@@ -113,7 +113,7 @@ async def _perform(
     async def begin(app: Rota, _: str) -> RunHandle[PipelineResult]:
         app.pipelines.know(*place)
         run_id = await folder_commands.trigger(scheduled.schedule_id)
-        meter.say(f"no scheduler runs here: this command performs run {run_id}")
+        meter.say(f"no scheduler runs here: this command executes run {run_id}")
         return app.runs.handle(run_id)
 
     def tried(progress: Progress) -> None:

@@ -1,4 +1,4 @@
-"""`rota run …`: find runs, look at them, steer them."""
+"""`rota run …`: find runs, show and manage them."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ async def _retry(client: Client, run_id: str) -> tuple[str, Run]:
 def signal(call: CommonOptions, run_id: str, name: str, value: str | None) -> None:
     """Send signal NAME to a run.
 
-    It is kept until the run asks for it. The value is JSON, or else a string.
+    It is kept until the run asks for it. The value is JSON, or a string.
     """
     body = None if value is None else values.loose(value)
     connect.ask(call, lambda client: client.runs.signal(run_id, name, body))

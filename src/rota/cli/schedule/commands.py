@@ -1,4 +1,4 @@
-"""`rota schedule …`: make schedules, look at them, steer them."""
+"""`rota schedule …`: make schedules, show and manage them."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def upcoming(call: CommonOptions, within: str, limit: int) -> None:
         click.echo(f"nothing fires within {within}")
 
 
-# -- steering ----------------------------------------------------------------------------------
+# -- commands ----------------------------------------------------------------------------------
 
 
 @schedule.command("pause")

@@ -18,7 +18,7 @@ RESOLUTIONS: tuple[Resolution, ...] = get_args(Resolution)
 
 
 class DeployedAutomation(msgspec.Struct, frozen=True, gc=False):
-    """A deployed automation. `status` is the user's; failures, fixes and waits are the system's."""
+    """A deployed automation. The user sets `status`; the system sets failures, fixes and waits."""
 
     namespace: str
     name: str
@@ -135,7 +135,7 @@ class CodeState(NamedTuple):
 
     @property
     def is_missing(self) -> bool:
-        """Whether workers are on, and none of them can run the version in force."""
+        """Whether workers are running, and none of them can run the version in force."""
         return self.live > 0 and self.serving == 0
 
 

@@ -125,7 +125,7 @@ class Left(NamedTuple):
 
 def take_up(left: Left | None) -> Way:
     """The phase reset rules: before the mutation is applied a run may start over, after it must go
-    forward; an unknown outcome is reconciled first. Keyed on the ledger, not on phases."""
+    forward; an unknown outcome is reconciled first. The key is the ledger, not the phase."""
     if left is None or left.phase is Phase.COMMITTED:
         return Way.CHOOSE
     if left.mutation in UNCERTAIN:

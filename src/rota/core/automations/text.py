@@ -93,7 +93,7 @@ def say(
 
 
 def missing_code(version: int, code: CodeState) -> str:
-    """That workers are on, and none of them has this version."""
+    """That workers are running, and none of them has this version."""
     said = f"No worker has version {version} of its code"
     if not code.others:
         return said
@@ -177,7 +177,7 @@ def _stamp(at: int) -> str:
 def _looks(mutation: LedgerRow | None, in_: str) -> str:
     if mutation is not None and mutation.safety == "idempotent":
         return f"Calling {mutation.tool} again with the same key in {in_}"
-    return f"Finding out whether a change happened; next look in {in_}"
+    return f"Finding out whether a change happened; next check in {in_}"
 
 
 def _answers(mutation: LedgerRow | None) -> tuple[str, ...]:

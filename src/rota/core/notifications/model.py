@@ -54,7 +54,7 @@ SKIPPED = {
     "too late": "it was later than its window allows",
     "overlap": "the execution before it had not ended",
     "overtaken": "a newer one was due as well",
-    "after": "what it comes after had not completed",
+    "after": "its dependency had not completed",
     "condition": "its condition did not hold",
     "expired": "it had not begun in time",
 }

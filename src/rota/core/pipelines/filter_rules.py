@@ -140,7 +140,7 @@ def _asked(rule: Ask, answers: Mapping[int, bool]) -> Verdict:
 def _combined(
     rules: tuple[Rule, ...], item: Mapping[str, Any], answers: Mapping[int, bool], *, wanted: bool
 ) -> Verdict:
-    """Look for one that is `wanted`, which settles the matter; what costs nothing comes first."""
+    """Look for one that is `wanted`, which settles the matter; cheap rules come first."""
     waiting: Verdict | None = None
     last = Verdict(not wanted, "no rule" if not rules else "")
     for rule in sorted(rules, key=_asks):

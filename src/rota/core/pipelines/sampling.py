@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Reservoir(Generic[T]):
-    """Keeps `size` of the things it is shown, each with the same chance, in their order."""
+    """Keeps `size` of the items it is shown, each with the same probability, in their order."""
 
     def __init__(self, size: int, chance: Callable[[], float]) -> None:
         self._size = size

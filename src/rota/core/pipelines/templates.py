@@ -1,9 +1,9 @@
 """Prompt templates: one pass, literal values, an escape. Pure.
 
-`{{name}}` is replaced by the value of a name; dots lead into nested values; spaces around it are
-allowed. `\\{{name}}` stays as `{{name}}`. A value is never looked at again, so item
-text with braces, dollars or backslashes comes out as it went in. Double braces around anything
-that is not a name (`{{ "a": 1 }}`) are text.
+`{{name}}` is replaced by the value of a name. Dots lead into nested values, and spaces around it
+are allowed. `\\{{name}}` stays as `{{name}}`. A value is never looked at again, so item text with
+braces, dollars or backslashes comes out as it went in. Double braces around anything that is not a
+name (`{{ "a": 1 }}`) are text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rota.core.pipelines.filter_rules import look_up
 from rota.core.suggest import did_you_mean
 from rota.errors import BadInput
 
-# Filled in by the runner; upper case, so that no field or parameter takes their place by accident.
+# The runner fills them in; upper case, so that no field or parameter takes their place by accident.
 RESERVED = ("ITEMS", "RESULTS", "RESULTS_FILE", "COUNT", "SUCCESS_COUNT", "FAILURE_COUNT")
 
 # Matches begin at the first backslash of a row only: the search stays linear in the text.

@@ -15,7 +15,7 @@ def _type_name(value: Any) -> str:
 
 
 def _other(value: Any) -> Any:
-    """A pydantic model by its fields; what JSON cannot hold by its type only."""
+    """A pydantic model by its fields; values that JSON cannot hold count by their type only."""
     dump = getattr(value, "model_dump", None)
     return dump() if callable(dump) and not isinstance(value, type) else _type_name(value)
 

@@ -34,7 +34,7 @@ class QueueOptions(QueueLimits, total=False):
 
 
 class Contender(NamedTuple):
-    """A queue that wants slots: what it may take, its weight, and what it has had so far."""
+    """A queue that wants slots: its limit, its weight, and the slots it has had so far."""
 
     name: str
     wanted: int
@@ -89,7 +89,7 @@ _ORDERS = ("concurrency_per_key", "open_per_key", "age", "round_robin")
 
 
 def check_queue(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse options of a queue that contradict each other or let nothing run."""
+    """Refuse options of a queue that contradict each other or allow no run."""
     given = [option for option in _ORDERS if options.get(option)]
     weight, open_per_key = options.get("weight"), options.get("open_per_key")
     if len(given) > 1:
@@ -104,6 +104,6 @@ def check_queue(name: str, options: Mapping[str, Any]) -> None:
         )
     if open_per_key is not None and open_per_key < 1:
         raise BadInput(
-            f"open_per_key={open_per_key} of queue {name!r} lets nothing run",
+            f"open_per_key={open_per_key} of queue {name!r} allows no run",
             hint="Give a limit of 1 or more.",
         )

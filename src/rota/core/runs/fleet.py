@@ -1,7 +1,7 @@
 """Which workers of a fleet look for work after a notification. Pure.
 
-Every worker hears every NOTIFY. If each of them looked, one start would cost a claim per worker. So
-few are asked, by lot. One that cannot take all there is asks more of them, until all are asked.
+Every worker receives every NOTIFY. If each of them looked, one start would cost a claim per worker.
+So few are asked, by lot. One that cannot take all there is asks more of them, until all are asked.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Run ids: UUIDv7 in hex, so that ids sort by time of creation. Time and chance are arguments."""
+"""Run ids: UUIDv7 in hex, so that ids sort by time of creation. Time and random numbers are
+arguments.
+"""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class Started(msgspec.Struct, frozen=True, gc=False):
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A run this worker holds: everything needed to perform it. `claim_count` and
+    """A run this worker holds: everything needed to execute it. `claim_count` and
     `lease_owner` are the fence: a server that lost commits may give the same number twice."""
 
     id: str

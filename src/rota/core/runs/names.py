@@ -1,4 +1,4 @@
-"""Names, keys and priorities that callers choose: what both databases can hold. Pure."""
+"""Names, keys and priorities that callers choose: texts that both databases can hold. Pure."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
     paused_at: int = 0  # since when it rests, if it does
     ignored: str | None = None  # the program with the ignored declaration of this name
     code: CodeValues | None = None  # what the code says, where an operator has changed it
-    kind: str = "workflow"  # of its runs: which executor performs them
+    kind: str = "workflow"  # of its runs: which executor executes them
 
     @property
     def runs_left(self) -> int:
@@ -180,7 +180,7 @@ def decide(
 ) -> FiringPlan:
     """Which occurrences owed since `due_at` (the first one not yet accounted for) to run.
 
-    At most `most` fires at once; what is left is owed still, from `next_due_at` on.
+    At most `most` fires at once; the rest is owed still, from `next_due_at` on.
     """
     policies = intent.policies
     if policies.failures_max is not None and before.failures >= policies.failures_max:

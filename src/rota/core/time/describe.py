@@ -268,7 +268,7 @@ def _day(item: Item) -> str:
 
 def _on_weekdays(field: Field) -> str:
     counted, words = _counted_weekdays(field.items)
-    if all(counted):  # Said once, at the end.
+    if all(counted):  # It is named once, at the end.
         words[-1] += f" {_OF_THE_MONTH}"
     else:
         words = [f"{w} {_OF_THE_MONTH}" if c else w for w, c in zip(words, counted, strict=True)]

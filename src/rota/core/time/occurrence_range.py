@@ -1,7 +1,7 @@
 """A stretch of time with the occurrences of a spec in it, cut without listing them. Pure.
 
-A schedule may owe millions of occurrences after an outage; what becomes of them is decided by
-counting, which costs by the year, and only those that run are listed.
+A schedule may owe millions of occurrences after an outage; their outcomes are decided by counting,
+which costs by the year, and only those that run are listed.
 """
 
 from __future__ import annotations

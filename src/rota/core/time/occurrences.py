@@ -13,7 +13,7 @@ def times_of(timing: Timing) -> Times:
         return cron_times(timing.cron, timing.zone, timing.gap, timing.repeat)
     if timing.every_us is not None:
         if timing.every_us <= 0:
-            raise BadSchedule("an interval must be longer than nothing")
+            raise BadSchedule("an interval must be longer than zero")
         return EveryTimes(timing.every_us, timing.anchor_at)
     if timing.at is not None:
         return OnceTimes(timing.at)

@@ -261,7 +261,7 @@ def _check_timing(timing: Timing, now: int, sub_second: bool) -> None:
             )
     elif timing.every_us is not None and timing.every_us < SECOND:
         if timing.every_us <= 0:
-            raise BadSchedule("an interval must be longer than nothing")
+            raise BadSchedule("an interval must be longer than zero")
         if not sub_second:
             raise BadSchedule(
                 f"an interval of {timing.every_us / 1000:g}ms fires more than once a second",

@@ -105,8 +105,8 @@ def nearest_zones(name: str, count: int = 3) -> list[str]:
 def host_zone(environ: Mapping[str, str], read: Callable[[str], str | None]) -> str:
     """The host's zone by its IANA name, or "UTC" when the host does not say.
 
-    `read` answers for a path: where it points when it is a link, its text when it is a file,
-    None when it is neither. Asked in turn: TZ, /etc/localtime, /etc/timezone.
+    `read` answers for a path: the target of a link, the text of a file, None otherwise. These are
+    asked in turn: TZ, /etc/localtime, /etc/timezone.
     """
     told = environ.get("TZ")
     if told is not None:

@@ -193,7 +193,9 @@ _QUIET = {"fired", "running", "paused"}
 def calendar_of(
     found: OutcomeCalendar, intent: Intent, clock: WallClock, *, href: str, is_paused: bool
 ) -> CalendarView:
-    """Outcomes by day and hour on the schedule's wall, today first; what is to come is drawn."""
+    """Outcomes by day and hour on the schedule's wall, today first; coming occurrences are
+    drawn.
+    """
     today = clock.local(clock.now).date()
     cells: dict[tuple[date, int], Counter[str]] = {}
     for cell in found.cells:

@@ -1,4 +1,4 @@
-"""The first page: what needs a person, how it goes, what comes, what runs."""
+"""The first page: open questions, health, coming occurrences, active runs."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
 
 
 async def _failed(pipelines: PipelineClient, run_id: str) -> list[ItemOutcome]:
-    """The first failed items. One look ends after some thousand items, so there are several."""
+    """The first failed items. One read ends after some thousand items, so there are several."""
     found: list[ItemOutcome] = []
     after_item = 0
     for _ in range(FAILED_LOOKS_MAX):
@@ -229,7 +229,7 @@ def follows_of(run: Run, result: PipelineResult) -> str:
     """The cost, and what a stop or a retry costs."""
     spent = f"{money(result.cost_usd)} is spent."
     if run.status in OPEN:
-        return f"{spent} A crash or a stop now costs no answer: what is done is kept."
+        return f"{spent} A crash or a stop now costs no answer: finished items are kept."
     if result.failed:
         return f"{spent} A retry asks only for what failed; answers are kept."
     return spent
@@ -398,7 +398,7 @@ async def retry(request: WebRequest) -> Answer:
 
 
 async def cancel(request: WebRequest) -> Answer:
-    """Stop it; what is done is kept."""
+    """Stop it; finished items are kept."""
 
     async def act() -> str:
         run_id = request.parameters["run_id"]

@@ -17,7 +17,7 @@ from rota.http.request import WebRequest
 
 SIZE = 20
 DAY_SIZE = 200  # occurrences of one day that are shown together
-LOOK = 500  # rows of one look for what did not run
+LOOK = 500  # rows of one read for occurrences that did not run
 LOOKS_MAX = 4
 STEP = timedelta(microseconds=1)
 

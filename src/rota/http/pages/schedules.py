@@ -30,7 +30,7 @@ from rota.schedules.preview import zone_of
 
 PAGE_SIZE = 50
 SCHEDULES_MAX = 1_000
-SEARCH_FROM = 8  # fewer can be read at a glance
+SEARCH_FROM = 8  # fewer fit on the screen
 LOOK = 20
 LIVE = "schedule run"
 NOTHING = LastOutcomes([], None)

@@ -43,7 +43,8 @@ PLACES = (
     Place("pipelines", "/pipelines", "Pipelines", "n-pipe", on_phone=False),
     Place("workers", "/workers", "Workers", "n-work", on_phone=False),
 )
-# The result of a form, by the word in `?done=`. Addresses can be forged, so the texts are ours.
+# The result of a form, by the word in `?done=`. Addresses can be forged, so only texts of Rota are
+# shown.
 NOTICES: Mapping[str, str] = {
     "retried": "A new attempt was started.",
     "cancelled": "The run was cancelled.",

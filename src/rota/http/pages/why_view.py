@@ -1,6 +1,6 @@
 """An answer to why, as the walk that led to it: what held, what decided, what was not reached.
 
-Pure. The verdict and the words come from `explain`, so that a page, `rota why` and the API agree.
+Pure. The verdict and the texts come from `explain`, so that a page, `rota why` and the API agree.
 """
 
 from __future__ import annotations

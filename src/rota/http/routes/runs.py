@@ -177,7 +177,7 @@ async def start_batch(request: WebRequest, body: BatchBody) -> RouteReply[list[S
 
 @route("GET", "/runs/{run_id}", "read", "runs.get", problems=NOT_FOUND)
 async def show_run(request: WebRequest, run_id: str) -> RunDocument:
-    """Show a run. A part of the id is enough if it fits no other."""
+    """Show a run. A part of the id is enough if it fits one run only."""
     return document(RunDocument, await request.client.runs.get(run_id))
 
 

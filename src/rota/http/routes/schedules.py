@@ -199,7 +199,7 @@ class EditBody(OptionsBody, frozen=True, kw_only=True):
 async def update_schedule(
     request: WebRequest, name: str, body: EditBody
 ) -> RouteReply[ScheduleDocument]:
-    """Change a schedule; what is not named stays. From a page it needs If-Match (428)."""
+    """Change a schedule; fields that are not named stay. From a page it needs If-Match (428)."""
     options = options_of(body)
     options |= {name: None for name in ("start", "end") if getattr(body, name) is None}
     match = await match_of(request, name)

@@ -1,1 +1,1 @@
-"""pipeline.yaml: what it may say, how it is read and checked, and where it is found."""
+"""pipeline.yaml: its format, how it is read and checked, and where it is found."""

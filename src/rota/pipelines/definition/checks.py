@@ -260,7 +260,7 @@ def _check_rule(rule: Rule, path: Path, report: ProblemReport) -> None:
 
 
 def check_operand(rule: Rule | FieldRule, operator: str, path: Path, report: ProblemReport) -> None:
-    """The operand that an operator needs, and no other."""
+    """The one operand that an operator needs."""
     name = Operator(SHORT.get(operator, operator))
     if name in (Operator.IN, Operator.NOT_IN):
         if rule.values is None and not isinstance(rule.value, list):

@@ -30,7 +30,7 @@ class Listed(NamedTuple):
 
 
 def discover(root: Path, *, now: int, host_zone: str | None = None) -> list[Listed]:
-    """Every pipeline below a folder. One that is broken disturbs no other."""
+    """Every pipeline below a folder. One that is broken does not disturb the others."""
     if not root.is_dir():
         raise BadInput(f"{root} is not a folder", hint="Name the folder that holds the pipelines.")
     folders = sorted(

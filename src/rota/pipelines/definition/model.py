@@ -101,7 +101,7 @@ class Filter(Section, frozen=True, kw_only=True):
 
 
 class Pipeline(Section, frozen=True, kw_only=True):
-    """A whole pipeline.yaml: input, map and reduce; or a job; or nodes."""
+    """A whole pipeline.yaml. It has input, map and reduce, or a job, or nodes."""
 
     name: Annotated[Name, Meta(description="The display name.")]
     description: Annotated[str | None, Meta(description="One line for lists.")] = None

@@ -35,7 +35,7 @@ def adjusted(
     sample: int | None = None,
     seed: int | None = None,
 ) -> Loaded:
-    """The pipeline with these items in place of its own; what is None stays unchanged.
+    """The pipeline with these items in place of its own; None leaves a value unchanged.
 
     `items` is a file, or - for standard input, in the format `form` or that of its name.
     """

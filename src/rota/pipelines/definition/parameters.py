@@ -24,7 +24,7 @@ def as_mapping(given: Sequence[Parameter] | Mapping[str, Any]) -> dict[str, Any]
 
 
 def parameters_of(pipeline: Pipeline, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The parameters of a run; what is given at its start wins."""
+    """The parameters of a run; a value given at its start wins."""
     inner = as_mapping(pipeline.input.parameters) if pipeline.input else {}
     return as_mapping(pipeline.parameters) | inner | dict(given or {})
 

@@ -13,7 +13,7 @@ class ProblemReport:
         self.problems: list[Problem] = list(document.problems)
         self.document = document
         self.file = file
-        self.wrong: set[Path] = set()  # what does not have the right shape, and is skipped
+        self.wrong: set[Path] = set()  # parts of the wrong shape, which are skipped
         self._lines = text.splitlines()
 
     def error(self, path: Path, message: str, *, at_key: bool = False) -> None:

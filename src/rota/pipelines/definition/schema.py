@@ -17,11 +17,13 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 HEAD = """# pipeline.yaml
 
-Made from `src/rota/pipelines/definition/model.py` and its neighbours by `make docs`.
+`make docs` makes this page from `src/rota/pipelines/definition/model.py`.
 
-A pipeline is a folder with a `pipeline.yaml` (or `pipeline.yml`). It has one of three forms: `input`, `map` and `reduce`, with a
-`filter` between if wanted; one `job`; or a graph of `nodes`. Keys that are not known are refused, and all problems of a file are reported at once, with line
-and column. Editors complete and check the file with `src/rota/pipelines/definition/pipeline.schema.json`; put this on its first line:
+A pipeline is a folder with a `pipeline.yaml` (or `pipeline.yml`). It has one of three forms. The
+first is `input`, `map` and `reduce`, with an optional `filter` between. The second is one `job`,
+the third a graph of `nodes`. Keys that are not known are refused, and all problems of a file are
+reported at once, with line and column. Editors complete and check the file with
+`src/rota/pipelines/definition/pipeline.schema.json`; put this on its first line:
 `# yaml-language-server: $schema=pipeline.schema.json`.
 
 ```yaml
@@ -41,10 +43,12 @@ reduce:
 **YAML** is read by the rules of version 1.2: only `true` and `false` are booleans (`no`, `on` and `yes` are text), dates are text, and numbers with leading
 zeros (`007`) stay text. Anchors and `<<` work. A key that occurs twice is an error.
 
-**Templates.** `{{name}}` is replaced by a value, once: what the value holds is not looked at again. Dots lead into nested values (`{{user.name}}`). `\\{{name}}` stays
-`{{name}}`. A name without a value is an error that names the nearest one. Text goes in unchanged, null as nothing, everything else as JSON.
-When several things have one name, the strongest wins: what the runner fills in (`ITEMS`, `RESULTS`, `RESULTS_FILE`, `COUNT`, `SUCCESS_COUNT`,
-`FAILURE_COUNT`), the fields of the item, parameters given at the start, `input.parameters`, `parameters`.
+**Templates.** `{{name}}` is replaced by a value, once: placeholders inside the value are not
+replaced. Dots lead into nested values (`{{user.name}}`). `\\{{name}}` stays `{{name}}`. A name
+without a value is an error that names the nearest one. Text goes in unchanged, null as nothing,
+everything else as JSON. When several things have one name, the strongest wins: what the runner
+fills in (`ITEMS`, `RESULTS`, `RESULTS_FILE`, `COUNT`, `SUCCESS_COUNT`, `FAILURE_COUNT`), the fields
+of the item, parameters given at the start, `input.parameters`, `parameters`.
 
 **Paths** are relative to the pipeline's folder; parents and absolute paths are allowed. A `promptFile` without a folder is looked for in the pipeline's folder, in its
 `prompts`, and in `prompts` beside it. Skills are `NAME/SKILL.md` in `skills` of the pipeline, in `skills` beside it, or in `.github/skills` above it.
@@ -55,9 +59,11 @@ YAML at the top of prompt files and skills is taken off.
 **CSV.** The first row names the columns; values are text unless `types` says otherwise. A byte-order mark and blank lines are passed over, missing cells are empty. More
 cells than columns, an open quote, and two columns of one name are errors with their line.
 
-**Comparisons.** A missing or null field makes every comparison false, the negative ones too. Values are equal as numbers when one is a number and the other is or spells
-one (`5` and `"5"`, but `"007"` is text), as booleans likewise, otherwise as text. Greater and less compare numbers and ISO dates. `contains` looks into text without regard
-to capitals, or for an element of a list. `matches` finds a regular expression anywhere; one text has 0.1 s of CPU time.
+**Comparisons.** A missing or null field makes every comparison false, the negative ones too. Values
+are equal as numbers when one is a number and the other is or spells one: `5` and `"5"`, but `"007"`
+is text. The same holds for booleans. All others are compared as text. Greater and less compare
+numbers and ISO dates. `contains` looks into text without regard to capitals, or for an element of a
+list. `matches` finds a regular expression anywhere; one text has 0.1 s of CPU time.
 
 **Output.** Plain names in `output` take any value unchanged and may be missing (null). A field with a `type` or `enum` is checked, and a reply that does not fit is asked for once more.
 """  # noqa: E501

@@ -36,7 +36,7 @@ class OutputField(Section, frozen=True, kw_only=True):
         list[str | int | float | bool] | None, Meta(description="The values allowed.")
     ] = None
     required: Annotated[bool, Meta(description="Whether a reply without it is refused.")] = True
-    description: Annotated[str | None, Meta(description="Told to the AI.")] = None
+    description: Annotated[str | None, Meta(description="The model reads it.")] = None
 
 
 Output: TypeAlias = Annotated[

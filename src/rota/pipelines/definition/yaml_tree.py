@@ -59,7 +59,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 def read_yaml(raw: bytes | str, file: str) -> Document:
-    """The document; what is wrong with its YAML is in `problems`, and then `value` may be None."""
+    """The document; `problems` has the errors of its YAML, and then `value` may be None."""
     if len(raw) > BYTES_MAX:
         return _broken(
             file, FilePosition(1, 1), "the file is larger than 16 MB; keep items in a CSV file"
@@ -213,7 +213,7 @@ class _Reading:
         return merged | found
 
     def _merge(self, node: yaml.Node, path: Path, merged: dict[str, Any]) -> None:
-        """`<<: *anchor` or a list of them: what is first wins, and all lose to plain keys."""
+        """`<<: *anchor` or a list of them: the first one wins, and all lose to plain keys."""
         many = node.value if isinstance(node, yaml.SequenceNode) else [node]
         for each in many:
             if not isinstance(each, yaml.MappingNode):

@@ -71,7 +71,7 @@ class Skipped(NamedTuple):
 
 
 class ScheduleCommands:
-    """Looks at schedules and steers them. Without a client, only the files are looked at."""
+    """Shows and manages schedules. Without a client, only the files are looked at."""
 
     def __init__(
         self, client: Client | None, registry: PipelineRegistry, *, now: Callable[[], int]
@@ -169,7 +169,7 @@ class ScheduleCommands:
             return None
         return await usage.of_schedule(self._client, entry.schedule_id)
 
-    # -- steering --------------------------------------------------------------------------
+    # -- commands --------------------------------------------------------------------------
 
     async def pause(self, schedule_id: str, *, note: str = "") -> Scheduled:
         """Skip upcoming executions until it is resumed; one in progress continues."""

@@ -164,7 +164,7 @@ def _refused(path: Path, other: LockContent, now: int) -> SchedulerLockError:
     ago = span(max(0, now - _instant(other.heartbeat)))
     return SchedulerLockError(
         f"another scheduler looks after {path.parent}: {_named(other)}, since {other.started_at}, "
-        f"last heard of {ago} ago",
+        f"last heartbeat {ago} ago",
         hint=f"Stop it first. If its machine is gone, wait a minute or delete {path}.",
         pid=other.pid,
         hostname=other.hostname,

@@ -281,7 +281,7 @@ class PipelineRegistry:
         known = None if row is None else definition.found(row).intent.spec
         log_outcome(log, view, str(loaded.file), is_new=view.intent.spec != known)
         if repaired:
-            log.info("pipeline %s is good again", listed.pipeline_id)
+            log.info("pipeline %s is valid again", listed.pipeline_id)
         if synced.change is not None:
             await self._client.connection.wakeups.announce(SCHEDULE)
         change = synced.change or ("updated" if repaired else None)

@@ -55,9 +55,9 @@ class TrackerPoll(NamedTuple):
 
     rows: list[Schedule]
     since: dict[str, int]  # by schedule: occurrences after this are news
-    dues: dict[str, int | None]  # by schedule: what it waited for at the last look
+    dues: dict[str, int | None]  # by schedule: the cause of its wait at the last poll
     triggered_since: int
-    known: list[str]  # chains that were open at the last look
+    known: list[str]  # chains that were open at the last poll
 
 
 class TrackedRuns(NamedTuple):
@@ -84,7 +84,7 @@ class RunTracker:
         self._reported: dict[str, ReportedAttempts] = {}
         self._open: dict[str, ScheduledPipeline] = {}
         self._since: dict[str, int] = {}
-        self._dues: dict[str, int | None] = {}  # as the last look found them
+        self._dues: dict[str, int | None] = {}  # as of the last poll
         self._begun_at: int | None = None
         self._looked_at = 0
         self._awaited: dict[str, asyncio.Task[None]] = {}
@@ -141,7 +141,7 @@ class RunTracker:
         try:
             await asyncio.shield(writing)
         except asyncio.CancelledError:
-            await writing  # else an older state might be written after a newer one
+            await writing  # otherwise an older state might be written after a newer one
             raise
 
     def close(self) -> None:
@@ -185,8 +185,9 @@ class RunTracker:
         return [e.folder.name for row_id, e in entries.items() if row_id not in seen.rows]
 
     def _triggers_since(self) -> int:
-        """Since when a start by hand is news. Clocks of machines differ, and commits take time, so
-        that one is looked for again which came a little before the last look."""
+        """Since when a start by hand is news. Clocks of machines differ, and commits take time. So
+        the search starts a little before the last poll.
+        """
         now = self._client.clock.now()
         if self._begun_at is None:
             self._begun_at = now

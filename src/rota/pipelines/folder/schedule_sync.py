@@ -81,7 +81,7 @@ def new_schedule(
     block: Block, state: ScheduleState | None, *, schedule_id: str, now: int
 ) -> Schedule:
     """The row of a schedule that the store does not know; a state that came along is continued:
-    what it was about to do, and whether it rests."""
+    the next action, and whether the schedule is paused."""
     intent = block.intent
     due_at = _first_due(block, intent, state, now)
     reason = _rest_at_creation(block, state)
@@ -157,7 +157,7 @@ def changed(old: Schedule, block: Block, *, now: int) -> Schedule:
 
 
 def _in_zone_of(before: Intent, block: Block) -> Intent:
-    """The intent of a file; where it names no zone, the one that was found at first stays."""
+    """The intent of a file; a zone that was found at first stays if it names none."""
     config = block.loaded.pipeline.schedule
     assert config is not None
     zone = declared_zone(before)

@@ -40,7 +40,7 @@ class ScheduledPipeline:
 
 @dataclass
 class Moved:
-    """The changes of one schedule after a look at its files."""
+    """The changes of one schedule after a read of its files."""
 
     entry: ScheduledPipeline
     change: Change

@@ -1,7 +1,7 @@
 """`PipelineScheduler`: runs the pipelines of a folder by their schedule blocks.
 
-Owns the life of a daemon: the lock with its heartbeat, the watching of files, the events. When
-something fires, and what becomes of a run, is the engine's; see `registry` and `following`.
+Owns the life of a daemon: the lock with its heartbeat, the watching of files, the events. The
+engine decides when something fires, and what becomes of a run; see `registry` and `following`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ GAP_US = 50_000  # between two polls, however many notifications come
 class PipelineScheduler:
     """Runs the scheduled pipelines of a folder. One for a folder: a second one is refused.
 
-    `app` performs the runs; its worker is started and stopped with the scheduler, unless it runs
+    `app` executes the runs; its worker is started and stopped with the scheduler, unless it runs
     already. Listeners (`on`) are plain functions and get one event object.
     """
 
@@ -179,7 +179,7 @@ class PipelineScheduler:
         self._watched = Watch(before | same)
 
     def _take(self, entry: ScheduledPipeline) -> None:
-        """Perform its runs here, and follow them."""
+        """Execute its runs here, and follow them."""
         if entry.row is not None:
             self._pipelines.know(schedule_sync.pipeline_of(entry.row), entry.folder)
             self._follower.take(entry)
@@ -300,7 +300,7 @@ class PipelineScheduler:
     async def _follow(self) -> None:
         async with self._changing:
             gone = await self._follower.follow()
-        if gone and self.is_running:  # what the files say is what counts
+        if gone and self.is_running:  # the files decide
             log.warning("deleted, but still in its file: %s", ", ".join(gone))
             await self.refresh(gone)
 

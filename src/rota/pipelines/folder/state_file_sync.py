@@ -1,4 +1,5 @@
-"""The state file of a pipeline, kept like the store: what its runs did, what it does next.
+"""The state file of a pipeline, kept like the store: the outcomes of its runs and its next
+occurrence.
 
 The text about executions is pure. A file that cannot be written now is written later; a schedule
 runs all the same.
@@ -267,7 +268,9 @@ class StateFileSync:
         return not is_there and folder.is_dir()
 
     def save_all(self, states: Sequence[tuple[Path, ScheduleState]]) -> None:
-        """Write them. A full disk is reported once, tried again, and disturbs no other."""
+        """Write them. A full disk is reported once, tried again, and does not disturb the
+        others.
+        """
         for folder, state in states:
             try:
                 save_state(folder, state)

@@ -131,7 +131,7 @@ def _mapped(preview: PromptPreview, node_id: str, node: MapNode, flow: Flow) -> 
             preview.question(node_id, made, begin + 1)
         except BadInput as error:
             preview.forecast.note(f"{node_id}, item {begin + 1}: {error.message}")
-    return len(flow)  # what its fields will hold is the model's to say
+    return len(flow)  # the model decides what its fields will hold
 
 
 def _one(preview: PromptPreview, node_id: str, node: ReduceNode | AiNode, flow: Flow) -> Flow:

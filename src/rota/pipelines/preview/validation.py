@@ -45,7 +45,7 @@ def _remarks(loaded: Loaded, given: Mapping[str, Any]) -> list[Problem]:
     found = []
     for text in obstacles(loaded, given=given):
         if text.partition("}}")[0] in known:
-            continue  # told already, with its place in the prompt
+            continue  # reported already, with its position in the prompt
         place = document.place(_keys_of(text))
         found.append(Problem(str(loaded.file), place, text, Level.WARNING))
     for text in check_given(given, loaded.pipeline, names_of(loaded)):

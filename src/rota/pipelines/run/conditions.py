@@ -1,6 +1,6 @@
 """Whether an execution may begin: `after` and `condition` of its schedule block.
 
-Asked when it is about to begin, and not again once it has recorded something. It goes, or waits
+It is checked before the first recorded step, and not again. It goes, or waits
 (asleep, no slot is held), or is skipped with a sentence that says why. A start or a retry by hand
 is never held back.
 

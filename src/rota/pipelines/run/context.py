@@ -132,7 +132,7 @@ class Cache:
 
 
 class PipelineContext(NamedTuple):
-    """One run being performed."""
+    """One run being executed."""
 
     snapshot: Snapshot
     run_store: RunStore

@@ -1,4 +1,4 @@
-"""Results of runs for those who ask afterwards, from any process."""
+"""Results of runs for later calls, from any process."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from rota.pipelines.outcome import (
     OutcomeWord,
     PipelineResult,
 )
+from rota.pipelines.run.reduce_formats import ItemResult, reduced
 from rota.pipelines.run.reduce_stage import OUTPUT
 from rota.pipelines.run.run_store import RunReader
 from rota.pipelines.run.summary import item_outcomes, result_of, save_results, summary_of
@@ -111,13 +112,13 @@ async def cost(client: Client, run_id: str, *, by: CostUnit, after: int, limit: 
         raise BadInput(f"by={shown(by)} is not a unit", hint="Give model, day or item.")
     if by == "item":
         page = await items_page(client, run_id, after=after, limit=limit, status=None)
-        shares = [CostShare(str(one.position)).plus(one) for one in page.items if one.calls]
+        shares = [CostShare(of=str(one.position)).plus(one) for one in page.items if one.calls]
         return CostPage(by, shares, page.next)
     found: dict[str, CostShare] = {}
     async for one in items(client, run_id):
         if one.calls:
             of = (one.model or "") if by == "model" else (one.finished_at or "")[:10]
-            found[of] = found.get(of, CostShare(of)).plus(one)
+            found[of] = found.get(of, CostShare(of=of)).plus(one)
     listed = [found[of] for of in sorted(found)]
     end = after + limit
     return CostPage(by, listed[after:end], end if end < len(listed) else None)
@@ -139,3 +140,24 @@ async def write_results(client: Client, run_id: str, folder: Path | None) -> str
         started_at=found.run.started_at or found.run.created_at,
         folder=folder or found.snapshot.place,
     )  # fmt: skip
+
+
+DONE = ("completed", "failed")
+
+
+async def partial_output(client: Client, run_id: str) -> str | None:
+    """The items that ended, reduced without a call; None where only an AI could reduce them."""
+    found = await find(client, run_id)
+    reduce = found.snapshot.pipeline.reduce
+    if reduce is None or reduce.type == "ai":
+        return None
+    ended = [each async for each in _ended(client, run_id)]
+    if not any(each.success for each in ended):
+        return None
+    return "".join(reduced(reduce.type, lambda: ended))
+
+
+async def _ended(client: Client, run_id: str) -> AsyncIterator[ItemResult]:
+    async for each in items(client, run_id):
+        if each.status in DONE:
+            yield ItemResult(each.item, each.output, each.text, each.error)

@@ -45,8 +45,8 @@ class Source(NamedTuple):
     stage: str
     parts: Sequence[RunReader] = ()
     withheld: Mapping[int, Withheld] = MappingProxyType({})
-    # The content key of an item, where items may have moved since an earlier attempt: what is
-    # recorded at a position may then be about another item.
+    # The content key of an item, where items may have moved since an earlier attempt: the record at
+    # a position may then be about another item.
     content: Callable[[Item], str] | None = None
 
 
@@ -79,7 +79,7 @@ async def outcomes(source: Source) -> AsyncIterator[ItemOutcome]:
             continue
         found = _best(await own.at(placed.position), placed.item, source.content)
         other = _best(await theirs.at(placed.position), placed.item, None)
-        # The run itself comes after its parts: what it executed is what counts.
+        # The run itself comes after its parts: the executed definition counts.
         yield outcome_of(placed, found or other)
 
 

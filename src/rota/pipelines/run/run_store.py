@@ -118,7 +118,9 @@ class RunReader:
             after = page[-1].key
 
     async def item_list(self, name: str) -> ItemList | None:
-        """Whether an item list was written to its end, and by whom; the last attempt counts."""
+        """Whether an item list was written to its end, and by which run; the last attempt
+        counts.
+        """
         return await self._end(f"in/{slash_free(name)}/{_END}/")
 
     async def _end(self, prefix: str) -> ItemList | None:
@@ -334,7 +336,7 @@ def record_of(step: StoredStep) -> ItemRecord:
 
 
 def written(value: Any) -> str:
-    """A value as JSON; half characters, which some replies hold, are replaced."""
+    """A value as JSON; lone surrogates, which some replies hold, are replaced."""
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""One run, from its claim to its outcome: sets the context up, performs, reports, settles."""
+"""One run, from its claim to its outcome: sets the context up, executes, reports, settles."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from rota.pipelines.run import conditions
 from rota.pipelines.run.context import Cache, PipelineContext, ProgressReporter
 from rota.pipelines.run.graph_runner import perform_graph
 from rota.pipelines.run.linear_runner import perform_job, perform_linear
-from rota.pipelines.run.model_caller import LOST, ModelCaller
-from rota.pipelines.run.provider_watch import ProviderWatch
+from rota.pipelines.run.model_caller import LOST, ModelCaller, ProviderWatch
 from rota.pipelines.run.run_store import RunStore
 from rota.pipelines.run.sharding import Sharding, ShardsRunning
 from rota.pipelines.run.summary import OUTPUT_CHARS_MAX, result_of, save_results, summary_of
@@ -48,7 +47,7 @@ class PipelineRunner:
         self._asker: ModelCaller | None = None
 
     async def perform(self) -> Outcome:
-        """Perform it; an error of the run is an outcome, one about the claim is raised."""
+        """Execute it; an error of the run is an outcome, one about the claim is raised."""
         try:
             snapshot = self._here(snapshots.read(self._claim.input))
             await self._check_trust(snapshot)
@@ -124,7 +123,7 @@ class PipelineRunner:
         )
 
     def _parting(self) -> Sharding | None:
-        """Whether others may take part: those who share this database, on other machines."""
+        """Whether others may take part: clients that share this database, on other machines."""
         if not self._pipelines.serves or self._base.database.is_local:
             return None
         return Sharding(self._base, self._journal, self._claim)

@@ -84,7 +84,7 @@ class Sharding(NamedTuple):
         known = [step async for step in context.run_store.steps(PARTS)]
         if not known:
             if self.claim.attempt > 1:
-                return []  # what is left after a failure is the run's own
+                return []  # the run itself executes the rest after a failure
             known = await self._share_out(context, item_list, total)
         children = [step.child_id for step in known if step.child_id is not None]
         ended = await self.base.database.read(history.ended, children)

@@ -155,7 +155,7 @@ async def _fields(reader: RunReader, snapshot: Snapshot) -> dict[str, object] | 
 def result_of(
     found: RunSummary, snapshot: Snapshot, *, outcome: OutcomeWord | None = None, **more: object
 ) -> PipelineResult:
-    """The result; without a word of the caller the items decide between completed and partial."""
+    """The result; unless the caller decides the items decide between completed and partial."""
     tally, totals = found.tally, found.totals
     word: OutcomeWord = outcome or ("partial" if tally.failed or tally.skipped else "completed")
     return PipelineResult(

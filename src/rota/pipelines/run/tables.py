@@ -1,6 +1,6 @@
 """Rows of text into items, and items into rows: CSV as people and programs write it.
 
-Reading is a stream. A byte-order mark and blank lines are passed over; quotes may hold delimiters,
+Reading is a stream. A byte-order mark and blank lines are skipped. Quotes may hold delimiters,
 newlines and doubled quotes; missing cells are empty. A row that would lose or mangle a cell is an
 error with its line: an open quote, text after a closing quote, more cells than columns.
 """

@@ -77,7 +77,7 @@ async def take(tx: Tx, namespace: str, name: str) -> LockedAutomation:
 
 
 async def stop(tx: Tx, namespace: str, name: str, *, status: str, now: int) -> None:
-    """Pause or archive: what runs is left to end, nothing new begins."""
+    """Pause or archive: active runs are left to end, nothing new begins."""
     locked = await take(tx, namespace, name)
     await state.set_status(tx, locked.automation, status, now=now)
     await state.suspend_open_run(tx, locked.automation)
@@ -255,7 +255,8 @@ async def _settle_doubt(tx: Tx, open_run: Run, how: str, result: str | None, now
                 hint="Look yourself, then say happened, did-not-happen, or skip.",
             )
         if row.status != Mutation.NEEDS_RECONCILE or row.reconcile_count:
-            # Not back to 0: before its first look a tool waits until its counterpart has settled.
+            # Not back to 0: before the first `reconcile` a tool waits until its counterpart has
+            # settled.
             count = min(row.reconcile_count, 1)
             await effects.move(tx, row, Mutation.NEEDS_RECONCILE, now=now, reconcile_count=count)
     elif how == "happened":
@@ -274,7 +275,7 @@ async def _settle_doubt(tx: Tx, open_run: Run, how: str, result: str | None, now
 async def _skip(
     tx: Tx, locked: LockedAutomation, open_run: Run, row: LedgerRow | None, now: int
 ) -> list[EventName]:
-    """Leave out what the failed run had pinned, or else the event it stumbled over; after its
+    """Skip the events that the failed run had pinned, or the event that it failed on; after its
     change there is nothing left to skip."""
     if row is not None and row.status == Mutation.APPLIED:
         raise WrongState(

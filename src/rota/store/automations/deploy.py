@@ -89,8 +89,9 @@ def topic_rows(graph: AutomationGraph) -> list[TopicRow]:
 async def deploy_new(
     tx: Tx, namespace: str, fresh: Sequence[NewVersion], *, now: int, new_ids: Iterator[str]
 ) -> frozenset[str]:
-    """Put first versions in force, every handler of theirs due at once. Returns the names; what
-    is missing was there already, and is left unchanged."""
+    """Put first versions in force, every handler of theirs due at once. Returns the names; rows
+    that are missing were there already, and are left unchanged.
+    """
     rows = await tx.many(
         "add_automations", [(one.name, one.queue, one.digest) for one in fresh],
         namespace=namespace, now=now,

@@ -47,7 +47,7 @@ async def of_chains(tx: Tx, root_ids: Sequence[str]) -> dict[str, LedgerRow]:
 
 
 def what_matters(rows: Sequence[LedgerRow]) -> LedgerRow | None:
-    """The one live entry of a chain, or else its last failure."""
+    """The one live entry of a chain, or its last failure."""
     live = [row for row in rows if row.status != Mutation.FAILED]
     return next(reversed(live or rows), None)
 

@@ -121,7 +121,7 @@ async def peek(tx: Tx, place: AutomationKey, topic: str, limit: int) -> list[Sto
 
 
 class Peek(NamedTuple):
-    """A look of a handler: the oldest pending events of a topic."""
+    """A read of a handler: the oldest pending events of a topic."""
 
     place: AutomationKey
     topic: str

@@ -258,7 +258,7 @@ async def poke(tx: Tx, automation: DeployedAutomation, *, now: int) -> bool:
 
 
 async def set_status(tx: Tx, automation: DeployedAutomation, status: str, *, now: int) -> None:
-    """The user's own word: active, paused or archived."""
+    """The user's decision: active, paused or archived."""
     await tx.rows(
         "set_automation_status", namespace=automation.namespace, name=automation.name,
         status=status, now=now,

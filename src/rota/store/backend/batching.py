@@ -38,8 +38,7 @@ class Batch(Generic[I, O]):
         return future
 
     def gather(self, item: I) -> asyncio.Future[O]:
-        """The same without a rush: what is asked for in the same pass of the event loop goes
-        together."""
+        """The same without a rush: calls of the same pass of the event loop go together."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[O] = loop.create_future()
         self._waiting.append((item, future))
@@ -57,7 +56,7 @@ class Batch(Generic[I, O]):
             return (await self._send([item]))[0]
         finally:
             if self._waiting:
-                # In a context of its own: it works for all, not for the one who came first.
+                # In a context of its own: it works for all, not for the first caller.
                 work = self._drain()
                 loop = asyncio.get_running_loop()
                 self._follow = loop.create_task(work, context=own_context())

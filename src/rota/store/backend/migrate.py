@@ -23,7 +23,7 @@ _LOG = """create table if not exists migrations (
     number {int} primary key, name {text} not null, checksum {text} not null,
     applied_at {int} not null
 ) {strict}"""
-# Every view that a version of Rota has shipped; all others are the user's.
+# Every view that a version of Rota has shipped; all others belong to the user.
 VIEWS = ("readable_runs", "readable_steps", "readable_workers")
 # PostgreSQL: a statement that waits for a lock on a table blocks all later ones.
 LOCK_TIMEOUT = "5s"

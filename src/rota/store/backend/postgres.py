@@ -268,7 +268,7 @@ class PostgresDatabase:
         try:
             return await _in_transaction(tx, function, args, kwargs)
         except asyncio.CancelledError:
-            # Cancelled in the middle of a statement: the connection's state is unknown.
+            # A task was cancelled in the middle of a statement: the connection's state is unknown.
             self._abandon(connection)
             raise
         except errors.RotaError:

@@ -8,7 +8,7 @@ import asyncpg
 
 from rota import errors
 
-# Raised by the driver or the server for a value that the column cannot hold.
+# The driver or the server raises them for a value that the column cannot hold.
 UNSTORABLE = (asyncpg.DataError, asyncpg.ProgramLimitExceededError, OverflowError, ValueError)
 
 _ERRORS: tuple[tuple[type[BaseException], type[errors.StoreError]], ...] = (

@@ -1,6 +1,6 @@
 """Connections that went silent: a firewall forgot them, the other machine stops.
 
-One look now and then at all that is in progress, instead of a timer for every statement: setting
+One check now and then of all that is in progress, instead of a timer for every statement: setting
 and cancelling one of those is a tenth of what a short statement costs on an idle machine.
 """
 

@@ -80,7 +80,7 @@ _CLAIMING = {
     "runs.started_at": "coalesce(runs.started_at, :now)",
 }
 
-# `{served runs}`: what a claim may take, with the alias of the runs.
+# `{served runs}`: conditions of a claim, with the alias of the runs.
 _SERVED_BY_NAME = "runs.name {in names}"
 # The same for a worker with a code set: its code of the automation has to be the deployed one. As
 # single values: for an `exists` the server would read the whole set.
@@ -159,8 +159,9 @@ def texts(dialect_name: str) -> dict[str, str]:
 
 @cache
 def compiled(dialect_name: str, schema: str = "rota") -> dict[str, Compiled]:
-    """Every query ready for one database. On PostgreSQL each names its schema: what a session was
-    told to search is lost behind a pooler."""
+    """Every query ready for one database. On PostgreSQL each names its schema: the search path of a
+    session is lost behind a pooler.
+    """
     dialect: Dialect = SQLITE if dialect_name == "sqlite" else POSTGRES
     found = texts(dialect_name)
     ready: dict[str, Compiled] = {}

@@ -2,8 +2,8 @@
 
 The writer takes every function that waits, runs each under its own savepoint inside one
 transaction, commits once, and answers all of them. A brief write that finds the writer idle is done
-on the spot: two thread switches cost more than it does. apsw brings its own SQLite, so the version
-(and its fixes) is ours. Knows no table.
+on the spot: two thread switches cost more than it does. apsw brings its own SQLite, so Rota chooses
+the version (and its fixes). Knows no table.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class SqliteDatabase:
             self._signal.notify_soon(topic)
 
     async def listen(self, notified: Callable[[str], None]) -> None:
-        """Hear the other processes on this file."""
+        """Listen to the other processes on this file."""
         if self._signal is not None:
             await self._signal.listen(notified)
 
@@ -243,7 +243,7 @@ class SqliteDatabase:
         if not write:
             connection.execute("pragma query_only = on")
         if not self._memory:
-            connection.execute("pragma schema_version").fetchall()  # a first look opens the log
+            connection.execute("pragma schema_version").fetchall()  # a first read opens the log
             tx.files = OpenFiles(connection, self.place)
             tx.wal_space = WalPreallocation(connection, tx.files) if write else None
         return tx

@@ -4,7 +4,7 @@ A process loses its POSIX locks on a file when any code in it closes that file. 
 then take itself for the last user, and delete the log. Later commits of Rota go into a file without
 a name, and are lost with the process. So both are checked before every answer.
 
-A look at their folder is enough while no file in it was created, renamed or deleted.
+A read of their folder is enough while no file in it was created, renamed or deleted.
 """
 
 from __future__ import annotations

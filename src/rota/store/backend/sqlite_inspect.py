@@ -8,12 +8,12 @@ import apsw
 
 from rota.store.backend import sqlite_files, sqlite_wal_prealloc
 
-# Two checkpoints behind: one that is late by chance is not worth a word.
+# Two checkpoints behind: one that is late once is not reported.
 BACKLOG_PAGES = 2 * sqlite_wal_prealloc.CHECKPOINT_PAGES
 
 
 class SqliteState(NamedTuple):
-    """One look at a file and its log."""
+    """The state of a file and its log."""
 
     journal_mode: str
     backlog_pages: int  # in the log, not yet in the file

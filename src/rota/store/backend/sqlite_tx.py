@@ -19,7 +19,7 @@ from rota.store.backend.sqlite_wal_prealloc import WalPreallocation
 
 T = TypeVar("T")
 
-# Raised by the driver, or by the JSON that carries a batch, for a value that SQLite cannot hold.
+# The driver, or the JSON that carries a batch, raises them for a value that SQLite cannot hold.
 _UNSTORABLE = (OverflowError, ValueError, apsw.TooBigError)
 _LISTS = frozenset((list, tuple))
 _TAKEN = (apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY)

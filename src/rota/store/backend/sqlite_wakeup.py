@@ -2,7 +2,7 @@
 
 Each listening process leaves an empty file `<database>-wake/<port>-<token>`; a sender sends the
 token and its topic to every port it finds there. The folder is as private as the database, so that
-only those who may open the database know the tokens: packets without one are dropped. Lost packets
+only users who may open the database know the tokens: packets without one are dropped. Lost packets
 do no harm: polling finds everything anyway.
 """
 
@@ -36,7 +36,7 @@ class _Listener(asyncio.DatagramProtocol):
 
 
 class LocalSignal:
-    """Notifies and hears the processes on one SQLite file."""
+    """Notifies the processes, and listens to them, on one SQLite file."""
 
     def __init__(self, database_path: str) -> None:
         self._database = database_path
@@ -62,7 +62,7 @@ class LocalSignal:
             self._close_socket()
 
     def _make_folder(self) -> None:
-        """Readable by those who may open the database, and by no other user."""
+        """Readable by users who may open the database, and by no other user."""
         mode = os.stat(self._database).st_mode & 0o777
         with contextlib.suppress(FileExistsError):
             self._folder.mkdir(mode=mode | (mode & 0o444) >> 2)

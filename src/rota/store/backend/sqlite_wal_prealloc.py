@@ -47,12 +47,12 @@ class WalPreallocation:
             self._file = None
 
     def make(self) -> None:
-        """Called with the write lock held: no other process may add to the log meanwhile."""
+        """The caller holds the write lock: no other process may add to the log meanwhile."""
         if self._used + AHEAD <= self._space or self._used - self._before > AHEAD:
             return
         try:
             self._space = self._lengthen() // FRAME_BYTES_MAX
-        except OSError:  # a full disk, say: whether the commit still fits is SQLite's to tell
+        except OSError:  # a full disk, say: only SQLite knows whether the commit still fits
             self._space = self._used + CHECKPOINT_PAGES
 
     def _lengthen(self) -> int:
@@ -64,19 +64,19 @@ class WalPreallocation:
         return length
 
     def _committed(self, connection: apsw.Connection, name: str, frames: int) -> int:
-        """Called after each commit, which is durable: nothing here may make it look refused."""
+        """It runs after each commit, which is durable: nothing here may make it look refused."""
         self._before, self._used = self._used, frames
         if frames >= CHECKPOINT_PAGES and time.monotonic() >= self._retry_at:
             self._checkpoint(connection, name)
         return apsw.SQLITE_OK
 
     def _checkpoint(self, connection: apsw.Connection, name: str) -> None:
-        if self._files.gone() is not None:  # what the dead log holds must not reach the file
+        if self._files.gone() is not None:  # frames of the dead log must not reach the file
             return
         try:
             connection.wal_checkpoint(name, apsw.SQLITE_CHECKPOINT_PASSIVE)
         except (apsw.BusyError, apsw.LockedError):
-            return  # another process is at it
+            return  # another process does it
         except apsw.Error as error:
             now = time.monotonic()
             self._retry_at = now + RETRY_S

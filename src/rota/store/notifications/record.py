@@ -42,7 +42,7 @@ class Cause(NamedTuple):
     run_id: str
     subject: str
     details: Details
-    times: int = 1  # which claim of the run: each may cause one of its kind
+    times: int = 1  # which claim of the run: each may cause one notification of each kind
 
 
 async def record(tx: Tx, causes: Iterable[Cause], *, now: int) -> bool:

@@ -42,7 +42,7 @@ async def of(tx: Tx, schedule_ids: Iterable[str]) -> dict[str, str]:
 
 
 async def report_all(tx: Tx, things: Sequence[ScheduleEnd], *, now: int) -> int:
-    """Insert the runs that report these; returns how many there are to be performed."""
+    """Insert the runs that report these; returns how many there are to execute."""
     bodies = await of(tx, [thing.schedule_id for thing in things])
     rows = [_row(thing, bodies[thing.schedule_id], now) for thing in things
             if thing.schedule_id in bodies]  # fmt: skip

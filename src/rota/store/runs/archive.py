@@ -152,7 +152,7 @@ async def drop(tx: Tx, *, month: str) -> None:
 
 
 async def find(tx: Tx, *, namespace: str, run_id: str) -> ArchivedChain | None:
-    """The archived chain of the id of its first run, or of a beginning that fits no other."""
+    """The archived chain of the id of its first run, or of a beginning that fits one run only."""
     rows = await tx.rows(
         "archived_chain", namespace=namespace, prefix=run_id,
         beyond=f"{run_id}{chr(sys.maxunicode)}",

@@ -30,7 +30,7 @@ async def cancel_children(tx: Tx, parents: Sequence[str], now: int) -> list[str]
 
 
 async def expire_runs(tx: Tx, ids: Sequence[str], *, now: int) -> list[str]:
-    """End runs that waited too long before they began; what was claimed is left alone."""
+    """End runs that waited too long before they began; claimed runs are left alone."""
     rows = await tx.rows("expire_runs", ids=sorted(ids), now=now)
     await after_ends(tx, [EndedChain(row[1], row[2], row[3]) for row in rows], now)
     await record.skipped(tx, [(row[0], row[2] or row[3], row[4]) for row in rows], now=now)

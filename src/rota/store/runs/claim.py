@@ -1,4 +1,4 @@
-"""Claims: who performs what next. One step of a transaction, alone or after a settlement."""
+"""Claims: who executes what next. One step of a transaction, alone or after a settlement."""
 
 from __future__ import annotations
 

@@ -41,8 +41,9 @@ class FoundIds(NamedTuple):
 
 
 class RunsFound(NamedTuple):
-    """Runs, newest first; the id after which the next page begins; and, when the bound ended the
-    page before it was full, the instant back to which it looked."""
+    """Runs, newest first, and the id after which the next page begins. When the bound ended the
+    page before it was full, also the instant back to which it looked.
+    """
 
     runs: list[Run]
     next_id: str | None

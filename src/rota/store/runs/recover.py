@@ -18,7 +18,7 @@ from rota.store.schedules.overlap import EndedChain
 
 
 async def renew_leases(tx: Tx, held: Sequence[Claim], *, lease_until: int) -> frozenset[str]:
-    """Renew the leases of exactly these claims; what is missing from the answer is lost."""
+    """Renew the leases of exactly these claims; runs that are missing from the answer are lost."""
     items = sorted((claim.id, claim.claim_count, claim.lease_owner) for claim in held)
     rows = await tx.many("renew_leases", items, lease_until=lease_until, alone=True)
     return frozenset(row[0] for row in rows)

@@ -26,7 +26,9 @@ _completion = attrgetter("claim.id", "claim.claim_count", "output")
 
 
 class SettleResult(NamedTuple):
-    """The result of a settlement: ids that were ours, and whether others should look for work."""
+    """The result of a settlement: ids of runs that this worker held, and whether others should look
+    for work.
+    """
 
     ids: frozenset[str]
     woke: bool

@@ -21,7 +21,7 @@ from rota.store.runs.retry import retry_chain
 from rota.store.runs.start import start_runs
 from rota.store.runs.wake import poke
 
-# Made by the C code of `operator`: the writer's thread needs the interpreter lock for these.
+# The C code of `operator` builds it: the writer's thread needs the interpreter lock for these.
 _run_id = attrgetter("claim.id")
 _row = attrgetter(
     "claim.id", "claim.claim_count", "claim.lease_owner", "step.key", "step.position", "step.kind",
@@ -31,7 +31,7 @@ _row = attrgetter(
 
 
 async def record(tx: Tx, records: Sequence[StepRecord], *, alone: bool = True) -> list[bool]:
-    """Write steps under their claims. For each: whether it was ours to write."""
+    """Write steps under their claims. For each: whether this worker may write."""
     # Sorted, so that two batches which lock the same runs cannot wait for each other.
     in_order = sorted(records, key=_run_id)
     rows: list[Row] = list(map(_row, in_order))

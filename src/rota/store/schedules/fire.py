@@ -41,7 +41,7 @@ from rota.store.schedules.templates import (
 PAUSES = 1000
 # A transaction stays bounded, however many occurrences are caught up on.
 RUNS_MAX = 5000
-# Skipped as it should be: what it was for is done by another one, or was never to come.
+# The skip is right: another run did its work, or it was never to come.
 NO_NEWS = frozenset({"merged", "max runs"})
 
 

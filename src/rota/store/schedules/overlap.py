@@ -86,7 +86,7 @@ async def _release_backfill(tx: Tx, schedule_id: str | None, count: int, now: in
 
 
 async def release_stuck(tx: Tx, *, namespace: str, now: int) -> int:
-    """Release runs that wait behind no other; returns how many.
+    """Release runs that wait behind no run; returns how many.
 
     No end of a run leaves one behind today. One that an earlier version or a repair by hand left
     would wait for ever, and every later occurrence would merge into it."""

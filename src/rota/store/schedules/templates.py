@@ -187,7 +187,7 @@ async def add_runs(tx: Tx, rows: Sequence[Row], *, now: int) -> list[str]:
 async def backfill(tx: Tx, rows: Sequence[Row], *, parallel: int, now: int) -> list[str]:
     """Insert the runs of a backfill, all asleep, and release the first `parallel` of them.
 
-    Which are first is known only now: an occurrence that has a run already gets no other."""
+    Which are first is known only now: an occurrence that has a run already gets no second one."""
     added = set(await add_runs(tx, rows, now=now))
     ids = [row[0] for row in rows if row[0] in added]
     await tx.rows("release_runs", ids=ids[:parallel], now=now)

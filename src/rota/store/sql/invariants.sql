@@ -1,4 +1,4 @@
--- Queries that must return no row. Shared by the tests and `rota doctor`.
+-- Queries that must return no row. The tests and `rota doctor` share them.
 
 -- name: broken_lease
 select id, status from runs

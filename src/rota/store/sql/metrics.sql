@@ -1,4 +1,4 @@
--- The counts of `rota metrics`. Asked at every scrape, so nothing here reads all that is over.
+-- The counts of `rota metrics`. They run at every scrape, so none here reads all that is over.
 
 -- name: count_open
 -- Open runs. Each part has an index that holds nothing else; the last two are what sleeps until

@@ -57,8 +57,8 @@ from unnest(:topics::text[]) as topic
 select pg_notify(:channel, topic || {seed}) from unnest(:topics::text[]) as topic
 
 -- name: claim_runs
--- The CTE fixes the picked set before the update, which may else exceed the limit. It locks the rows,
--- so that they stay where they are: by their places they need not be looked up once more.
+-- The CTE fixes the picked set before the update, which otherwise may exceed the limit. It locks
+-- the rows, so that they stay where they are: by their places they need not be looked up once more.
 with picked as (
     select ctid from runs
     where {claimable runs}
@@ -147,7 +147,7 @@ order by priority desc, available_at, id
 limit :limit
 
 -- name: complete_and_claim
--- Both in one round trip: the server works while we perform what was claimed before.
+-- Both in one round trip: the server works while we execute the runs claimed before.
 with done as ({query complete_runs} returning runs.id),
     taken as ({query claim_runs})
 select (select count(*) from done) as done_count, taken.*

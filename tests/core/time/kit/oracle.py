@@ -180,7 +180,7 @@ def walk(zone: ZoneInfo, start: int, stop: int, step_s: int = 60) -> list[Look]:
 
 
 def occurrences(text: str, rule: Rule, looks: list[Look]) -> list[int]:
-    """What of a walk fires."""
+    """The occurrences of a walk that fire."""
     wanted = expression(text)
     minutes = wanted.minutes
     close = [look for look in looks if look.wall.minute in minutes or look.missed]  # For speed.

@@ -26,12 +26,12 @@ from rota.store.automations.state import NewOpenRun, NextStart, next_start_of, p
 from rota.store.backend.database import Tx
 from rota.store.runs.settle import settle_runs
 
-# How many columns of a held open run are the automation's.
+# The number of columns of a held open run that belong to the automation.
 _OWN = len(DeployedAutomation.__struct_fields__)
 
 
 class Work(NamedTuple):
-    """A handler run to perform, from where it is."""
+    """A handler run to execute, from where it is."""
 
     automation: DeployedAutomation
     handler: DeployedHandler | None  # None: it is no longer declared
@@ -56,7 +56,9 @@ class Notes(NamedTuple):
 
 
 class Held(NamedTuple):
-    """An open run at work that is ours: its automation, locked, with its handlers by name."""
+    """An open run at work that this worker holds: its automation, locked, with its handlers by
+    name.
+    """
 
     automation: DeployedAutomation
     handlers: dict[str, DeployedHandler]
@@ -73,7 +75,7 @@ def lost(claim: Claim) -> LeaseLost:
 
 
 async def hold(tx: Tx, claim: Claim) -> Held:
-    """Lock the automation and make sure that its run is ours."""
+    """Lock the automation and make sure that its run is held by this worker."""
     held = await hold_all(tx, [claim])
     if not held:
         raise lost(claim)
@@ -212,7 +214,7 @@ def _again(claim: Claim) -> str:
 
 
 async def let_go(tx: Tx, claim: Claim, mutation: LedgerRow | None, now: int) -> None:
-    """Release what the chain holds; what was only proposed is off."""
+    """Release what the chain holds; a change that was only proposed is dropped."""
     await events.release(tx, claim.root_id, now=now)
     if mutation is not None and mutation.status == Mutation.PROPOSED:
         await effects.move(tx, mutation, Mutation.FAILED, now=now, resolved_by="never called")

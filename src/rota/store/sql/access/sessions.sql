@@ -24,7 +24,7 @@ insert into login_links (digest, namespace, name, role, expires_at)
 values (:digest, :namespace, :name, :role, :expires_at)
 
 -- name: take_login_link
--- Deleted by the first who uses it, whether or not it is still valid.
+-- The first request that uses it deletes it, whether or not it is still valid.
 delete from login_links where digest = :digest and namespace = :namespace
 returning name, role, expires_at
 

@@ -76,7 +76,7 @@ where status = 'pending' and (namespace, automation, topic, message_id) in (
 returning topic, message_id, revision
 
 -- name: note_owned
--- History first: what is about to happen to the events that a chain has reserved.
+-- History first: the next change of the events that a chain has reserved.
 insert into reservations (run_id, event_id, act, at)
 select events.reserved_by, events.id, :act, :now from events
 where events.reserved_by in (select id from runs where id = :root_id

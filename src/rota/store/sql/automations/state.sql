@@ -9,7 +9,8 @@ where namespace = :namespace and name = :name
 
 -- name: hold_open_runs
 -- The same for runs in progress, with their claims and handlers; after a lost claim there is no row.
--- Locked by run id, as renewals do, an automation before its run: no other transaction locks several.
+-- Rows are locked by run id, as renewals do, an automation before its run: no other transaction
+-- locks several.
 select runs.id, {automation columns}, {handler columns} from automations
 join runs on runs.namespace = automations.namespace and runs.name = automations.name
 join handlers on handlers.namespace = automations.namespace

@@ -1,5 +1,5 @@
 -- name: chains_below
--- One level of them. Asked for all levels at once, PostgreSQL reads the whole table.
+-- One level of them. For all levels at once, PostgreSQL would read the whole table.
 select root_id from runs
 where parent_id {in parents} and parent_id is not null and retry_of is null
     and trigger <> 'detached'

@@ -16,7 +16,7 @@ limit :limit
 {skip_locked}
 
 -- name: pick_keyed
--- A loose scan over the keys that wait, so that one busy key with a long line delays no other.
+-- A loose scan over the keys that wait, so that a backlog on one key does not delay other keys.
 with recursive waiting (key) as (
     select min(limit_key) from runs
     where namespace = :namespace and queue = :queue and status = 'pending' and limit_key is not null

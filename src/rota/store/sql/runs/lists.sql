@@ -74,7 +74,8 @@ select count(*), min(id) from (
 ) as seen
 
 -- name: ids_called
--- By external id alone: a loose scan over the names that have external ids, then one look for each.
+-- By external id alone: a loose scan over the names that have external ids, then one lookup for
+-- each.
 with recursive names (name) as (
     select min(name) from runs where namespace = :namespace and external_id is not null
     union all

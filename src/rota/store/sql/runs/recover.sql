@@ -23,7 +23,7 @@ where runs.id = item.id and runs.claim_count = item.claim_count
 returning runs.id
 
 -- name: stray_runs
--- Held by this worker as the database sees it, but the worker does not know them.
+-- The database says that this worker holds them, but the worker does not know them.
 update runs set status = 'pending', lease_owner = null, lease_until = null
 where lease_owner = :worker_id and status = 'running' and namespace = :namespace
     and not ((id || ':' || claim_count) {in held})

@@ -1,7 +1,7 @@
 -- Steps and signals: what a chain has already done, and what was sent to it.
 
 -- name: record_steps
--- Fenced by a join with the run's claim. The share lock keeps a reaper from taking the run between
+-- A join with the run's claim fences it. The share lock keeps a reaper from taking the run between
 -- the check and the commit. So a recovery always sees every step recorded before it.
 -- A finished step never changes; the same write sent again after a broken connection changes
 -- nothing.

@@ -47,7 +47,7 @@ where parent_id > :after and parent_id < :before and parent_id is not null
 order by parent_id
 
 -- name: ailing_schedules
--- Quarantined, or in the way of a declaration that is ignored. For the doctor, who may take his time.
+-- Quarantined, or in the way of a declaration that is ignored. For the doctor, which may be slow.
 select {schedule columns} from runs
 where namespace = :namespace and kind = 'schedule'
     and (reason like 'quarantined: %' or (parent_id is not null and spec like '%"ignored":%'))
@@ -98,7 +98,7 @@ limit :limit
 {skip_locked}
 
 -- name: due_pauses
--- Paused until a time that has come.
+-- Schedules with a pause that has ended.
 select {schedule columns} from runs
 where namespace = :namespace and status = 'paused' and available_at is not null
     and available_at <= :now
@@ -240,7 +240,7 @@ where waiting.namespace = :namespace and waiting.status = 'sleeping' and waiting
             where root.id = other.root_id and root.trigger = 'backfill'))
 
 -- name: stuck_backfills
--- Schedules with a run of a backfill that waits behind no other.
+-- Schedules with a run of a backfill that waits behind no run.
 select distinct waiting.schedule_id from runs as waiting
 where waiting.namespace = :namespace and waiting.status = 'sleeping' and waiting.available_at is null
     and waiting.kind {in kinds} and waiting.reason = 'backfill' and waiting.schedule_id is not null
