@@ -56,8 +56,7 @@ class Secret:
         return self.secret, self.prefix, self.suffix
 
     def value(self) -> str:
-        """What the environment has, if anything. Read at each call: a secret that is renewed needs
-        no restart of a process that sees the change."""
+        """The value that the environment has now, or an empty text."""
         return self._env.get(self.secret, "")
 
     def reveal(self) -> str:
@@ -74,7 +73,7 @@ class Secret:
 
 
 class ApiKey(Secret):
-    """The key of a service. Spaces around it are no part of it."""
+    """The key of a service. Spaces around it are dropped."""
 
     __slots__ = ("_service",)
 
@@ -85,7 +84,7 @@ class ApiKey(Secret):
         self._service = service
 
     def value(self) -> str:
-        """What the environment has, if anything."""
+        """The key that the environment has now, or an empty text."""
         return super().value().strip()
 
     def reveal(self) -> str:

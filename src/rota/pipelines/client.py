@@ -70,7 +70,7 @@ class PipelineClient:
         self._client = client
         self._worker = worker
         self._folders: dict[str, Path | None] = {}
-        # The names of the runs that this process may perform, in the order of their declaration.
+        # The names of the runs that this process may execute, in the order of their declaration.
         self.run_names: dict[str, None] = {}
         self._ai: Invoker | None = None
         self._settings: Settings | None = None

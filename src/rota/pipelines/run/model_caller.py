@@ -50,6 +50,13 @@ T = TypeVar("T")
 
 # Errors of our own database: never the fault of an item, and over when it is back.
 LOST = (LeaseLost, *PASSING)
+# Failures that concern every item: the run stops, and what is done is kept.
+STOPPING = (NeedsLogin, NeedsPermission, BudgetSpent, BadSetting, MissingExtra)
+WAIT_S_MIN = 0.1
+# For a provider that throttles without saying how long.
+THROTTLED = RetryPolicy(attempts=1_000_000, delay_s=1.0, delay_s_max=60.0, jitter=0.5)
+TOLD_AFTER_US = SECOND  # a shorter wait is not reported
+WRITTEN_EVERY_US = 5 * SECOND
 
 
 class Usage:
@@ -217,15 +224,13 @@ class ModelCaller:
         await self._clock.wait(asyncio.Event(), self._clock.now() + round(wait_s * SECOND))
 
 
-# Failures that concern every item: the run stops, and what is done is kept.
-STOPPING = (NeedsLogin, NeedsPermission, BudgetSpent, BadSetting, MissingExtra)
-WAIT_S_MIN = 0.1
-# For a provider that throttles without saying how long.
-THROTTLED = RetryPolicy(attempts=1_000_000, delay_s=1.0, delay_s_max=60.0, jitter=0.5)
-
-
 class Attempts:
-    """The tries of one question so far."""
+    """The tries of one question so far: the consequence of a failure or an unusable reply.
+
+    A failed call is an attempt, and `maxRetries` bounds them. An open breaker is waited for, as
+    many times as there are retries. A provider that throttles, and limits of ours, are waited for
+    and cost no attempt. No wait, and no sum of waits for a provider, is longer than `wait_s_max`.
+    """
 
     def __init__(self, question: ModelPrompt) -> None:
         self._question = question
@@ -296,10 +301,6 @@ class Attempts:
 
 def _is_throttled(error: Transient) -> bool:
     return bool(error.facts.get("throttled")) or error.facts.get("why") == "asked"
-
-
-TOLD_AFTER_US = SECOND  # a shorter wait is not reported
-WRITTEN_EVERY_US = 5 * SECOND
 
 
 class ProviderWatch:
