@@ -323,7 +323,8 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
         if self.pipelines.serves:  # one part at a time, so that `parallel` holds on each machine
             declared = {**declared, PART_QUEUE: (1, Queue(self.settings.namespace, PART_QUEUE))}
         chosen = {name: declared.get(name, self._plain_queue(name)) for name in queues or declared}
-        if self.notifications.declared:
+        notifies = bool(self.notifications.declared) or self.pipelines.serves
+        if notifies:
             chosen[QUEUE] = (SLOTS, Queue(self.settings.namespace, QUEUE))
         self.runtime = Runtime(
             context, executors,
@@ -332,7 +333,7 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
                 for name, (slots, _) in chosen.items()
             ],
             [limits for _, limits in declared.values()],
-            version_of(self.workflows), fires=fires, notifies=bool(self.notifications.declared),
+            version_of(self.workflows), fires=fires, notifies=notifies,
             is_replay=is_replay,
         )  # fmt: skip
         self.connection.worker = self.runtime.worker

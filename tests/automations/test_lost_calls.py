@@ -259,6 +259,43 @@ async def test_a_second_change_that_nobody_can_foresee_fails_the_run(database_ur
         await sound(app)
 
 
+@pytest.mark.parametrize("first", ["with a change before it", "without"])
+async def test_a_timer_that_asks_for_a_change_while_next_runs_fails_the_run(
+    database_url: str, first: str
+) -> None:
+    """The phase is over for every caller of `ctx`. The run is not: an operator is notified."""
+    app = Line()
+    asked = asyncio.Event()
+
+    async def mutate(ctx: Context, prepared: Prepared) -> None:
+        KEPT.append(ctx)
+        if first != "without":
+            await ctx.call(app.outside, items=1)
+
+    def later() -> None:
+        try:
+            KEPT.pop().call(app.outside, items=2)
+        finally:
+            asked.set()
+
+    async def after(ctx: Context, prepared: Prepared, mutation: Any) -> None:
+        asyncio.get_running_loop().call_soon(later)
+        await asked.wait()
+
+    async with begun(app, database_url) as world:
+        mutates(app, mutate)
+        app.line.handlers["worker"].functions["next"] = after
+        await app.feed("e1")
+        await world.settle()
+        said = await stopped_by(app)
+        assert "may not" in said
+        assert "its phase mutating is over" in said
+        done = first != "without"
+        assert [params for _, params in app.outside.effects] == [{"items": 1}] * done
+        assert await event_statuses(app) == {"e1": "reserved" if done else "pending"}
+        await sound(app)
+
+
 async def test_a_task_that_would_make_the_change_after_mutate_has_returned_fails_the_run(
     database_url: str,
 ) -> None:

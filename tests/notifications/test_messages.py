@@ -25,8 +25,8 @@ def attempt(status: str, reason: str | None = None, **fields: Any) -> Attempt:
     return blank._replace(**fields)
 
 
-def facts(*attempts: Attempt, ailing: bool = False, count: int = 1) -> Facts:
-    return Facts(attempts=attempts, schedule="daily-1", ailing=ailing, skipped_count=count)
+def facts(*attempts: Attempt, count: int = 1) -> Facts:
+    return Facts(attempts=attempts, schedule="daily-1", skipped_count=count)
 
 
 def test_a_signature_is_that_of_the_published_example() -> None:
@@ -64,23 +64,30 @@ def test_the_address_of_a_ping(url: str, event: Ping, called: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "reason", "ailing", "events"),
+    ("what", "status", "reason", "events"),
     [
-        ("completed", None, False, ["success"]),
-        ("completed", None, True, ["success", "recovery"]),
-        ("completed", "partial", False, ["failure"]),
-        ("completed", "partial", True, ["failure"]),
-        ("failed", "logic", False, ["failure"]),
-        ("crashed", None, False, ["failure"]),
-        ("skipped", "too late", False, ["missed"]),
-        ("cancelled", "by request", True, []),
-        ("running", None, False, []),
+        ("succeeded", "completed", None, ["success"]),
+        ("recovered", "completed", None, ["success", "recovery"]),
+        ("failed", "completed", "partial", ["failure"]),
+        ("failed", "failed", "logic", ["failure"]),
+        ("quarantined:n1", "crashed", None, ["failure"]),
+        ("needs_attention:n1", "waiting", "login", ["failure"]),
+        ("needs_attention:n1", "running", None, []),
+        ("needs_attention:n1", "completed", None, []),
+        ("missed", "skipped", "too late", ["missed"]),
+        ("failed", "cancelled", "by request", []),
+        # As the version before stored it.
+        ("ended", "completed", None, ["success"]),
+        ("ended", "completed", "partial", ["failure"]),
+        ("ended", "failed", "logic", ["failure"]),
+        ("waits", "waiting", "login", ["failure"]),
+        ("skipped", "skipped", "missed", ["missed"]),
     ],
 )
-def test_what_an_end_means(
-    status: str, reason: str | None, ailing: bool, events: list[str]
+def test_what_a_notification_means(
+    what: str, status: str, reason: str | None, events: list[str]
 ) -> None:
-    assert events_of(facts(attempt(status, reason), ailing=ailing)) == events
+    assert events_of(what, attempt(status, reason)) == events
 
 
 def test_a_receiver_with_a_webhook_and_a_command_is_two() -> None:
@@ -98,7 +105,7 @@ def test_each_event_goes_to_its_own_and_the_switch_learns_of_every_end() -> None
     notify = Notify(on_success="https://s.example", on_recovery="https://r.example",
         ping="https://p.example")  # fmt: skip
     tells = Recipients(pipeline_id="p", name="P", folder="/", notify=notify)
-    found = deliveries(tells, facts(attempt("completed"), ailing=True))
+    found = deliveries(tells, facts(attempt("completed")), "recovered")
     assert [(one.way, one.event) for one in found] == [
         ("webhook", "success"), ("ping", "ping success"), ("webhook", "recovery"),
     ]  # fmt: skip

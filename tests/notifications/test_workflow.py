@@ -15,9 +15,11 @@ import msgspec
 import pytest
 
 from rota.core.notifications.model import NOTIFY
+from rota.core.runs.model import NewRun
 from rota.notifications import workflow as notify
 from rota.notifications.receivers import Notify, Recipients
-from rota.store.notifications import schedule_ends
+from rota.store.notifications import recipients
+from rota.store.runs.start import start_runs
 from rota.testing import World, virtual
 from tests.kit import select
 from tests.pipelines.kit.receiver import Answer, Receiver
@@ -41,7 +43,7 @@ class Scene:
         )  # fmt: skip
         row = (await self.app.schedules.get(schedule)).schedule
         body = msgspec.json.encode(told).decode()
-        await self.app.connection.database.write(schedule_ends.put, row.id, body)
+        await self.app.connection.database.write(recipients.put, row.id, body)
 
     async def hours(self, count: int = 1) -> None:
         """Let time pass, slowly enough for what is sent on the way."""
@@ -62,7 +64,7 @@ async def _fails() -> None:
 async def scene(url: str, *answers: Answer, **words: Any) -> AsyncIterator[Scene]:
     app = Noted()
     app.workflow(name="failing", retries=2)(_fails)
-    notify.install(app, app.step, app.workflow)
+    app.pipelines.serve()
     async with Receiver(*answers).up() as receiver, virtual(app, url=url) as world:
         await app.schedules.create("hourly", "shaky", "0 * * * *", **HOURLY | words)
         yield Scene(world, app, receiver)
@@ -354,3 +356,30 @@ async def test_an_address_may_stand_in_the_environment_alone(
         *await select(database_url, "select key, output, error from steps"),
     ]
     assert "secret-part" not in repr(stored)
+
+
+async def test_messages_that_the_version_before_had_begun_are_sent(
+    database_url: str, tmp_path: Path
+) -> None:
+    """That version inserted the run in the settling transaction, and wrote no kind into it."""
+    async with scene(database_url) as at:
+        await at.hours()
+        [done] = await at.app.runs.list(name="shaky")
+        tells = {
+            "pipeline_id": "shaky", "name": "The shaky one", "folder": str(tmp_path),
+            "notify": {"on_success": f"{at.receiver.url}/hook", "ping": f"{at.receiver.url}/ping"},
+        }  # fmt: skip
+        now = at.world.clock.now()
+        for what, key in (("ended", done.id), ("began", f"{done.id}:began")):
+            body = msgspec.json.encode({"run_id": done.id, "what": what, "tells": tells}).decode()
+            run = NewRun(
+                id=at.app.ids.make(now), namespace=at.app.settings.namespace, name=NOTIFY,
+                available_at=now, input=body, external_id=key, trigger="event",
+            )  # fmt: skip
+            await at.app.connection.database.write(start_runs, [run], now=now)
+        await at.world.settle()
+        assert at.receiver.events[:1] == ["success"]
+        assert sorted(at.receiver.paths) == ["/hook", "/ping"]
+        [hook] = [call for call in at.receiver.calls if call.path == "/hook"]
+        assert hook.headers["webhook-id"] == f"{done.id}-success-0"
+        assert await at.notified() == ["completed", "completed"]

@@ -167,14 +167,6 @@ CASES += [
 HISTORY_OF = ("runs_occurrence",)
 CASES += [
     Case("lock_templates", PRIMARY, {"ids": ["s1"]}),
-    Case("ends_of_chains", CHAIN, {"roots": ["completed000001"]}),
-    Case("start_notices", PRIMARY, {"now": NOW, "name": "rota.notify"}, ("new", "s1", "x", "{}")),
-    Case("told_of", ("runs_external",), {"namespace": SPACE, "name": "n", "ids": ["x1", "x2"]}),
-    Case(
-        "execution_before",
-        HISTORY_OF,
-        {"schedule_id": "s1", "due_at": NOW, "root_id": "r1", "ended_at": NOW},
-    ),
     Case("ends_since", HISTORY_OF, {"id": "s1", "since": NOW}),
 ]
 # The doctor without --full reads a bounded number of rows.

@@ -333,11 +333,14 @@ class Context:
             self._refuse(f"{name} may not {act} while {self._phase}")
 
     def _refuse_late(self, act: Act) -> NoReturn:
-        """Refuse a call that comes after the end of the handler. Only the log can report it."""
+        """Refuse a call that comes after the end of the handler. The run fails, unless it is
+        committed already: then only the log can report it."""
         automation, handler = self.place
         late = f"{handler} of {automation} may not {act}: its phase {self._phase} is over"
         log.error("%s", late)
-        raise HostStop(NotAllowed(late, hint="Await the tasks that the handler starts."))
+        error = NotAllowed(late, hint="Await the tasks that the handler starts.")
+        self._host.late = self._host.late or error
+        raise HostStop(error)
 
     def _checked(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         try:

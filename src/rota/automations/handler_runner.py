@@ -98,6 +98,7 @@ class HandlerRunner:
         self.payload_bytes_max = environment.settings.payload_bytes_max
         self.phase = Phase(work.run.phase)
         self.refused: list[str] = []  # events that could not be read
+        self.late: NotAllowed | None = None  # user code asked for something after its phase
 
     async def perform(self) -> HandlerRunSettled:
         """Go from the state of the run to its commit."""
@@ -216,6 +217,8 @@ class HandlerRunner:
         self, plan: HandlerPlan, value: Any, what: str, next_run_at: int | None
     ) -> HandlerRunSettled:
         ctx = self._ctx
+        if self.late is not None:
+            raise self.late
         state = None if value is None else self._encoded(value, f"the state that {what} returned")
         done = Commit(
             plan, state, value is None, ctx.events if ctx else (), ctx.inputs if ctx else (),
@@ -226,6 +229,8 @@ class HandlerRunner:
     # -- user code -------------------------------------------------------------------------
 
     async def _run(self, name: str, phase: Phase, *args: Any) -> Any:
+        if self.late is not None:
+            raise self.late
         handler = self._known()
         is_async = handler.is_async(name)
         loop = None if is_async else asyncio.get_running_loop()

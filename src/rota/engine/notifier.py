@@ -1,8 +1,10 @@
 """The notifier: turns recorded notifications into messages, by the limits of each rule.
 
 Causes are recorded in their own transactions. This loop takes them in batches, under the lock of
-the rules: the messages, the progress of the rules and the marks are one commit. Any number of
-processes may run one. It runs only in processes that declare rules.
+the rules: the messages, the progress of the rules and the marks are one commit. The receivers that
+a schedule brings along are a rule without a limit: each of its notifications is a message. Any
+number of processes may run a notifier. It runs only in processes that declare rules or serve
+pipelines.
 """
 
 from __future__ import annotations
@@ -13,7 +15,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.core.notifications.model import Notification
+from rota.core.notifications.model import (
+    NOTIFY,
+    NOTIFY_BLOCK,
+    Notification,
+    NotificationKind,
+)
 from rota.core.notifications.rules import DispatchPlan, NotificationMessage, dispatch
 from rota.core.runs.lifecycle import Trigger
 from rota.core.runs.model import NewRun
@@ -22,6 +29,7 @@ from rota.engine.context import EngineContext
 from rota.engine.wakeups import ANY, READY
 from rota.store.backend.database import Tx
 from rota.store.notifications import record, rules
+from rota.store.notifications.record import FreshNotification
 from rota.store.notifications.rules import StoredRule
 from rota.store.runs.start import start_runs
 
@@ -33,6 +41,11 @@ GAP_S = 0.5
 DELIVERY = "rota.notification"
 QUEUE = "rota.notifications"
 SLOTS = 10
+# The kinds that happen once to a run, at its end.
+_ENDS = {
+    NotificationKind.SUCCEEDED, NotificationKind.RECOVERED, NotificationKind.FAILED,
+    NotificationKind.MISSED,
+}  # fmt: skip
 
 
 class Dispatched(NamedTuple):
@@ -103,8 +116,9 @@ async def dispatch_batch(tx: Tx, *, namespace: str, now: int, new_ids: Iterator[
     """Turn one batch of notifications into runs that send messages, in one transaction."""
     known = await rules.lock(tx, namespace=namespace)
     fresh = await record.fresh(tx, namespace=namespace, limit=BATCH)
+    news = [one.notification for one in fresh if one.for_rules]
     plans = {
-        one.name: dispatch(one.rule, one.progress, fresh, now=now, digest_id=next(new_ids))
+        one.name: dispatch(one.rule, one.progress, news, now=now, digest_id=next(new_ids))
         for one in known
     }
     runs = [
@@ -112,12 +126,20 @@ async def dispatch_batch(tx: Tx, *, namespace: str, now: int, new_ids: Iterator[
         for name, plan in plans.items()
         for message in plan.messages
     ]
+    runs += [
+        _run_of_schedule(
+            one.notification, one.recipients, namespace=namespace, run_id=next(new_ids), now=now
+        )
+        for one in fresh
+        if one.recipients is not None
+    ]
     if runs:
         await start_runs(tx, runs, now=now, alone=False)
     changed = {one.name: plans[one.name].state for one in known if _moved(one, plans[one.name])}
     await rules.advance(tx, changed, namespace=namespace)
     if fresh:
-        await record.dispatched(tx, [(one.id, _receivers(one, known)) for one in fresh], now=now)
+        marks = [(one.notification.id, _sent_to(one, known)) for one in fresh]
+        await record.dispatched(tx, marks, now=now)
     dues = [plan.due_at for plan in plans.values() if plan.due_at is not None]
     return Dispatched(len(fresh), len(runs), min(dues, default=None))
 
@@ -126,8 +148,12 @@ def _moved(one: StoredRule, plan: DispatchPlan) -> bool:
     return one.progress != plan.state
 
 
-def _receivers(one: Notification, known: list[StoredRule]) -> str:
-    return ", ".join(stored.name for stored in known if stored.rule.filters.wants(one))
+def _sent_to(one: FreshNotification, known: list[StoredRule]) -> str:
+    """The names of its rules; a dispatcher of the version before may have noted some."""
+    names = [one.sent_to] if one.sent_to else []
+    if one.for_rules:
+        names = [rule.name for rule in known if rule.rule.filters.wants(one.notification)]
+    return ", ".join(names if one.recipients is None else [*names, NOTIFY_BLOCK])
 
 
 def _run(
@@ -137,4 +163,21 @@ def _run(
     return NewRun(
         id=run_id, namespace=namespace, name=DELIVERY, available_at=now, input=body, queue=QUEUE,
         trigger=Trigger.EVENT, external_id=f"{rule}:{message.id}",
+    )  # fmt: skip
+
+
+def _run_of_schedule(
+    one: Notification, recipients: str, *, namespace: str, run_id: str, now: int
+) -> NewRun:
+    """The run that sends to the receivers of a schedule: one for the beginning and one for the end
+    of an execution, and one each time that it waits for a person."""
+    what, external_id = str(one.kind), one.run_id
+    if one.kind not in _ENDS:
+        what += "" if one.kind is NotificationKind.BEGAN else f":{one.id}"
+        external_id = f"{one.run_id}:{what}"
+    fields = {"run_id": one.run_id, "what": what, "tells": msgspec.Raw(recipients.encode())}
+    return NewRun(
+        id=run_id, namespace=namespace, name=NOTIFY, available_at=now,
+        input=msgspec.json.encode(fields).decode(), queue=QUEUE, trigger=Trigger.EVENT,
+        external_id=external_id,
     )  # fmt: skip

@@ -56,7 +56,8 @@ class Secret:
         return self.secret, self.prefix, self.suffix
 
     def value(self) -> str:
-        """The value that the environment has now, or an empty text."""
+        """The value of the environment, or an empty text. It is read at each call: a renewed secret
+        needs no restart of a process that sees the change."""
         return self._env.get(self.secret, "")
 
     def reveal(self) -> str:
@@ -73,7 +74,7 @@ class Secret:
 
 
 class ApiKey(Secret):
-    """The key of a service. Spaces around it are dropped."""
+    """The key of a service. Spaces around it are removed."""
 
     __slots__ = ("_service",)
 
@@ -84,7 +85,7 @@ class ApiKey(Secret):
         self._service = service
 
     def value(self) -> str:
-        """The key that the environment has now, or an empty text."""
+        """The value of the environment, or an empty text."""
         return super().value().strip()
 
     def reveal(self) -> str:

@@ -84,11 +84,10 @@ class ItemTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """An execution that is over, and what went before it."""
+    """An execution that is over, or waits for a person."""
 
     attempts: Sequence[Attempt]
     schedule: str | None
-    ailing: bool  # the end before this one was a failure
     skipped_count: int = 1
 
     @property
@@ -97,12 +96,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return self.attempts[-1]
 
 
-def events_of(facts: Facts) -> list[Event]:
-    """The meaning of an end to the receivers; none, if it was cancelled."""
-    last = facts.last
+def events_of(what: str, last: Attempt) -> list[Event]:
+    """The meaning of a notification to the receivers. None, if the execution was cancelled, or has
+    continued since it waited."""
     match last.status:
         case "completed" if last.reason is None:
-            return ["success", "recovery"] if facts.ailing else ["success"]
+            return _SUCCESSES.get(what, [])
         # A partial result is a failure of some items; one that waits needs a person.
         case "completed" | "failed" | "crashed" | "waiting":
             return ["failure"]
@@ -111,13 +110,17 @@ def events_of(facts: Facts) -> list[Event]:
     return []
 
 
+# The version before wrote "ended" for each end; it sent the recovery with the next success.
+_SUCCESSES: dict[str, list[Event]] = {
+    "succeeded": ["success"], "recovered": ["success", "recovery"], "ended": ["success"],
+}  # fmt: skip
 _PINGS: dict[Event, Ping] = {"success": "success", "failure": "fail", "missed": "missed"}
 
 
-def deliveries(recipients: Recipients, facts: Facts) -> list[Delivery]:
-    """Every message that follows from an end, for every receiver."""
+def deliveries(recipients: Recipients, facts: Facts, what: str) -> list[Delivery]:
+    """Every message that follows from a notification, for every receiver."""
     found: list[Delivery] = []
-    for event in events_of(facts):
+    for event in events_of(what, facts.last):
         body = msgspec.json.encode(message(event, recipients, facts)).decode()
         found += [_to(notice, event, body) for notice in receivers(recipients.notify, event)]
         if recipients.notify.ping and event in _PINGS:

@@ -1,7 +1,7 @@
-"""Tells others how scheduled executions end: webhooks, commands, dead-man's switches.
+"""Sends to the receivers of a schedule: webhooks, commands, dead-man's switches.
 
-The run that does it, `rota.notify`, is created in the transaction that ends or skips an execution
-(`store.notifications`). So a crash loses no message. Each receiver is a step of its own. One that
+The transaction that ends or skips an execution records the notification, and the notifier makes it
+a run of `rota.notify`. So a crash loses no message. Each receiver is a step of its own. One that
 has taken its message is not notified again, one that has not is tried for hours, and neither delays
 the others.
 """
@@ -29,7 +29,8 @@ from rota.notifications import command, messages, ping, webhook
 from rota.notifications.messages import Delivery, Facts
 from rota.notifications.receivers import Recipients
 from rota.store.backend.database import Tx
-from rota.store.notifications import schedule_ends
+from rota.store.notifications import recipients as stored_recipients
+from rota.store.notifications import record
 from rota.store.runs import history
 from rota.store.schedules import attempts as executions
 from rota.store.schedules import templates
@@ -46,12 +47,10 @@ async def began(base: EngineContext, claim: Claim) -> None:
     """Tell a dead-man's switch that an execution has begun; once, however often it begins."""
     if claim.schedule_id is None:
         return
-    found = await base.database.read(schedule_ends.of, [claim.schedule_id])
-    body = found.get(claim.schedule_id)
+    body = await base.database.read(stored_recipients.of, claim.schedule_id)
     if body is None or msgspec.json.decode(body, type=Recipients).notify.ping is None:
         return
-    thing = schedule_ends.ScheduleEnd(claim.schedule_id, claim.root_id, "began")
-    if await base.database.write_brief(schedule_ends.report_all, [thing], now=base.clock.now()):
+    if await base.database.write_brief(record.began, claim, now=base.clock.now()):
         base.wakeups.notify_soon(READY)
 
 
@@ -63,12 +62,14 @@ def install(client: Client, step: Callable[..., Any], workflow: Callable[..., An
     send = step(name="send", retries=RETRIES)(sender.send)
 
     async def notify(run_id: str, what: str, tells: Recipients) -> list[str]:
-        """Notify every receiver; when it fails, it names those it could not reach."""
+        """Notify every receiver; when it fails, it names those it could not reach. `what` is the
+        kind, with an id of its own where one run may cause several."""
+        event_id = what.partition(":")[2] or run_id
 
         async def deliver_one(number: int, delivery: Delivery) -> str | None:
             key = f"{delivery.event}-{number}"
             try:
-                await send.keyed(key)(delivery, f"{run_id}-{key}", tells)
+                await send.keyed(key)(delivery, f"{event_id}-{key}", tells)
             except StepFailed as error:
                 return f"{delivery.way} ({delivery.event}): {error}"
             return None
@@ -102,7 +103,7 @@ class NotificationSender:
             over = facts.last.is_final
             url = recipients.notify.ping
             return [] if over or url is None else [messages.ping(url, "start", run_id)]
-        return messages.deliveries(recipients, facts)
+        return messages.deliveries(recipients, facts, what)
 
     async def send(self, delivery: Delivery, message_id: str, recipients: Recipients) -> str:
         """Send one message; returns once the receiver has taken it."""
@@ -157,18 +158,10 @@ async def _facts(tx: Tx, run_id: str, *, namespace: str) -> Facts | None:
     found = await executions.chains(tx, [run.root_id])
     attempts = found[run.root_id]
     place = next(at for at, one in enumerate(attempts) if one.id == run.id)
-    earlier, attempts = attempts[:place], attempts[: place + 1]
+    attempts = attempts[: place + 1]
     schedule = await _schedule_name(tx, run.schedule_id, namespace)
-    # A chain that has ended before, and been reported, was tried again by a person.
-    notified = await schedule_ends.notified_before(
-        tx, [one.id for one in earlier], namespace=namespace
-    )
-    ailing = bool(notified)
-    if not notified and run.schedule_id is not None:
-        before = await schedule_ends.end_before(tx, run)
-        ailing = before is not None and before != ("completed", None)
     count = templates.read_range(run)[2] if run.status == "skipped" else 1
-    return Facts(attempts=attempts, schedule=schedule, ailing=ailing, skipped_count=count)
+    return Facts(attempts=attempts, schedule=schedule, skipped_count=count)
 
 
 async def _schedule_name(tx: Tx, schedule_id: str | None, namespace: str) -> str | None:

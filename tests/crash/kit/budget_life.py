@@ -1,7 +1,8 @@
 """A child process that runs a pipeline into its budget.
 
 `python -m tests.crash.kit.budget_life --database URL --effects FILE [--kill-at N]`: every call that
-the provider charges for leaves one line with its tokens in the effects file, before it is answered.
+the provider charges for leaves one line in the effects file, before it is answered: its tokens, the
+slot of the ledger that it was sent from, and whether an answer follows.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import asyncio
 import json
 import zlib
 from pathlib import Path
+from typing import Any, cast
 
 from rota import Rota
-from rota.ai.base import Reply, Request, estimated_tokens, passing
+from rota.ai.base import Reply, Request, announced, estimated_tokens, passing
 from rota.ai.offline import Offline
 from rota.pipelines.outcome import PipelineResult
+from rota.pipelines.run.call_ledger import Slot
 from tests.crash.kit.worker import QUICK
 from tests.crash.kit.workflow_life import arm
 from tests.kit import Effects
@@ -37,19 +40,24 @@ reduce: {{type: json}}
 class Charging(Offline):
     """Charges for answers of different lengths; it refuses some, and hangs up on others."""
 
+    announces = True
+
     def __init__(self, effects: Effects) -> None:
         super().__init__()
         self._effects = effects
 
     async def ask(self, request: Request) -> Reply:
+        slot: Slot = cast("Any", request.begin).__self__
+        request = await announced(request)
         number = zlib.crc32(request.prompt.encode())
         if number % 7 == 0 and not self._effects.count(f"refused {request.prompt}"):
             self._effects.add(f"refused {request.prompt}")
             raise passing("busy")
         asked = estimated_tokens(request)[0]
         said = min(20 + number % 120, request.max_tokens or 0)
-        self._effects.add(str(asked + said))
-        if number % 5 == 0:
+        answers = number % 5 != 0
+        self._effects.add(f"{asked + said} {slot.key} {'answers' if answers else 'hangs-up'}")
+        if not answers:
             raise passing("hung up", sent=True)
         return self.reply(request, "said", used=(asked, said))
 

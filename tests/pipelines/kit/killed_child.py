@@ -36,17 +36,19 @@ def doubled(asked: Asked) -> Say:
 
 
 class Counting(Model):
-    """A model that says when it has answered so many."""
+    """A model that says when it has been asked so often; the last `hanging` of these get no
+    answer."""
 
-    def __init__(self, at: int) -> None:
+    def __init__(self, at: int, hanging: int = 0) -> None:
         super().__init__(answer=self._answer)
-        self._at = at
+        self._at, self._hanging = at, hanging
         self.half = asyncio.Event()
 
     def _answer(self, asked: Asked) -> Say:
+        hangs = self._at - self._hanging < len(self.asked) <= self._at
         if len(self.asked) >= self._at:
             self.half.set()
-        return doubled(asked)
+        return Say(way="hang") if hangs else doubled(asked)
 
 
 async def child(*words: str, key: str = "secret") -> asyncio.subprocess.Process:

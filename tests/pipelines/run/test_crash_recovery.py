@@ -34,10 +34,29 @@ async def test_a_killed_run_pays_for_no_item_twice(database_url: str, tmp_path: 
         outcome, processed, calls, unanswered = (await received(await child(*words))).split()
         asked = [prompt_of(each).splitlines()[0] for each in model.asked]
     assert (outcome, int(processed)) == ("completed", count)
-    # Calls that were in progress at the kill are counted, though it is unknown whether they
-    # arrived.
-    assert int(unanswered) <= PARALLEL
-    assert int(calls) - int(unanswered) <= len(asked) == model.usage.calls <= int(calls)
-    assert len(set(asked)) == count
-    assert count <= len(asked) <= count + PARALLEL
+    # Each item has one answer that is recorded. The model was asked again only for calls that were
+    # in progress at the kill; the run shows those, arrived or not.
+    assert int(calls) - int(unanswered) == count == len(set(asked))
+    arrived = len(asked) - count
+    assert arrived <= int(unanswered) <= PARALLEL
+    check_output(folder, count)
+
+
+@pytest.mark.slow
+async def test_a_killed_run_shows_exactly_the_calls_that_the_model_counted(
+    database_url: str, tmp_path: Path
+) -> None:
+    """At the kill every call in progress has arrived, and none will be answered."""
+    count = 40
+    folder = put_items(tmp_path / "many", count)
+    model = Counting(20, hanging=PARALLEL)
+    async with model.up():
+        words = (database_url, str(folder), model.url)
+        first = await child(*words)
+        await asyncio.wait_for(model.half.wait(), 60)
+        first.kill()
+        await first.wait()
+        shown = await received(await child(*words))
+    assert shown == f"completed {count} {model.usage.calls} {PARALLEL}"
+    assert model.usage.calls == count + PARALLEL
     check_output(folder, count)

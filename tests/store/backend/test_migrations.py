@@ -141,6 +141,56 @@ async def test_schedules_of_pipelines_learn_the_kind_of_their_runs(
         ]
 
 
+@pytest.mark.parametrize(
+    ("ended", "troubled"),
+    [
+        (["failed"], True),
+        (["completed", "crashed"], True),
+        (["failed", "completed:partial"], True),
+        (["failed", "completed"], False),
+        (["failed", "skipped:missed"], True),
+        ([], False),
+    ],
+)
+async def test_a_failure_of_the_version_before_is_trouble_that_recovers(
+    new_database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    ended: list[str],
+    troubled: bool,
+) -> None:
+    async with opened(new_database_url, migrated=False) as db:
+        kept = migrate.shipped()[: NAMES.index("0023_recipients")]
+        monkeypatch.setattr(migrate, "shipped", lambda: kept)
+        await db.write(migrate.apply, now=NOW)
+        row = Schedule(
+            "s", SPACE, "words-1", "default", 0, "scheduled", None, NOW, NOW, "* * * * *", "{}",
+            None, None, NOW,
+        )  # fmt: skip
+        await db.write(templates.put, row, trigger="deploy", now=NOW)
+        await sql(db, "insert into notices (schedule_id, body) values ('s', '{}')")
+        for at, label in enumerate(ended):
+            status, _, reason = label.partition(":")
+            why = f"'{reason}'" if reason else "null"
+            run = new_run(name="pipeline:words", kind="pipeline", schedule_id="s", due_at=NOW + at)
+            await start(db, run)
+            await sql(
+                db,
+                f"update runs set status = '{status}', finished_at = {NOW + at},"
+                f" available_at = null, reason = {why} where id = '{run.id}'",
+            )
+        monkeypatch.undo()
+        await migrate.prepare(db, migrate=True, now=NOW)
+        rows = await sql(
+            db, "select kind, name, schedule, subject from notifications where is_open = 1"
+        )
+        assert rows == ([("failed", "words", "words-1", "s")] if troubled else [])
+        held = await begin(db, name="pipeline:words", kind="pipeline", schedule_id="s",
+            due_at=NOW + 9)  # fmt: skip
+        assert await settle(db, held)
+        [(kind,)] = await sql(db, f"select kind from notifications where run_id = '{held.id}'")
+        assert kind == ("recovered" if troubled else "succeeded")
+
+
 GOOD = "create table good (id {key} primary key) {strict};"
 BROKEN = "create table novel (id {key} primary key) {strict}; insert into nobody values (1);"
 

@@ -15,8 +15,9 @@ TEXT_CHARS_MAX = 600
 ERROR_CHARS_MAX = 2000
 # The names of Rota's own workflows begin so; their ends are not news.
 OWN = "rota."
-# The workflow that tells the receivers of a schedule about its executions.
+# The workflow that sends to the receivers of a schedule, and their name in the list of rules.
 NOTIFY = "rota.notify"
+NOTIFY_BLOCK = "pipeline.yaml"
 
 Source: TypeAlias = Literal["workflow", "schedule", "automation", "pipeline"]
 KindName: TypeAlias = Literal[
@@ -36,11 +37,16 @@ class NotificationKind(StrEnum):
     FAILED = "failed"  # it failed, and no retry is left
     RECOVERED = "recovered"  # it works again, after one of the above
     MISSED = "missed"  # an occurrence of a schedule did not run
+    BEGAN = "began"  # an execution of a schedule began
+    SUCCEEDED = "succeeded"  # it completed, as the one before it
 
 
-KINDS: tuple[str, ...] = tuple(kind.value for kind in NotificationKind)
+# The usual course of work. Only the receivers of a schedule want it, no rule.
+ROUTINE = frozenset({NotificationKind.BEGAN, NotificationKind.SUCCEEDED})
+RULE_KINDS = frozenset(NotificationKind) - ROUTINE
+KINDS: tuple[str, ...] = tuple(kind.value for kind in NotificationKind if kind in RULE_KINDS)
 # The events that a later success ends with `recovered`.
-TROUBLES = frozenset(NotificationKind) - {NotificationKind.RECOVERED, NotificationKind.MISSED}
+TROUBLES = RULE_KINDS - {NotificationKind.RECOVERED, NotificationKind.MISSED}
 
 _WAITS = {
     "approval": NotificationKind.APPROVAL_WANTED,
@@ -57,6 +63,13 @@ SKIPPED = {
     "after": "its dependency had not completed",
     "condition": "its condition did not hold",
     "expired": "it had not begun in time",
+}
+
+
+_GOOD = {
+    NotificationKind.RECOVERED: "works again.",
+    NotificationKind.BEGAN: "began.",
+    NotificationKind.SUCCEEDED: "completed.",
 }
 
 
@@ -133,8 +146,8 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
                 return f"failed{tries}{cause}"
             case NotificationKind.MISSED:
                 return self._missed()
-            case NotificationKind.RECOVERED:
-                return "works again."
+            case NotificationKind.RECOVERED | NotificationKind.BEGAN | NotificationKind.SUCCEEDED:
+                return _GOOD[self.kind]
             case NotificationKind.APPROVAL_WANTED:
                 return f"waits for an approval{cause}"
             case NotificationKind.UNKNOWN_OUTCOME:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.core.notifications.model import Notification, NotificationKind, one_line
+from rota.core.notifications.model import ROUTINE, Notification, NotificationKind, one_line
 from rota.core.time.instants import MINUTE, iso
 
 EVERY_US = 10 * MINUTE
@@ -24,7 +24,7 @@ HELD_ERROR_CHARS = 300
 
 
 class NotificationFilters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which notifications a rule wants; an empty filter lets everything pass."""
+    """Which notifications a rule wants; an empty filter lets everything but routine pass."""
 
     kinds: tuple[NotificationKind, ...] = ()
     sources: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class NotificationFilters(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
     def wants(self, one: Notification) -> bool:
         """Whether a notification passes every filter."""
         return (
-            (not self.kinds or one.kind in self.kinds)
+            (one.kind in self.kinds if self.kinds else one.kind not in ROUTINE)
             and (not self.sources or one.source in self.sources)
             and (not self.queues or one.queue in self.queues)
             and all(one.tags.get(key) == value for key, value in self.tags.items())

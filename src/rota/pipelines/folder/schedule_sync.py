@@ -32,7 +32,7 @@ from rota.pipelines.folder.state_file import ScheduleState, read_time
 from rota.schedules import definition
 from rota.schedules.overrides import declared_zone, overlaid, run_options
 from rota.store.backend.database import Tx
-from rota.store.notifications import schedule_ends
+from rota.store.notifications import recipients
 from rota.store.schedules import templates as store
 
 OWNER = "pipeline"
@@ -196,14 +196,14 @@ async def put(
     if old is None:
         row = new_schedule(block, state, schedule_id=new_ids[0], now=now)
         await store.put(tx, row, trigger=Trigger.DEPLOY, now=now)
-        await schedule_ends.put(tx, row.id, _receivers(block.loaded))
+        await recipients.put(tx, row.id, _receivers(block.loaded))
         return Synced(row, "added")
     old = await store.end_pause(tx, old, now=now, new_id=new_ids[0])
     fresh = changed(old, block, now=now)
     if fresh == old:
         return Synced(old, None)
     await store.replace(tx, old, fresh, now=now, new_id=new_ids[1])
-    await schedule_ends.put(tx, old.id, _receivers(block.loaded))
+    await recipients.put(tx, old.id, _receivers(block.loaded))
     found = await store.find(tx, namespace=block.namespace, name=block.name)
     assert found is not None
     return Synced(found, "updated")
@@ -234,10 +234,10 @@ def _receivers(loaded: Loaded) -> str | None:
     block = loaded.pipeline.schedule
     if block is None or block.notify is None:
         return None
-    recipients = Recipients(
+    named = Recipients(
         pipeline_id=loaded.pipeline_id,
         name=loaded.pipeline.name,
         folder=str(loaded.folder.resolve()),
         notify=block.notify,
     )
-    return msgspec.json.encode(recipients).decode()
+    return msgspec.json.encode(named).decode()

@@ -61,6 +61,7 @@ class Slot:
     def __init__(self, ledger: CallLedger, number: int) -> None:
         self._ledger = ledger
         self.number = number
+        self.key = f"{PREFIX}{ledger.writer}/{number:06d}"
         self.record = SlotRecord()
         self._amount = Amount(0, 0)
 
@@ -103,7 +104,7 @@ class CallLedger:
 
     def __init__(self, put: Callable[[Sequence[SlotStep]], Awaitable[None]], writer: str) -> None:
         self._put = put
-        self._writer = writer
+        self.writer = writer
         self._slots: list[Slot] = []
         self._free: list[Slot] = []
         self._changed: list[Slot] = []
@@ -152,8 +153,7 @@ class CallLedger:
             self.written(steps)
 
     def _step(self, slot: Slot) -> SlotStep:
-        key = f"{PREFIX}{self._writer}/{slot.number:06d}"
-        return SlotStep(slot.number, key, slot.record)
+        return SlotStep(slot.number, slot.key, slot.record)
 
 
 async def totals(steps: AsyncIterator[StoredStep]) -> CallTotals:

@@ -343,11 +343,12 @@ create table notifications (
     is_open bigint not null,
     dispatched_at bigint,
     sent_to text,
+    recipients text,
     constraint notifications_pkey PRIMARY KEY (id)
 );
 CREATE INDEX notifications_by_time ON notifications USING btree (namespace, created_at);
-CREATE INDEX notifications_new ON notifications USING btree (namespace, id) WHERE (dispatched_at IS NULL);
 CREATE INDEX notifications_open ON notifications USING btree (subject) WHERE (is_open = 1);
+CREATE INDEX notifications_pending ON notifications USING btree (namespace, id) WHERE ((dispatched_at IS NULL) OR (recipients IS NOT NULL));
 
 create table payloads (
     run_id text collate "C" not null,

@@ -294,7 +294,7 @@ CREATE TABLE notifications (
     is_open integer not null,
     dispatched_at integer,
     sent_to text
-) strict;
+, recipients text) strict;
 
 CREATE TABLE payloads (
     run_id text not null references runs (id) on delete cascade,
@@ -513,9 +513,10 @@ CREATE UNIQUE INDEX mutations_one_per_chain on mutations (root_id) where status 
 
 CREATE INDEX notifications_by_time on notifications (namespace, created_at);
 
-CREATE INDEX notifications_new on notifications (namespace, id) where dispatched_at is null;
-
 CREATE INDEX notifications_open on notifications (subject) where is_open = 1;
+
+CREATE INDEX notifications_pending on notifications (namespace, id)
+    where dispatched_at is null or recipients is not null;
 
 CREATE INDEX reservations_by_event on reservations (event_id);
 

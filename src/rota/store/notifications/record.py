@@ -1,11 +1,13 @@
 """Records what is worth a notification, in the transaction that causes it.
 
 One statement, and only for work that fails, waits for a person, is skipped or recovers. It writes
-nothing unless a rule wants the kind. A run that ends well as usual comes here without a statement.
+nothing unless a rule wants the kind, or the schedule of the run has receivers of its own. A run
+that ends well as usual comes here without a statement, unless its schedule has such receivers.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -15,6 +17,7 @@ from msgspec.structs import replace
 from rota.core.notifications.model import (
     ERROR_CHARS_MAX,
     OWN,
+    ROUTINE,
     TROUBLES,
     Details,
     Notification,
@@ -22,13 +25,13 @@ from rota.core.notifications.model import (
     kind_of_wait,
 )
 from rota.core.pipelines.names import PREFIX
+from rota.core.runs.ids import IdMaker, created_at_of
 from rota.core.runs.lifecycle import Trigger
 from rota.core.runs.model import Claim, Outcome, Run
 from rota.core.runs.options import StoredRunOptions
 from rota.core.runs.stored_errors import read_error
 from rota.core.schedules.intent import Skip
 from rota.store.backend.database import Tx
-from rota.store.notifications.schedule_ends import id_from
 
 # A pipeline's runs are known by its own name, which follows the prefix.
 NAMED_FROM = len(PREFIX) + 1
@@ -43,18 +46,36 @@ class Cause(NamedTuple):
     subject: str
     details: Details
     times: int = 1  # which claim of the run: each may cause one notification of each kind
+    since: int | None = None  # if given, only the first of several causes is recorded
+
+
+class FreshNotification(NamedTuple):
+    """A notification that waits for the notifier."""
+
+    notification: Notification
+    for_rules: bool  # no dispatcher has shown it to the rules yet
+    sent_to: str | None
+    recipients: str | None  # the receivers of its schedule
 
 
 async def record(tx: Tx, causes: Iterable[Cause], *, now: int) -> bool:
     """Record what a rule wants; returns whether there is something to send."""
     rows = sorted(
-        (id_from(f"{one.kind}:{one.run_id}:{one.times}", now), one.kind, one.run_id, one.subject,
-         msgspec.json.encode(one.details).decode(), int(one.kind in TROUBLES))
+        (_id_of(one, now), one.kind, one.run_id, one.subject,
+         msgspec.json.encode(one.details).decode(), int(one.kind in TROUBLES),
+         now if one.kind in ROUTINE else None)
         for one in causes
     )  # fmt: skip
     return bool(
         rows and await tx.many("record_notifications", rows, named_from=NAMED_FROM, now=now)
     )
+
+
+def _id_of(one: Cause, now: int) -> str:
+    """An id derived from the event: it needs no random number to be unique."""
+    key = f"{one.kind}:{one.run_id}:{one.times}"
+    chance = int.from_bytes(hashlib.sha256(key.encode()).digest())
+    return IdMaker(lambda bits: chance % (1 << bits)).make(now if one.since is None else one.since)
 
 
 def subject_of(run: Claim | Run) -> str:
@@ -86,7 +107,9 @@ async def settled(tx: Tx, outcomes: Sequence[Outcome], *, now: int, continues: b
     failed run itself, and knows whether that is news."""
     causes = [cause for outcome in outcomes if (cause := _cause_of(outcome, continues)) is not None]
     noted = await record(tx, causes, now=now) if causes else False
-    better = [o.claim for o in outcomes if o.verb == "complete" and recovers(o.claim)]
+    better = [
+        o.claim for o in outcomes if o.verb == "complete" and o.reason is None and recovers(o.claim)
+    ]
     return await recovered(tx, better, now=now) or noted if better else noted
 
 
@@ -171,6 +194,32 @@ async def recovered(tx: Tx, claims: Sequence[Claim], *, now: int) -> bool:
     return await record(tx, causes, now=now)
 
 
+async def completed(
+    tx: Tx, claims: Sequence[Claim], *, with_receivers: set[str], troubled: set[str], now: int
+) -> bool:
+    """Record completed runs of schedules: a recovery for those in trouble, a success for those
+    with receivers of their own."""
+    better = {claim.schedule_id: claim for claim in claims if claim.schedule_id in troubled}
+    usual = [
+        Cause(
+            NotificationKind.SUCCEEDED, claim.id, subject_of(claim), Details(attempt=claim.attempt)
+        )
+        for claim in claims
+        if claim.schedule_id in with_receivers and better.get(claim.schedule_id) is not claim
+    ]
+    noted = await record(tx, usual, now=now) if usual else False
+    return (await recovered(tx, list(better.values()), now=now) if better else False) or noted
+
+
+async def began(tx: Tx, claim: Claim, *, now: int) -> bool:
+    """Record that an execution of a schedule began; once, however often it is claimed."""
+    cause = Cause(
+        NotificationKind.BEGAN, claim.root_id, subject_of(claim), Details(due_at=claim.due_at),
+        since=created_at_of(claim.root_id),
+    )  # fmt: skip
+    return await record(tx, [cause], now=now)
+
+
 async def retry_options(tx: Tx, last: Run) -> str | None:
     """The options for a further attempt of a chain that had ended. Its timeout begins again: a
     person (or the parent) has decided to spend more time."""
@@ -204,11 +253,10 @@ async def latest(tx: Tx, run: Run) -> tuple[Notification, str | None] | None:
     return (read(rows[0][:-1]), rows[0][-1]) if rows else None
 
 
-async def fresh(tx: Tx, *, namespace: str, limit: int) -> list[Notification]:
-    """Notifications that are not dispatched yet, oldest first."""
-    return [
-        read(row) for row in await tx.rows("new_notifications", namespace=namespace, limit=limit)
-    ]
+async def fresh(tx: Tx, *, namespace: str, limit: int) -> list[FreshNotification]:
+    """Notifications that are not dispatched yet, oldest first, locked."""
+    rows = await tx.rows("new_notifications", namespace=namespace, limit=limit)
+    return [FreshNotification(read(row[:-3]), row[-3] is None, row[-2], row[-1]) for row in rows]
 
 
 async def dispatched(tx: Tx, sent: Sequence[tuple[str, str]], *, now: int) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.core.notifications.model import TROUBLES, NotificationKind
+from rota.core.notifications.model import RULE_KINDS, TROUBLES, NotificationKind
 from rota.core.notifications.rules import NotificationRule, RuleProgress
 from rota.store.backend.database import Tx
 
@@ -22,7 +22,7 @@ class StoredRule(NamedTuple):
 
 def recorded_kinds(rule: NotificationRule) -> str:
     """The kinds that are recorded for a rule, for `like`: a recovery needs the trouble before."""
-    kinds = set(rule.filters.kinds or NotificationKind)
+    kinds = set(rule.filters.kinds or RULE_KINDS)
     if NotificationKind.RECOVERED in kinds:
         kinds |= TROUBLES
     return f",{','.join(sorted(kinds))},"

@@ -14,7 +14,6 @@ from rota.core.runs.model import Claim, Outcome
 from rota.core.runs.positions import claim_order
 from rota.store.backend.database import Row, Tx
 from rota.store.notifications import record
-from rota.store.notifications.schedule_ends import report_waits
 from rota.store.runs.cancel import cancel_children
 from rota.store.runs.chain_end import after_ends
 from rota.store.runs.claim import Claimed, ClaimRequest, claim, values_of
@@ -144,5 +143,4 @@ async def _follow(tx: Tx, outcomes: Sequence[Outcome], now: int) -> bool:
     if retries:
         await start_runs(tx, retries, now=now, alone=False)
     after = [EndedChain.of(o) for o in outcomes if not o.retry and RULES[o.verb].target in FINAL]
-    woke = await after_ends(tx, after, now) or bool(retries)
-    return await report_waits(tx, outcomes, now=now) or woke
+    return await after_ends(tx, after, now) or bool(retries)

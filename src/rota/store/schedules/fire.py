@@ -24,9 +24,8 @@ from rota.core.schedules.intent import (
     understand,
 )
 from rota.store.backend.database import Row, Tx
-from rota.store.notifications import record, schedule_ends
+from rota.store.notifications import record
 from rota.store.notifications.record import Cause
-from rota.store.notifications.schedule_ends import ScheduleEnd
 from rota.store.runs.cancel import cancel_chains
 from rota.store.schedules import expiry
 from rota.store.schedules.templates import (
@@ -88,10 +87,7 @@ async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterato
         roots = await open_roots(tx, made.cancels)
         await cancel_chains(tx, roots, reason="overtaken by the next occurrence", now=now)
     await made.write(tx)
-    reported = (
-        await schedule_ends.report_all(tx, made.unreported, now=now) if made.unreported else 0
-    )
-    reported += await record.record(tx, made.news, now=now)
+    reported = await record.record(tx, made.news, now=now)
     more = len(due) == limit or made.run_count >= RUNS_MAX
     upcoming = None if more else (await tx.rows("next_schedule", namespace=namespace))[0][0]
     created = made.run_count + reported + len(stuck)
@@ -120,9 +116,6 @@ class _Round:
         self.cancels: list[str] = []
         self.quarantined: list[tuple[str, str]] = []
         self.news: list[Cause] = []
-        self.unreported: list[
-            ScheduleEnd
-        ] = []  # occurrences that were skipped, for who wants to know
 
     def decide(self, one: DueSchedule, intent: Intent | Exception, before: Before) -> None:
         """Plan one schedule; a poison one is quarantined and never blocks the others."""
@@ -156,7 +149,6 @@ class _Round:
             row = skip_row(next(self._ids), one.id, intent, skip, self._now)
             self.created.append(row)
             if skip.reason not in NO_NEWS:
-                self.unreported.append(ScheduleEnd(one.id, row[0], "skipped"))
                 self.news.append(record.missed(row[0], one.id, skip))
         self.moved.append(self._moved(one, intent, plan, spread))
 

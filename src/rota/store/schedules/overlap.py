@@ -1,5 +1,5 @@
 """The overlap queue of a schedule: when one of its chains ends, the next that waits behind it is
-released, and the notifications about the end are started."""
+released, and completions that receivers want are recorded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rota.core.runs.lifecycle import Trigger
 from rota.core.runs.model import Claim, Outcome
 from rota.store.backend.database import Tx
-from rota.store.notifications import record, schedule_ends
+from rota.store.notifications import record
 
 # The kinds that a schedule starts; naming them lets the query about stuck runs use its index.
 KINDS = ["workflow", "pipeline"]
@@ -33,30 +33,20 @@ class EndedChain(NamedTuple):
 
 
 async def release_next(tx: Tx, ended: Sequence[EndedChain], now: int) -> bool:
-    """Release what waited behind these chains of schedules, and start the notifications about
-    their ends. Returns whether there is something to do."""
+    """Release what waited behind these chains of schedules, and record those that ended well and
+    are worth a notification. Returns whether there is something to do."""
     ids = sorted({end.schedule_id for end in ended if end.schedule_id})
     # Firing holds this lock too: it decides who has to wait by what it sees open.
     locked = await tx.rows("lock_templates", ids=ids)
-    reported = await _notify(tx, ended, {row[0] for row in locked if row[1]}, now)
-    reported |= await _recover(tx, ended, {row[0] for row in locked if row[2]}, now)
+    reported = await record.completed(
+        tx, [end.completed for end in ended if end.completed],
+        with_receivers={row[0] for row in locked if row[1]},
+        troubled={row[0] for row in locked if row[2]}, now=now,
+    )  # fmt: skip
     if not await tx.rows("with_queued", ids=ids):
         return reported
     backfilled = await _release_backfills(tx, ended, now)
     return bool(backfilled + await _release_queued(tx, ids, now)) or reported
-
-
-async def _notify(tx: Tx, ended: Sequence[EndedChain], notifying: set[str], now: int) -> bool:
-    """Begin to report the ends of schedules that want it; in this very transaction."""
-    roots = {end.root_id: end.schedule_id for end in ended if end.schedule_id in notifying}
-    chosen = {root: schedule_id for root, schedule_id in roots.items() if schedule_id}
-    return bool(chosen and await schedule_ends.report_ends(tx, chosen, now=now))
-
-
-async def _recover(tx: Tx, ended: Sequence[EndedChain], troubled: set[str], now: int) -> bool:
-    """Record that schedules in trouble work again."""
-    better = [end.completed for end in ended if end.completed and end.schedule_id in troubled]
-    return bool(better) and await record.recovered(tx, better, now=now)
 
 
 async def _release_queued(tx: Tx, schedule_ids: Sequence[str], now: int) -> int:
