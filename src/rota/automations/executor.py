@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -51,6 +51,8 @@ class AutomationExecutor:
     kind = "automation"
     keeps_open_run = True
     replays = False
+    # An automation is claimed by the code set, while its code is the deployed one.
+    names: Collection[str] = ()
 
     def __init__(self, declared: Mapping[str, Automation], base: EngineContext) -> None:
         self._declared = declared
@@ -64,10 +66,6 @@ class AutomationExecutor:
         self.code = code_set(base.settings.namespace, digests)
         # The changes by fixes, by automation: the version, and functions by handler.
         self._fixed: dict[str, tuple[int, dict[str, dict[str, Function]]]] = {}
-
-    def names(self) -> list[str]:
-        """None: an automation is claimed by the code set, while its code is the deployed one."""
-        return []
 
     async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
         """Take up the open run, run one handler, settle. None: it is settled."""

@@ -17,13 +17,11 @@ from rota.core.runs.model import Claim, NewRun, Outcome, Queue, Started, StoredS
 from rota.core.runs.positions import QueuePositions
 from rota.core.time.instants import micros
 from rota.engine import run_log
-from rota.engine.alone import AloneRuns
 from rota.engine.context import EngineContext
-from rota.engine.executor import Executor
+from rota.engine.executor import Executor, performed
 from rota.engine.journal import insist
 from rota.engine.single_settle import settle_one
-from rota.engine.slots import QueueSlots, claimable, divided, filled, lacks_slots
-from rota.engine.traced_run import performed
+from rota.engine.slots import AloneRuns, QueueSlots, claimable, divided, filled, lacks_slots
 from rota.engine.wakeups import ANY, CANCEL, DONE, READY, TIMER
 from rota.errors import LeaseLost, StoreError, UsageError
 from rota.store.backend.database import BRIEF
@@ -284,7 +282,7 @@ class Worker:
 
     def names(self) -> list[str]:
         """Everything its executors can execute, whatever its code."""
-        return [name for one in self._executors.values() for name in one.names()]
+        return [name for one in self._executors.values() for name in one.names]
 
     @property
     def code(self) -> CodeSet:

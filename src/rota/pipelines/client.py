@@ -70,6 +70,8 @@ class PipelineClient:
         self._client = client
         self._worker = worker
         self._folders: dict[str, Path | None] = {}
+        # The names of the runs that this process may execute, in the order of their declaration.
+        self.run_names: dict[str, None] = {}
         self._ai: Invoker | None = None
         self._settings: Settings | None = None
         self._own_ai = False
@@ -88,6 +90,7 @@ class PipelineClient:
             folder: Its folder on this machine.
         """
         self._folders[pipeline_id] = None if folder is None else Path(folder)
+        self.run_names[run_name(pipeline_id)] = None
 
     def forget(self, pipeline_id: str) -> None:
         """Execute no further runs of a pipeline.
@@ -96,6 +99,7 @@ class PipelineClient:
             pipeline_id: The pipeline.
         """
         self._folders.pop(pipeline_id, None)
+        self.run_names.pop(run_name(pipeline_id), None)
 
     def _folder_of(self, pipeline_id: str) -> Path | None:
         """The folder of a pipeline on this machine, if it was given."""
@@ -106,12 +110,8 @@ class PipelineClient:
         worker starts."""
         if not self.serves and self._worker is not None:
             self.serves = True
+            self.run_names[PART_NAME] = None
             self._worker.register_notifications()
-
-    def _names(self) -> list[str]:
-        """The names of the runs that this process may execute."""
-        parts = [PART_NAME] if self.serves else []
-        return parts + [run_name(name) for name in self._folders]
 
     def located(self, pipeline_id: str) -> Path:
         """Find the folder of a pipeline on this machine.

@@ -53,7 +53,7 @@ class WorkflowExecutor:
         ids: IdMaker,
         starter: AppStarter,
     ) -> None:
-        self._workflows = workflows
+        self._workflows = self.names = workflows
         self._settings = settings
         self._outcomes = OutcomeMaker(journal.clock, ids)
         self._step_threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="rota-step")
@@ -68,10 +68,6 @@ class WorkflowExecutor:
             journal, journal.clock, self._step_threads, starter, settings.payload_bytes_max,
             self._loop, threading.get_ident(),
         )  # fmt: skip
-
-    def names(self) -> list[str]:
-        """The workflows it can execute."""
-        return list(self._workflows)
 
     def close(self) -> None:
         """Let the threads go; ones that hang in user code are left behind."""
