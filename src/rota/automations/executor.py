@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 
 import msgspec
 
@@ -19,7 +20,7 @@ from rota.automations.handler_runner import HandlerRunner
 from rota.automations.journal import HandlerJournal
 from rota.automations.threads import HandlerThreads
 from rota.core.automations.failure_policy import FailedAttempt
-from rota.core.runs.code_set import code_set
+from rota.core.runs.code_set import CodeSet, code_set
 from rota.core.runs.failures import Kind, describe, is_outage
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Claim, Outcome, StoredStep
@@ -62,10 +63,15 @@ class AutomationExecutor:
         self._environment = AutomationEnvironment(
             base.database, base.clock, base.settings, base.ids, threads, journal
         )
-        digests = {name: one.digest() for name, one in declared.items()}
-        self.code = code_set(base.settings.namespace, digests)
         # The changes by fixes, by automation: the version, and functions by handler.
         self._fixed: dict[str, tuple[int, dict[str, dict[str, Function]]]] = {}
+
+    @cached_property
+    def code(self) -> CodeSet:
+        """The code of the automations. A deploy has computed the digests by then, while the
+        database stored others."""
+        digests = {name: one.digest() for name, one in self._declared.items()}
+        return code_set(self._environment.settings.namespace, digests)
 
     async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
         """Take up the open run, run one handler, settle. None: it is settled."""

@@ -25,7 +25,7 @@ from rota.store.backend.database import BRIEF, Database
 T = TypeVar("T")
 
 # The size of a group: with more runs, some execute their code while others begin or end.
-TOGETHER = 100
+TOGETHER = 200
 # The rows that a handler run writes when it begins or ends, about.
 ROWS_OF_RUN = 8
 
