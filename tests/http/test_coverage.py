@@ -33,6 +33,7 @@ NOUNS = {
 # Methods that no route renders, and why.
 WITHOUT_ROUTE = {
     "runs.list": "runs.page is the same in pages",
+    "runs.steps": "runs.steps_page is the same in pages",
     "runs.ready": "GET /metrics has it by queue",
     "runs.counts": "GET /counts has them, bounded",
     "schedules.trigger": "schedules.trigger_once is the same with a key",
