@@ -182,7 +182,7 @@ class RunPages:
             first = await app.runs.steps_page(run.id, limit=50)
         """
         run = await self.get(run_id)
-        found = await self._client.database.read(
+        found = await self._client.connection.database.read(
             steps.page, root_id=run.root_id, after=checked_key(after, "after") if after else "",
             limit=checked_limit(limit),
         )  # fmt: skip
