@@ -105,6 +105,7 @@ async def test_a_step_within_its_timeout_is_left_alone(database_url: str) -> Non
         assert await result(run) == "quick"
 
 
+@pytest.mark.usefixtures("hanging_threads")
 async def test_a_sync_step_past_its_timeout_is_left_behind(database_url: str) -> None:
     app = Rota()
     begun, release = threading.Event(), threading.Event()
@@ -496,6 +497,7 @@ async def test_a_cancelled_run_whose_worker_has_not_received_it_yet_records_noth
         assert await run.status() == "cancelled:by request"
 
 
+@pytest.mark.usefixtures("hanging_threads")
 async def test_cancelling_reaches_sync_code_through_its_token(database_url: str) -> None:
     app = Rota()
     begun, told = threading.Event(), threading.Event()
