@@ -105,8 +105,11 @@ def _entry(owner: str, name: str, member: Any) -> str:
     if isinstance(member, property):
         return f"\n### `{owner}.{name}`\n\n{text}"
     function = inspect.unwrap(member)
-    call = "await " if inspect.iscoroutinefunction(function) else ""
-    return f"\n### `{owner}.{name}`\n\n    {call}{owner}.{name}{_signature(function)}\n\n{text}"
+    signature, awaited = re.subn(
+        r" -> Coroutine\[Any, Any, (.*)\]$", r" -> \1", _signature(function)
+    )
+    call = "await " if awaited or inspect.iscoroutinefunction(function) else ""
+    return f"\n### `{owner}.{name}`\n\n    {call}{owner}.{name}{signature}\n\n{text}"
 
 
 def _signature(function: Callable[..., Any]) -> str:

@@ -40,7 +40,7 @@ from rota.notifications.registry import AppNotifications
 from rota.pipelines.client import PipelineClient, PipelineWorker
 from rota.pipelines.executor import PART_QUEUE, PipelineExecutor
 from rota.schedules.apply import DeclaredSchedules, origin_of
-from rota.schedules.definition import ScheduleOptions, When, check_when
+from rota.schedules.definition import ScheduleOptions, When, check_declared
 from rota.schedules.host_zone import host_zone_name
 from rota.settings import SettingOptions, Settings
 from rota.workflows.definition import (
@@ -243,7 +243,7 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
             A decorator.
 
         Raises:
-            BadSchedule: The expression cannot be read.
+            BadSchedule: The expression or a policy cannot be read.
             UsageError: The name is taken, or the decorator is below `@app.workflow`.
 
         Example:
@@ -260,10 +260,7 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
                     hint="Write @app.schedule above @app.workflow.",
                 )
             given = name or workflow.name
-            check_when(
-                when, zone=timezone or host_zone_name(), gap=options.get("gap", "auto"),
-                repeat=options.get("repeat", "auto"), sub_second=options.get("sub_second", False),
-            )  # fmt: skip
+            check_declared(when, timezone or host_zone_name(), options)
             self.declared.add(given, workflow, when, {"timezone": timezone, **options})
             return workflow
 

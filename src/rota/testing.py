@@ -30,7 +30,7 @@ START = instant(datetime(2030, 1, 1, tzinfo=UTC))
 GRACE_S = 0.1
 GRACE_TURNS = 100
 # Threads and child processes tell when they end, so the clock waits for them, but not for ever.
-REAL_WORK_S = 10.0
+REAL_WORK_S = 5.0
 
 
 class VirtualTimer:

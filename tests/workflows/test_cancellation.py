@@ -171,6 +171,7 @@ async def test_a_cancelled_run_whose_worker_has_not_received_it_yet_records_noth
         assert await run.status() == "cancelled:by request"
 
 
+@pytest.mark.usefixtures("hanging_threads")
 async def test_cancelling_reaches_sync_code_through_its_token(database_url: str) -> None:
     app = Rota()
     begun, told = threading.Event(), threading.Event()

@@ -97,6 +97,7 @@ async def test_a_step_within_its_timeout_is_left_alone(database_url: str) -> Non
         assert await result(run) == "quick"
 
 
+@pytest.mark.usefixtures("hanging_threads")
 async def test_a_sync_step_past_its_timeout_is_left_behind(database_url: str) -> None:
     app = Rota()
     begun, release = threading.Event(), threading.Event()

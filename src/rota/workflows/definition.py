@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
+from rota.client.caller import has_to_be_awaited
 from rota.client.client import Client
 from rota.client.handle import RunHandle
 from rota.client.start import NO_OPTIONS, Item, RunOptions, Startable, StartOptions
@@ -144,13 +145,11 @@ class WorkflowStarter(Generic[P, R]):
 
     def start(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, RunHandle[R]]:
         """Start a run with these arguments; durable when awaited."""
-        workflow = self._workflow
-        return workflow.client.starter.start(workflow, args, kwargs, self._options)
+        return _start(self._workflow, args, kwargs, self._options)
 
     def start_many(self, items: Iterable[Item]) -> Coroutine[Any, Any, list[RunHandle[R]]]:
         """Start one run per item (a tuple of arguments, or a `Start`), in few commits."""
-        workflow = self._workflow
-        return workflow.client.starter.start_many(workflow, items, self._options)
+        return _start_many(self._workflow, items, self._options)
 
 
 class Workflow(Startable[P, R]):
@@ -202,7 +201,7 @@ class Workflow(Startable[P, R]):
         Example:
             run = await fulfil.start("order-7")
         """
-        return self.client.starter.start(self, args, kwargs, NO_OPTIONS)
+        return _start(self, args, kwargs, NO_OPTIONS)
 
     def start_many(self, items: Iterable[Item]) -> Coroutine[Any, Any, list[RunHandle[R]]]:
         """Start one run per item, in few commits.
@@ -213,7 +212,7 @@ class Workflow(Startable[P, R]):
         Returns:
             A handle for each run.
         """
-        return self.client.starter.start_many(self, items, NO_OPTIONS)
+        return _start_many(self, items, NO_OPTIONS)
 
     def options(self, **options: Unpack[StartOptions]) -> WorkflowStarter[P, R]:
         """Set options of runs.
@@ -322,6 +321,24 @@ class WorkflowDecorator(Protocol):
 
     @overload
     def __call__(self, function: Callable[P, R], /) -> SyncWorkflow[P, R]: ...
+
+
+def _start(
+    workflow: Workflow[..., R], args: Any, kwargs: Any, options: RunOptions
+) -> Coroutine[Any, Any, RunHandle[R]]:
+    starter = workflow.client.starter
+    return has_to_be_awaited(
+        f"{workflow.name}.start", lambda: starter.start(workflow, args, kwargs, options)
+    )
+
+
+def _start_many(
+    workflow: Workflow[..., R], items: Iterable[Item], options: RunOptions
+) -> Coroutine[Any, Any, list[RunHandle[R]]]:
+    starter = workflow.client.starter
+    return has_to_be_awaited(
+        f"{workflow.name}.start_many", lambda: starter.start_many(workflow, items, options)
+    )
 
 
 def _noted(call: object, name: str, work: Coroutine[Any, Any, R]) -> Coroutine[Any, Any, R]:

@@ -133,7 +133,7 @@ class WorkflowExecutor:
         if stopped:
             run_id = flow.claim.id
             raise LeaseLost(f"run {run_id} is no longer ours", run_id=run_id) from None
-        if problem := _unawaited(flow):
+        if (problem := _unawaited(flow)) and str(problem) != str(error):
             error.add_note(f"{problem}. {problem.advice}")
         return self._failed(flow, workflow, options, limit, flow.refusal or error)
 
@@ -227,10 +227,11 @@ async def _until_ended(tasks: list[asyncio.Task[Any]], flow: WorkflowRun) -> Non
 def _unawaited(flow: WorkflowRun) -> UsageError | None:
     if not flow.pending_calls or not (names := unawaited(flow.pending_calls)):
         return None
+    waits = f"rota.blocking.block_on({names[0]}(…))" if flow.threaded else f"await {names[0]}(…)"
     return UsageError(
         f"workflow {flow.claim.name} called {', '.join(names[:5])} without awaiting it, so nothing "
         "was executed",
-        hint=f"Write `await {names[0]}(…)`.",
+        hint=f"Write `{waits}`.",
     )
 
 
