@@ -26,7 +26,7 @@ from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Claim, Outcome, StoredStep
 from rota.engine.context import EngineContext
 from rota.engine.outcome import JudgedFailure, judge_handler
-from rota.engine.run_log import count_end
+from rota.engine.run_log import count_ends
 from rota.engine.wakeups import READY, TIMER
 from rota.errors import LeaseLost, ReadFailed, RotaError, StoreError
 from rota.store.automations import state
@@ -116,7 +116,7 @@ class AutomationExecutor:
             if work.killer:
                 return await self._leave_out(claim, work, performance)
             settled = await performance.perform()
-            count_end(claim, Status.COMPLETED, self._environment.clock.now())
+            count_ends([claim], Status.COMPLETED, self._environment.clock.now())
             return settled
         except (LeaseLost, asyncio.CancelledError):
             raise
@@ -167,7 +167,7 @@ class AutomationExecutor:
     ) -> HandlerRunSettled:
         failure = judge_handler(error)
         if not failure.asks:
-            count_end(claim, Status.FAILED, self._environment.clock.now())
+            count_ends([claim], Status.FAILED, self._environment.clock.now())
         level = logging.WARNING if failure.passes else logging.ERROR
         log.log(
             level, "automation %s, %s: %s: %s", claim.name, work.run.handler, failure.kind, error,

@@ -83,8 +83,7 @@ class WorkflowExecutor:
         flow = WorkflowRun(self._context, claim, steps, threaded=threaded, seed=options.seed)
         flow.enter()
         timeout_us = options.timeout_us or workflow.timeout_us
-        began_at = options.begins_at(claim.started_at)
-        limit = _Deadline(flow, claim, began_at, timeout_us) if timeout_us else _UNLIMITED
+        limit = _Deadline(flow, claim, options, timeout_us) if timeout_us else _UNLIMITED
         try:
             self._factory.check(self._loop)
             if limit.at is not None and limit.at <= flow.clock.now():
@@ -169,11 +168,13 @@ class _Deadline:
 
     passed = False
 
-    def __init__(self, flow: WorkflowRun, claim: Claim, began_at: int, timeout_us: int) -> None:
+    def __init__(
+        self, flow: WorkflowRun, claim: Claim, options: StoredRunOptions, timeout_us: int
+    ) -> None:
         self._flow = flow
         self._claim = claim
         self._timeout_us = timeout_us
-        self.at: int | None = after(began_at, timeout_us)
+        self.at: int | None = after(options.begins_at(claim.started_at), timeout_us)
         self._timer = flow.clock.call_at(self.at, self._pass)
 
     def _pass(self) -> None:
