@@ -19,7 +19,7 @@ NO_BODY = "done"
 OFFSET = "offset"
 OFFSET_SCHEMA = {
     "type": "integer", "minimum": 0,
-    "description": "The position at which a long answer continues, as its last line says.",
+    "description": "Read on in a long answer: the number that its last line names.",
 }  # fmt: skip
 
 
