@@ -40,7 +40,7 @@ async def test_an_item_list_takes_little_space_and_plain_ones_can_be_read(
         for number in range(3 * CHUNK_ITEMS)
     ]
     async with Client(database_url) as client:
-        db, now = client.database, client.clock.now()
+        db, now = client.connection.database, client.clock.now()
         held = await begin(db, kind="pipeline", now=now)
         store, plain = (RunStore(db, Journal(db, client.clock), held) for _ in range(2))
         plain.packs = False
