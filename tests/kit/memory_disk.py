@@ -1,4 +1,4 @@
-"""A place in memory for the files of tests: SQLite syncs every commit, and there it waits for none.
+"""A place in memory for the files of tests, where SQLite need not wait for a disk at every commit.
 
 Power cuts are tried by tests/faults and tests/store with simulated disks.
 """

@@ -101,7 +101,14 @@ class Overview:
         self._client = client
 
     async def counts(self, *, within: Duration = "1d") -> RecentCounts:
-        """Count runs: open ones exactly, ended ones among the newest."""
+        """Count runs: open ones exactly, ended ones among the newest.
+
+        Args:
+            within: The time to look back for runs that ended.
+
+        Returns:
+            The counts.
+        """
         now = self._client.clock.now()
         since = max(0, now - _window(within))
         namespace = self._client.settings.namespace
@@ -127,7 +134,15 @@ class Overview:
         return found.runs
 
     async def activity(self, *, within: Duration = "1d", buckets: int = 24) -> ActivitySeries:
-        """Runs that ended, failures and lateness over time, for a chart."""
+        """Count ended runs, failures and lateness over time, for a chart.
+
+        Args:
+            within: The time to look back.
+            buckets: The number of points.
+
+        Returns:
+            The series.
+        """
         if (
             isinstance(buckets, bool)
             or not isinstance(buckets, int)
@@ -187,7 +202,11 @@ class Overview:
         return found
 
     async def workers(self, *, everyone: bool = False) -> Sequence[WorkerState]:
-        """Workers with their liveness; `everyone` also those that have stopped."""
+        """List workers with their liveness.
+
+        Args:
+            everyone: Also those that have stopped.
+        """
         client = self._client
         namespace, now = client.settings.namespace, client.clock.now()
         rows = await client.connection.database.read(

@@ -20,7 +20,11 @@ class Executor(Protocol):
     kind: str
     keeps_open_run: bool  # whether its work always has an open run, however often one crashes
     replays: bool  # whether it wants all steps of a run's chain available, to answer from
-    code: CodeSet  # runs that it executes only while its code is the deployed one
+
+    @property
+    def code(self) -> CodeSet:
+        """Runs that it executes only while its code is the deployed one."""
+        ...
 
     @property
     def names(self) -> Collection[str]:

@@ -115,7 +115,7 @@ async def settled(tx: Tx, outcomes: Sequence[Outcome], *, now: int, continues: b
 
 def recovers(claim: Claim) -> bool:
     """Whether the completion of a run may be a recovery, as its chain had failed before."""
-    return bool(StoredRunOptions.read(claim.options).recovers)
+    return claim.options is not None and StoredRunOptions.read(claim.options).recovers == 1
 
 
 def _cause_of(outcome: Outcome, continues: bool) -> Cause | None:
