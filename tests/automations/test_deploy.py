@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -217,6 +217,46 @@ async def test_an_automation_that_was_never_deployed_says_why(database_url: str)
         assert len(refused.problems) == 2
     async with virtual(Said(shout).app, url=database_url) as world:
         assert await world.app.automations.refused_deploys() == {}
+
+
+async def test_a_start_deploys_in_groups_what_is_new_or_changed_and_leaves_the_rest(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.automations.deploy.AT_ONCE", 2)
+    monkeypatch.setattr("rota.automations.deploy.IN_A_ROW", 1)
+
+    def declared(helpers: Mapping[str, Callable[[str], str]], bad: str = "") -> Rota:
+        app = Rota(**QUIET)
+        for name, helper in helpers.items():
+            line = app.automation(name)
+            line.topic("words", external=True)
+            line.consumer("speak", subscribes=["words"], prepare=_speaking(helper))
+            if name == bad:
+                line.topic("lonely")
+        return app
+
+    first = declared(dict.fromkeys("abcde", shout), bad="b")
+    async with virtual(first, url=database_url) as world:
+        assert set(await world.app.automations.refused_deploys()) == {"b"}
+        assert await _versions(world.app) == dict.fromkeys("acde", 1)
+    second = declared(dict.fromkeys("abcef", shout) | {"d": whisper})
+    async with virtual(second, url=database_url) as world:
+        assert await world.app.automations.refused_deploys() == {}
+        assert await _versions(world.app) == dict.fromkeys("abcef", 1) | {"d": 2}
+
+
+def _speaking(helper: Callable[[str], str]) -> Callable[[Context, Any], Any]:
+    async def prepare(ctx: Context, _state: Any) -> Prepared | None:
+        events = await ctx.peek("words")
+        for one in events:
+            ctx.log(helper(one.payload))
+        return Prepared(events) if events else None
+
+    return prepare
+
+
+async def _versions(app: Rota) -> dict[str, int]:
+    return {one.automation.name: one.automation.version for one in await app.automations.list()}
 
 
 # -- renamed handlers --------------------------------------------------------------------------

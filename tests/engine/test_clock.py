@@ -74,7 +74,7 @@ def test_a_step_of_the_wall_clock_is_noticed(fake: FakeTime, jump: int) -> None:
 
 
 def test_a_step_is_noticed_within_ten_milliseconds(fake: FakeTime) -> None:
-    """Two readings that follow each other closely share one look at the wall clock."""
+    """Two readings that follow each other closely share one reading of the wall clock."""
     clock = SystemClock()
     clock.now()
     fake.step(HOUR)

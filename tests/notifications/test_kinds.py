@@ -201,7 +201,7 @@ async def test_a_pipeline_fails_recovers_and_is_skipped(database_url: str, tmp_p
 
 
 class Locked(Offline):
-    """A model whose key is not good."""
+    """A model with a bad key."""
 
     async def ask(self, request: Request) -> Reply:
         raise NeedsLogin("the key is not good", service="offline", account="ann")

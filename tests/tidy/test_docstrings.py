@@ -37,9 +37,11 @@ def _complaints(function: Callable[..., Any]) -> Iterator[str]:
     named = {name for line in listed for name in line.split(", ")}
     yield from (f"no line for {name}" for name in parameters if name not in named)
     yield from (f"a line for {name}, which it does not take" for name in named - set(parameters))
-    returns = str(signature.return_annotation)
+    is_none = re.search(
+        r"^'?None'?$|[\[ ]None\]'?$", str(signature.return_annotation)
+    )  # or awaited None
     says_result = "Returns" in sections or SAYS_RESULT.match(summary)
-    if parameters and returns not in {"None", "'None'"} and not says_result:
+    if parameters and not is_none and not says_result:
         yield f"no Returns, and the summary does not name it: {summary[:60]!r}"
 
 

@@ -103,7 +103,14 @@ async def test_a_wait_that_is_longer_than_allowed_fails_the_item(
         assert len(it.prompts) <= 5
 
 
-async def test_the_timeout_of_a_run_ends_its_waits(database_url: str, tmp_path: Path) -> None:
+async def logged(caplog: pytest.LogCaptureFixture, text: str) -> bool:
+    """Whether the log has a text; a run is logged after its result is there."""
+    return text in caplog.text
+
+
+async def test_the_timeout_of_a_run_ends_its_waits(
+    database_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with world(database_url, tmp_path) as it:
         it.app.pipelines.use(ai_settings(CLOSED, limits={"failures_max": 3, "open_s": 600}))
         text = MANY.replace("settings: {", "settings: {runTimeoutMs: 1500, ")
@@ -111,6 +118,7 @@ async def test_the_timeout_of_a_run_ends_its_waits(database_url: str, tmp_path: 
         ref = await it.app.pipelines.start(it.pipeline(text))
         with pytest.raises(RunFailed, match=r"took longer than 1\.5 s"):
             await ref.result(timeout=60)
+        await until(lambda: logged(caplog, "settings.runTimeoutMs"))
 
 
 NO_CREDIT = {

@@ -19,7 +19,7 @@ NO_BODY = "done"
 OFFSET = "offset"
 OFFSET_SCHEMA = {
     "type": "integer", "minimum": 0,
-    "description": "Where a long answer that was cut continues, as its last line says.",
+    "description": "Read on in a long answer: the number that its last line names.",
 }  # fmt: skip
 
 

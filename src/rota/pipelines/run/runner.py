@@ -162,7 +162,8 @@ class PipelineRunner:
             )
         except DeadlinePassed:
             raise RunTimeout(
-                f"run {self._claim.id} ({self._claim.name}) took longer than {limit_us / 1e6:g} s"
+                f"run {self._claim.id} ({self._claim.name}) took longer than {limit_us / 1e6:g} s",
+                hint="Raise `settings.runTimeoutMs`, or give `--timeout`.",
             ) from None
 
     async def _result(
