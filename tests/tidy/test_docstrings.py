@@ -18,6 +18,9 @@ SAYS_RESULT = re.compile(
 SECTION = re.compile(r"^(Args|Returns|Raises|Example):\n", re.MULTILINE)
 
 
+NOTHING = {"None", "Coroutine[Any, Any, None]"}
+
+
 def _documented() -> Iterator[tuple[str, Callable[..., Any]]]:
     for _, owner, kind in CLASSES:
         for name, member in members(kind):
@@ -39,7 +42,7 @@ def _complaints(function: Callable[..., Any]) -> Iterator[str]:
     yield from (f"a line for {name}, which it does not take" for name in named - set(parameters))
     returns = str(signature.return_annotation)
     says_result = "Returns" in sections or SAYS_RESULT.match(summary)
-    if parameters and returns not in {"None", "'None'"} and not says_result:
+    if parameters and returns.strip("'") not in NOTHING and not says_result:
         yield f"no Returns, and the summary does not name it: {summary[:60]!r}"
 
 
