@@ -43,6 +43,7 @@ from rota.core.automations.model import (
 from rota.core.automations.planner import DeployedHandler
 from rota.core.automations.text import Said, refusal, say, schedule_words
 from rota.core.runs.model import Run
+from rota.core.runs.names import checked_limit, checked_search
 from rota.core.suggest import check_options, suggestion
 from rota.core.time.instants import DAY, moment
 from rota.engine.wakeups import READY, TIMER
@@ -107,11 +108,21 @@ class Automations:
 
     # -- seeing ----------------------------------------------------------------------------
 
-    async def list(self, *, archived: bool = False, after: str = "") -> list[AutomationView]:
-        """All automations by name, up to 1000 after the name `after`."""
+    async def list(
+        self, *, archived: bool = False, after: str = "", limit: int = 1000, search: str = ""
+    ) -> list[AutomationView]:
+        """List automations by name.
+
+        Args:
+            archived: Include archived ones.
+            after: The last name of the page before.
+            limit: The most automations to return, up to 1,000.
+            search: A part of the name.
+        """
         return await self._client.connection.database.read(
-            _list, self._client.settings, archived=archived, after=after, now=self._now()
-        )
+            _list, self._client.settings, archived=archived, after=after, now=self._now(),
+            limit=checked_limit(limit), search=checked_search(search),
+        )  # fmt: skip
 
     async def show(self, name: str) -> AutomationView:
         """One automation: its state in words, and its parts."""
@@ -450,11 +461,8 @@ class Automations:
         return self._client.clock.now()
 
 
-async def _list(
-    tx: Tx, settings: Settings, *, archived: bool, after: str, now: int
-) -> list[AutomationView]:
-    namespace = settings.namespace
-    found = await store.listing(tx, namespace=namespace, archived=archived, after=after)
+async def _list(tx: Tx, /, settings: Settings, *, now: int, **where: Any) -> list[AutomationView]:
+    found = await store.listing(tx, namespace=settings.namespace, **where)
     return await _look(tx, settings, found, now=now) if found else []
 
 

@@ -263,7 +263,9 @@ class Overview:
             found += await self._client.runs.list(
                 status=status, since=since, limit=checked_limit(limit)
             )
-        last = await self._client.connection.database.read(history.last_ids, [run.root_id for run in found])
+        last = await self._client.connection.database.read(
+            history.last_ids, [run.root_id for run in found]
+        )
         return [run for run in found if run.id in last]
 
 

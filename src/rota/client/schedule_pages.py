@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Unpack
 
 import msgspec
 
+from rota.client.schedule_lists import ScheduleLists
 from rota.client.schedule_view import Occurrence, ScheduleView, ahead, evaluable, next_of
 from rota.core.runs.filters import checked_status
 from rota.core.runs.lifecycle import Status
@@ -41,7 +42,6 @@ from rota.store.schedules.outcomes import (
 )
 
 if TYPE_CHECKING:
-    from rota.client.client import Client
     from rota.schedules.preview import Preview
 
 CALENDAR_DAYS_MAX = {"day": 400, "hour": 62}
@@ -136,11 +136,8 @@ class ScheduleDiff(NamedTuple):
     burst: str | None
 
 
-class SchedulePages:
+class SchedulePages(ScheduleLists):
     """Reads about the schedules of one namespace."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
     async def ledger(
         self,

@@ -5,7 +5,7 @@ One method per verb; CLI, HTTP and Python all call these. A schedule is addresse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from types import EllipsisType
 from typing import Any, NamedTuple, Unpack
@@ -144,18 +144,6 @@ class Schedules(SchedulePages):
         if found is None:
             raise await self._unknown(name)
         return view_of(found)
-
-    async def list(self, *, after: str = "", limit: int = 1000) -> Sequence[ScheduleView]:
-        """List schedules by name.
-
-        Args:
-            after: The last name of the page before.
-            limit: At most so many.
-        """
-        rows = await self._client.connection.database.read(
-            store.listing, namespace=self._client.settings.namespace, after=after, limit=limit
-        )
-        return [view_of(row) for row in rows]
 
     # -- commands --------------------------------------------------------------------------
 
