@@ -111,14 +111,7 @@ class Automations:
     async def list(
         self, *, archived: bool = False, after: str = "", limit: int = 1000, search: str = ""
     ) -> list[AutomationView]:
-        """List automations by name.
-
-        Args:
-            archived: Include archived ones.
-            after: The last name of the page before.
-            limit: The most automations to return, up to 1,000.
-            search: A part of the name.
-        """
+        """Automations by name, up to `limit` after the name `after`. `search` is a part of it."""
         return await self._client.connection.database.read(
             _list, self._client.settings, archived=archived, after=after, now=self._now(),
             limit=checked_limit(limit), search=checked_search(search),
@@ -126,11 +119,10 @@ class Automations:
 
     async def show(self, name: str) -> AutomationView:
         """One automation: its state in words, and its parts."""
-        found = await self._found(name)
-        [standing] = await self._client.connection.database.read(
-            _look, self._client.settings, [found], now=self._now()
-        )
-        return standing
+        found, settings = await self._found(name), self._client.settings
+        read = self._client.connection.database.read
+        [view] = await read(_look, settings, [found], now=self._now())
+        return view
 
     async def versions(self, name: str, *, limit: int = 50) -> Sequence[AutomationVersion]:
         """The versions that were deployed or made by a fix, newest first."""

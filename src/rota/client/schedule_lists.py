@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 COUNT_MAX = 10_000
 
 
-class ScheduleCounts(NamedTuple):
-    """How many schedules there are, and how many of them are paused; 10,000 stands for more."""
+class ListedCounts(NamedTuple):
+    """The number of schedules, and of those that are paused; 10,000 means that or more."""
 
     total: int
     paused: int
@@ -46,7 +46,7 @@ class ScheduleLists:
         )  # fmt: skip
         return [view_of(row) for row in rows]
 
-    async def count(self, *, search: str = "") -> ScheduleCounts:
+    async def count(self, *, search: str = "") -> ListedCounts:
         """Count schedules, up to 10,000.
 
         Args:
@@ -56,4 +56,4 @@ class ScheduleLists:
             templates.count, namespace=self._client.settings.namespace,
             search=checked_search(search), limit=COUNT_MAX,
         )  # fmt: skip
-        return ScheduleCounts(*found)
+        return ListedCounts(*found)

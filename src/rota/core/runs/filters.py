@@ -27,9 +27,9 @@ _FIRST_ID, _LAST_ID = "", "~"  # below and above every id
 
 
 class RunSelection(TypedDict, total=False):
-    """The filters of runs. `tag` is `key` or `key=value`, `error` the class of an exception;
+    """The filters of runs. `tag` is `key` or `key=value`, `error` the class of an exception.
     `search` is a part of a name, the beginning of an external id, or the beginning or end of an id
-    (8 characters or more); `since` and `until` bound when a run was created. An empty text selects
+    (8 characters or more). `since` and `until` bound when a run was created. An empty text selects
     everything."""
 
     name: str

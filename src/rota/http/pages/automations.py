@@ -13,7 +13,7 @@ from rota.http.request import Answer, WebRequest
 
 LIVE = "automation run"
 PAGE_SIZE = 50
-SEARCH_FROM = 8  # fewer can be read at a glance
+SEARCH_FROM = 8  # fewer fit on the screen
 SENTENCE_WIDTH = 160
 
 

@@ -21,7 +21,7 @@ from rota.pipelines.outcome import PipelineResult
 
 LIVE = "pipeline run"
 PAGE_SIZE = 50
-SEARCH_FROM = 8  # fewer can be read at a glance
+SEARCH_FROM = 8  # fewer fit on the screen
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rota.client.schedule_lists import COUNT_MAX, ScheduleCounts
+from rota.client.schedule_lists import COUNT_MAX, ListedCounts
 from rota.client.schedule_pages import LastOutcomes
 from rota.client.schedule_view import ScheduleView
 from rota.core.runs.lifecycle import Status
@@ -31,9 +31,9 @@ from rota.http.request import Answer, WebRequest
 from rota.schedules.preview import zone_of
 
 PAGE_SIZE = 50
-LOOK_MAX = 500  # schedules that a look for failures goes through
+LOOK_MAX = 500  # schedules that one search for failures reads
 NAMED = 2  # names that a sentence has
-SEARCH_FROM = 8  # fewer can be read at a glance
+SEARCH_FROM = 8  # fewer fit on the screen
 LOOK = 20
 LIVE = "schedule run"
 NOTHING = LastOutcomes([], None)
@@ -111,7 +111,7 @@ async def _find(
     return Listing(rows, names[-1] if has_more else "")
 
 
-def _shown(found: Listing, counts: ScheduleCounts, chosen: str) -> str:
+def _shown(found: Listing, counts: ListedCounts, chosen: str) -> str:
     if chosen == "bad":
         looked = f", looked at names up to {clipped(found.next, 48)}" if found.next else ""
         return f"{counted(len(found.rows), 'schedule')} shown, by name{looked}"
@@ -160,7 +160,7 @@ def _in_zone(at: int | None, zone: str, clock: WallClock) -> str:
     return f"{WallClock(zone, clock.now).day(at)} {city(zone)}"
 
 
-def _chips(counts: ScheduleCounts, chosen: str, search: str) -> list[Chip]:
+def _chips(counts: ListedCounts, chosen: str, search: str) -> list[Chip]:
     plus = "+" if counts.total >= COUNT_MAX else ""
     return [
         Chip("All", _href("", search), chosen not in ("bad", "paused"), None,
@@ -176,7 +176,7 @@ def _missed(rows: Sequence[ScheduleRow]) -> list[str]:
 
 
 def sentences(
-    counts: ScheduleCounts, paused: Sequence[str], missed: Sequence[str]
+    counts: ListedCounts, paused: Sequence[str], missed: Sequence[str]
 ) -> tuple[str, str]:
     """The state of the schedules, in one sentence, and what is not as planned. `paused` has the
     first of those that are paused, `missed` those of the first page."""

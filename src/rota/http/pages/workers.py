@@ -15,7 +15,7 @@ from rota.http.request import Answer, WebRequest
 
 LIVE = "worker run"
 PAGE_SIZE = 50
-SEARCH_FROM = 8  # fewer can be read at a glance
+SEARCH_FROM = 8  # fewer fit on the screen
 OPEN = StatusView("Open", "s-ok", "ok")
 FULL = StatusView("At its limit", "s-warn", "warn")
 

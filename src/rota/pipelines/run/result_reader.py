@@ -85,7 +85,7 @@ async def items(client: Client, run_id: str) -> AsyncIterator[ItemOutcome]:
 async def items_page(
     client: Client, run_id: str, *, after: int, limit: int, status: str | None
 ) -> ItemsPage:
-    """One page of the items. What comes before it is not read."""
+    """One page of the items. The items before it are not read."""
     if status is not None and status not in get_args(ItemStatus):
         raise BadInput(
             f"there is no status {shown(status)} of items",

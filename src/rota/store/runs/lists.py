@@ -120,8 +120,8 @@ async def ids(
 async def beginning(
     tx: Tx, wanted: RunFilter, *, namespace: str, limit: int, schedule_id: str = ""
 ) -> list[Run]:
-    """The newest runs of which the id or the external id begins with the searched text. Of many
-    external ids the first ones in their order are looked at."""
+    """The newest runs of which the id or the external id begins with the searched text. The first
+    external ids in their order are read, if there are many."""
     given = _given(wanted, namespace, wanted.beyond_id, limit, schedule_id)
     rows = await tx.rows(
         "ids_beginning", **given, window=BEGINNING_WINDOW, id_beyond=beyond(wanted.id_part),

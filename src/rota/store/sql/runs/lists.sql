@@ -97,7 +97,7 @@ with recursive names (name) as (
 select name from names where name is not null
 
 -- name: ids_called
--- By external id alone: one look for each name that has external ids.
+-- By external id alone: one lookup for each name that has external ids.
 select id from (
     select {filter columns}
     from ({query names_with_external_ids}) as names
