@@ -58,9 +58,10 @@ check: lint ## Format, lint, types, import contracts and the house rules
 test: lint ## Everything: check, and all tests on SQLite and on a real PostgreSQL
 	@$(PYTEST) -rR
 
-# No kill loops, no daemons, no PostgreSQL.
+# No kill loops, no daemons, no browser, no PostgreSQL.
+SLOWEST := --ignore tests/browser --ignore tests/crash --ignore tests/faults
 test-quick: setup ## The tests that need no PostgreSQL, daemon or crash: under two minutes
-	@ROTA_TEST_PROFILE=quick $(PYTEST) -m "not pg and not slow and not wall_clock" --ignore tests/crash --ignore tests/faults
+	@ROTA_TEST_PROFILE=quick $(PYTEST) -m "not pg and not slow and not wall_clock" $(SLOWEST)
 
 # A failure names its example; the seed makes the whole run again: SEED=… make test-nightly
 SEED ?= $(shell date +%s)
@@ -89,7 +90,7 @@ test-lowest: setup ## The quick tests with the lowest versions that pyproject.to
 	@$(PY) -m venv .venvs/lowest && $(PY) -m scripts.lowest > .venvs/lowest.txt \
 	  && .venvs/lowest/bin/python -m pip install -qq -c .venvs/lowest.txt -e '.[$(EXTRAS)]' \
 	  && ROTA_TEST_PROFILE=quick .venvs/lowest/bin/$(subst $(PY),python,$(PYTEST)) \
-	    -m "not pg and not slow and not wall_clock" --ignore tests/crash --ignore tests/faults
+	    -m "not pg and not slow and not wall_clock" $(SLOWEST)
 
 lock: setup ## Write the versions that CI installs
 	@$(PY) -m pip freeze --exclude-editable > constraints.txt

@@ -27,8 +27,8 @@ from rota.workflows.primitives import ThisRun
 
 HEAD = """# Python API
 
-Made from signatures and docstrings by `make docs`. Names that begin with an underscore, and names
-that are not listed here, are internal and may change in any release.
+`make docs` makes this page from signatures and docstrings. Names that begin with an underscore, and
+names that are not listed here, are internal and may change in any release.
 
 A run id is whole, or a part of one that fits no other run; an external id works as well.
 Durations are seconds, a `timedelta`, or text such as `90s`, `5m`, `1h 30m`, `2d`.
@@ -77,7 +77,7 @@ def python_page() -> str:
     parts = [HEAD]
     for title, owner, kind in CLASSES:
         parts.append(f"\n## {title}\n\n{_text(inspect.getdoc(kind) or '')}")
-        parts += [_entry(owner, name, member) for name, member in _members(kind)]
+        parts += [_entry(owner, name, member) for name, member in members(kind)]
     for title, owner, functions in FUNCTIONS:
         parts.append(f"\n## {title}\n")
         parts += [_entry(owner, function.__name__, function) for function in functions]
@@ -89,7 +89,7 @@ def python_page() -> str:
     return "".join(parts)
 
 
-def _members(kind: type) -> Iterator[tuple[str, Any]]:
+def members(kind: type) -> Iterator[tuple[str, Any]]:
     """Public methods and properties, in the order of the source, bases last."""
     seen: set[str] = set()
     for base in kind.__mro__[:-1]:
@@ -105,8 +105,11 @@ def _entry(owner: str, name: str, member: Any) -> str:
     if isinstance(member, property):
         return f"\n### `{owner}.{name}`\n\n{text}"
     function = inspect.unwrap(member)
-    call = "await " if inspect.iscoroutinefunction(function) else ""
-    return f"\n### `{owner}.{name}`\n\n    {call}{owner}.{name}{_signature(function)}\n\n{text}"
+    signature, awaited = re.subn(
+        r" -> Coroutine\[Any, Any, (.*)\]$", r" -> \1", _signature(function)
+    )
+    call = "await " if awaited or inspect.iscoroutinefunction(function) else ""
+    return f"\n### `{owner}.{name}`\n\n    {call}{owner}.{name}{signature}\n\n{text}"
 
 
 def _signature(function: Callable[..., Any]) -> str:
@@ -132,7 +135,7 @@ def _text(doc: str) -> str:
         elif title == "Returns":
             lines += [f"Returns: {' '.join(cleaned.split())}", ""]
         else:
-            items = re.split(r"\n(?=\S)", cleaned)
+            items = re.split(r"\n(?=[\w*]+: )", cleaned)
             lines += [f"{title}:", "", *(f"- {_item(item)}" for item in items), ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 

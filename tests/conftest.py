@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from rota import testing
 from tests.kit import drop_schemas, own_database, schema
 from tests.kit.memory_disk import memory_disk
 from tests.kit.postgres import URL_VARIABLE, PostgresServer, PostgresUnavailable
@@ -89,6 +90,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     names = pyfuncitem._fixtureinfo.argnames
     asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
     return True
+
+
+@pytest.fixture
+def hanging_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The virtual clock does not wait for threads that hang on purpose."""
+    monkeypatch.setattr(testing, "REAL_WORK_S", 0.2)
 
 
 @pytest.fixture(scope="session")

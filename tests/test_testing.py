@@ -157,7 +157,7 @@ async def once_passed(app: Rota, flow: Any) -> str:
         return (await run.run()).label
 
 
-async def test_time_stands_still_while_a_thread_works() -> None:
+async def test_time_does_not_advance_while_a_thread_works() -> None:
     app = Rota()
     begun, may_end = threading.Event(), threading.Event()
 
@@ -176,7 +176,7 @@ async def test_time_stands_still_while_a_thread_works() -> None:
 
 
 @pytest.mark.parametrize("shell", [False, True])
-async def test_time_stands_still_while_a_child_process_works(
+async def test_time_does_not_advance_while_a_child_process_works(
     shell: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(testing, "GRACE_S", 0.001)  # shorter than any process takes
@@ -197,7 +197,7 @@ async def test_time_stands_still_while_a_child_process_works(
     assert await once_passed(app, flow) == "completed"
 
 
-async def test_time_stands_still_while_a_server_of_the_same_process_answers(
+async def test_time_does_not_advance_while_a_server_of_the_same_process_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(testing, "GRACE_S", 0.0)

@@ -40,7 +40,7 @@ from rota.notifications.registry import AppNotifications
 from rota.pipelines.client import PipelineClient, PipelineWorker
 from rota.pipelines.executor import PART_QUEUE, PipelineExecutor
 from rota.schedules.apply import DeclaredSchedules, origin_of
-from rota.schedules.definition import ScheduleOptions, When, check_when
+from rota.schedules.definition import ScheduleOptions, When, check_declared
 from rota.schedules.host_zone import host_zone_name
 from rota.settings import SettingOptions, Settings
 from rota.workflows.definition import (
@@ -124,9 +124,13 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
         """Register a function, sync or async, as a workflow.
 
         Args:
+            function: The function; without one, `workflow` is a decorator with options.
             options: See `WorkflowOptions`. `retries` are further attempts of the whole run, each
                 resuming after its last finished step. `timeout` is one deadline for the run with
                 its sleeps, retries and recoveries, counted from its first claim.
+
+        Returns:
+            A `Workflow`, or a decorator that makes one.
 
         Raises:
             UsageError: The name is taken.
@@ -153,10 +157,22 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
         return register if function is None else register(function)
 
     def automation(self, name: str, **options: Unpack[AutomationOptions]) -> Automation:
-        """Declare an automation; its topics and handlers are declared on what this returns.
+        """Declare an automation. It is deployed when a worker starts.
 
-        It is deployed when a worker starts. Options: approval, timezone, queue, fix,
-        retries, failed_reads, skip_after, dead_letter."""
+        Args:
+            name: Its name, unique in the namespace.
+            options: `approval`, `timezone`, `queue`, `fix`, `retries`, `failed_reads`,
+                `skip_after`, `dead_letter`.
+
+        Returns:
+            The automation; its topics and handlers are declared on it.
+
+        Raises:
+            UsageError: The name is taken, or an option is wrong.
+
+        Example:
+            inbox = app.automation("inbox", approval=True)
+        """
         check_options(options, AutomationOptions, self.automation)
         if name in self.automations.declared or name in self.workflows:
             raise UsageError(f"{name} is declared twice", hint="Give one of them another name.")
@@ -176,8 +192,12 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
         """Make a function a step: in a workflow its result is recorded and not computed again.
 
         Args:
+            function: The function; without one, `step` is a decorator with options.
             options: See `StepOptions`. A replay with other arguments than the recorded ones stops
                 the run, unless `check_arguments=False`.
+
+        Returns:
+            A `Step`, or a decorator that makes one.
 
         Raises:
             UsageError: The name is taken.
@@ -219,8 +239,11 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
             timezone: An IANA name; without one, that of this machine.
             options: See `ScheduleOptions`.
 
+        Returns:
+            A decorator.
+
         Raises:
-            BadSchedule: The expression cannot be read.
+            BadSchedule: The expression or a policy cannot be read.
             UsageError: The name is taken, or the decorator is below `@app.workflow`.
 
         Example:
@@ -237,18 +260,26 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
                     hint="Write @app.schedule above @app.workflow.",
                 )
             given = name or workflow.name
-            check_when(
-                when, zone=timezone or host_zone_name(), gap=options.get("gap", "auto"),
-                repeat=options.get("repeat", "auto"), sub_second=options.get("sub_second", False),
-            )  # fmt: skip
+            check_declared(when, timezone or host_zone_name(), options)
             self.declared.add(given, workflow, when, {"timezone": timezone, **options})
             return workflow
 
         return declare
 
     def queue(self, name: str, **limits: Unpack[QueueOptions]) -> None:
-        """Declare a queue and its limits. `worker_concurrency` and `weight` count in this process,
-        the others across all workers."""
+        """Declare a queue and its limits.
+
+        Args:
+            name: The queue.
+            limits: See `QueueOptions`. `worker_concurrency` and `weight` count in this process, the
+                others across all workers.
+
+        Raises:
+            UsageError: A limit is wrong, or limits contradict each other.
+
+        Example:
+            app.queue("mail", concurrency=5, rate=(100, "1m"))
+        """
         check_options(limits, QueueOptions, self.queue)
         stored = stored_queue(self.settings.namespace, name, limits)
         self._queues[name] = (limits.get("worker_concurrency") or self.settings.slots, stored)
@@ -381,7 +412,12 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
         await super().close()
 
     async def run_forever(self, stop: asyncio.Event, queues: Sequence[str] | None = None) -> None:
-        """A daemon's life: work until `stop` is set, then drain."""
+        """Run a worker until `stop` is set, then drain.
+
+        Args:
+            stop: Set it to end the worker.
+            queues: The queues to serve; without any, all that the app declares.
+        """
         await self.start_worker(queues)
         try:
             with self.own_process():

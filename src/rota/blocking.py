@@ -53,7 +53,17 @@ class BlockingRun(Generic[R]):
         self._ref = ref
 
     def result(self, *, timeout: Duration | None = None) -> R:
-        """Wait for the result; RunFailed, RunCancelled or RunCrashed when there is none."""
+        """Wait for the result.
+
+        Args:
+            timeout: The most seconds to wait.
+
+        Returns:
+            The result of the workflow.
+
+        Raises:
+            RunFailed: There is none; also RunCancelled and RunCrashed.
+        """
         return self._client.call(lambda _: self._ref.result(timeout=timeout))
 
     def status(self) -> str:
@@ -61,11 +71,20 @@ class BlockingRun(Generic[R]):
         return self._client.call(lambda _: self._ref.status())
 
     def cancel(self, *, reason: str = "by request") -> None:
-        """Cancel the run and its children."""
+        """Cancel the run and its children.
+
+        Args:
+            reason: Shown with the run.
+        """
         self._client.call(lambda _: self._ref.cancel(reason=reason))
 
     def signal(self, name: str, value: Any = None) -> None:
-        """Send it a signal."""
+        """Send the run a signal.
+
+        Args:
+            name: The name of the signal.
+            value: Any JSON value.
+        """
         self._client.call(lambda _: self._ref.signal(name, value))
 
     def __repr__(self) -> str:
@@ -88,7 +107,21 @@ class _Starter:
     def start(
         self, workflow: Startable[..., Any] | str, /, *args: Any, **kwargs: Any
     ) -> BlockingRun[Any]:
-        """Start a run with these arguments; durable when this returns. Options: see `options`."""
+        """Start a run; it is stored when this returns.
+
+        Args:
+            workflow: A registered workflow, or the name of one.
+            args, kwargs: The arguments of the workflow; options go to `options`.
+
+        Returns:
+            A handle of the run.
+
+        Raises:
+            BadInput: The arguments do not fit the workflow.
+
+        Example:
+            run = client.start("fulfil", "order-7")
+        """
         client, options = self._owner(), self._given
         definition = client.definition(workflow)
         ref = client.call(lambda inner: inner.starter.start(definition, args, kwargs, options))
@@ -105,7 +138,15 @@ class _Starter:
     def start_many(
         self, workflow: Startable[..., Any] | str, items: Iterable[Item], /
     ) -> Sequence[BlockingRun[Any]]:
-        """Start one run per item (a tuple of arguments, or a `Start`), in few commits."""
+        """Start one run per item, in few commits.
+
+        Args:
+            workflow: A registered workflow, or the name of one.
+            items: Tuples of arguments, or `Start`.
+
+        Returns:
+            A handle for each run.
+        """
         client, options = self._owner(), self._given
         definition = client.definition(workflow)
         refs = client.call(lambda inner: inner.starter.start_many(definition, items, options))
@@ -133,28 +174,65 @@ class BlockingRuns:
         self._client = client
 
     def result(self, run_id: str, *, timeout: Duration | None = None) -> Any:
-        """Wait for a run's result, as plain JSON types."""
+        """Wait for the result of a run, as plain JSON types.
+
+        Args:
+            run_id: The id of any attempt.
+            timeout: The most seconds to wait.
+
+        Returns:
+            The result.
+        """
         return self._client.call(lambda client: client.runs.handle(run_id).result(timeout=timeout))
 
     def get(self, run_id: str) -> Run:
-        """Return one run; see `Runs.get`."""
+        """Return one run; see `Runs.get`.
+
+        Args:
+            run_id: The id of any attempt.
+        """
         return self._client.call(lambda client: client.runs.get(run_id))
 
     def list(self, **filters: Unpack[RunFilters]) -> Sequence[Run]:
-        """Return runs, newest first; see `Runs.list`."""
+        """Return runs, newest first; see `Runs.list`.
+
+        Args:
+            filters: As in `Runs.list`.
+        """
         return self._client.call(lambda client: client.runs.list(**filters))
 
     def cancel(self, run_id: str, *, reason: str = "by request") -> Sequence[str]:
-        """Cancel a run and its children; see `Runs.cancel`."""
+        """Cancel a run and its children; see `Runs.cancel`.
+
+        Args:
+            run_id: The id of any attempt.
+            reason: Shown with the run.
+
+        Returns:
+            The ids of the cancelled runs.
+        """
         return self._client.call(lambda client: client.runs.cancel(run_id, reason=reason))
 
     def retry(self, run_id: str) -> BlockingRun[Any]:
-        """Retry a run after its last finished step; see `Runs.retry`."""
+        """Retry a run after its last finished step; see `Runs.retry`.
+
+        Args:
+            run_id: The id of any attempt.
+
+        Returns:
+            A handle of the new attempt.
+        """
         client = self._client
         return BlockingRun(client, client.call(lambda inner: inner.runs.retry(run_id)))
 
     def signal(self, run_id: str, name: str, value: Any = None) -> None:
-        """Send a signal to a run; see `Runs.signal`."""
+        """Send a signal to a run; see `Runs.signal`.
+
+        Args:
+            run_id: The id of any attempt.
+            name: The name of the signal.
+            value: Any JSON value.
+        """
         self._client.call(lambda client: client.runs.signal(run_id, name, value))
 
 
@@ -209,7 +287,14 @@ class BlockingClient(_Starter):
         self.close()
 
     def call(self, ask: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
-        """Run anything the async client can do, and wait for its answer."""
+        """Call a method of the async client, and wait for its answer.
+
+        Args:
+            ask: A function that gets the client and returns an awaitable.
+
+        Returns:
+            The answer.
+        """
         if current_run() is not None:
             raise UsageError(
                 "a blocking client inside a workflow would ask again at every replay",
@@ -269,11 +354,25 @@ class BlockingClient(_Starter):
     # -- verbs -----------------------------------------------------------------------------
 
     def options(self, **options: Unpack[StartOptions]) -> BlockingStarter:
-        """Options for runs: `client.options(queue="slow").start("fetch", url)`."""
+        """Set options of runs.
+
+        Args:
+            options: See `StartOptions`.
+
+        Returns:
+            An object with `start` and `start_many`.
+
+        Example:
+            client.options(queue="slow").start("fetch", url)
+        """
         return BlockingStarter(self, RunOptions.of(self.options, options))
 
     def definition(self, workflow: Startable[..., Any] | str) -> Startable[..., Any] | str:
-        """The registered workflow, if the app of this client has one of that name."""
+        """The registered workflow, if the app of this client has one of that name.
+
+        Args:
+            workflow: A workflow, or its name.
+        """
         if self._app is None or not isinstance(workflow, str):
             return workflow
         return self._app.starter.workflow_named(workflow) or workflow
@@ -286,17 +385,43 @@ class BlockingClient(_Starter):
 
 
 def block_on(work: Awaitable[T]) -> T:
-    """From a sync workflow, await anything durable: `block_on(child.start(7))`."""
+    """Await anything durable in a sync workflow.
+
+    Args:
+        work: An awaitable, such as a start of a child.
+
+    Returns:
+        Its result.
+
+    Example:
+        block_on(child.start(7))
+    """
     return _here(work)
 
 
 def sleep(duration: Duration) -> None:
-    """Sleep durably: no worker is held, and a restart does not start the sleep again."""
+    """Sleep durably: no worker is held, and a restart does not start the sleep again.
+
+    Args:
+        duration: A duration; see the top of the page.
+    """
     _here(primitives.sleep(duration))
 
 
 def wait_for(name: str, *, timeout: Duration | None = None, type: Any = Any) -> Any:  # noqa: A002
-    """Wait durably for the next signal of that name; TimeoutError when none comes in time."""
+    """Wait durably for the next signal of that name.
+
+    Args:
+        name: The name of the signal.
+        timeout: The longest wait.
+        type: The type of its value.
+
+    Returns:
+        The value of the signal.
+
+    Raises:
+        TimeoutError: None came in time.
+    """
     return _here(primitives.wait_for(name, timeout=timeout, type=type))
 
 
@@ -306,7 +431,11 @@ def now() -> datetime:
 
 
 def patched(name: str) -> bool:
-    """Whether to take the new path of code that changed; see `rota.patched`."""
+    """Return whether to take the new path of code that changed; see `rota.patched`.
+
+    Args:
+        name: The name of the change.
+    """
     return _here(primitives.patched(name))
 
 

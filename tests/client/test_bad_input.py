@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from datetime import date
 from typing import Any
 
 import pytest
 
 from rota import Rota, Start, wait_for
 from rota.core.runs.names import KEY_BYTES_MAX, NAME_BYTES_MAX, PRIORITY_MAX
-from rota.errors import BadInput, NotSerialisable
+from rota.errors import BadInput, NotSerialisable, UsageError
 from rota.testing import virtual
 from tests.workflows.kit import result, trouble
 
@@ -129,3 +130,28 @@ async def test_none_stays_none(database_url: str) -> None:
         run = await app.start(echo, {"a": None, "b": 0.5})
         await world.settle()
         assert await result(run) == {"a": None, "b": 0.5}
+
+
+@pytest.mark.parametrize("at", ["tomorrow", 1_700_000_000, date(2031, 1, 1)], ids=repr)
+async def test_a_start_at_what_is_no_datetime_is_refused(at: Any) -> None:
+    app, echo = plain()
+    async with virtual(app):
+        with pytest.raises(BadInput, match="is not a datetime"):
+            await echo.options(at=at).start()
+
+
+async def test_what_is_no_workflow_cannot_be_started() -> None:
+    app, _ = plain()
+
+    def forgotten() -> None: ...
+
+    @app.step
+    async def step() -> None: ...
+
+    other: Any
+    async with virtual(app):
+        for other in (forgotten, step, 5, None):
+            with pytest.raises(UsageError, match="is not a workflow"):
+                await app.start(other)
+            with pytest.raises(UsageError, match="is not a workflow"):
+                await app.start_many(other, [()])

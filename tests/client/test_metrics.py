@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from rota.client import metrics
-from rota.client.automations import AutomationView
+from rota.client.automation_views import AutomationView
 from rota.client.client import Client
 from rota.core.automations.model import DeployedAutomation
 from rota.core.automations.text import say, word_of

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.core import meters
-from rota.core.meters import OTHER, VALUES_MAX, CounterMeter, HistogramMeter
+from rota.core.meters import OTHER, SECONDS, VALUES_MAX, CounterMeter, HistogramMeter
 from rota.core.prometheus_text import text
 from tests.kit.prometheus_parser import parse
 
@@ -23,11 +23,12 @@ def test_a_counter_adds_up_by_its_labels() -> None:
     }  # fmt: skip
 
 
-@given(st.lists(st.floats(0, 5000), min_size=1, max_size=50))
+@given(st.lists(st.floats(0, 5000) | st.sampled_from(SECONDS), min_size=1, max_size=50))
 def test_a_histogram_counts_every_value_once_and_its_buckets_grow(values: list[float]) -> None:
     histogram = HistogramMeter("x_seconds", "X.", ("kind",))
-    for value in values:
+    for value in values[:25]:
         histogram.observe(value, "a")
+    histogram.observe_all(values[25:], "a")
     family = parse(text([histogram.metric()]))["x_seconds"]
     at = {dict(key).get("le", dict(key)["__name__"]): n for key, n in family.samples.items()}
     for bound in histogram.bounds:

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.kit import PACKAGE, ROW, files_of
 from tests.tidy.tree import ROOT
 
-PACKAGE = ROOT / "src/rota"
-ROW = re.compile(r"^\| `([\w/]+\.py)` \| `([\w.]+)` \|", re.MULTILINE)
 # A path in backticks: a folder, a Python file or an SQL file of the package.
 PATH = re.compile(
     r"`(?:src/rota/)?((?:core|store|engine|client|explain|schedules|notifications|workflows"
@@ -47,13 +46,6 @@ def missing_path(path: str, package: Path = PACKAGE) -> bool:
 
 def test_the_walks_are_found() -> None:
     assert len(walks()) >= 40
-
-
-def files_of(text: str, walk: str) -> set[str]:
-    """The files of the first table of a walk."""
-    section = text.split(f"## Walk: {walk}\n", 1)[1]
-    table = section[section.index("|---|---|---|") :].split("\n\n", 1)[0]
-    return {file for file, _ in ROW.findall(table)}
 
 
 @pytest.mark.parametrize(("walk", "most"), [("one run", 14), ("one pipeline run", 20)])

@@ -73,6 +73,17 @@ def test_a_step_of_the_wall_clock_is_noticed(fake: FakeTime, jump: int) -> None:
     assert clock.steady_for() == 10 * SECOND
 
 
+def test_a_step_is_noticed_within_ten_milliseconds(fake: FakeTime) -> None:
+    """Two readings that follow each other closely share one look at the wall clock."""
+    clock = SystemClock()
+    clock.now()
+    fake.step(HOUR)
+    assert clock.now() == fake.wall // 1000 - HOUR
+    fake.run(10_000)
+    assert clock.now() == fake.wall // 1000
+    assert clock.steady_for() == 0
+
+
 def test_a_drift_below_a_second_is_no_step(fake: FakeTime) -> None:
     clock = SystemClock()
     fake.step(SECOND // 2)

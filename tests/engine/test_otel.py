@@ -7,6 +7,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -161,8 +162,43 @@ async def test_a_tool_call_has_the_id_and_the_outcome_of_its_change(
     ]
     [change] = changes
     assert change.kind is SpanKind.CLIENT
+    above = parent_of(exporter, change)
+    assert (above.name, above.kind) == ("run line", SpanKind.CONSUMER)
     assert attributes(change)["rota.mutation.outcome"] == "applied"
     assert attributes(change)["rota.mutation.safety"]
+
+
+def parent_of(exporter: InMemorySpanExporter, span: ReadableSpan) -> ReadableSpan:
+    """The span above one, of the same trace."""
+    assert span.parent is not None
+    found = {one.context.span_id: one for one in exporter.get_finished_spans()}
+    above = found[span.parent.span_id]
+    assert above.context.trace_id == span.context.trace_id
+    return above
+
+
+PIPELINE = """
+name: areas
+input: {items: [{title: Invoice}, {title: Printer}]}
+map: {prompt: "Which area has {{title}}?"}
+reduce: {type: list}
+"""
+
+
+async def test_calls_of_models_belong_to_the_run_and_its_start(
+    database_url: str, tmp_path: Path, exporter: InMemorySpanExporter
+) -> None:
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+    app = Rota(**QUIET)
+    app.pipelines.use({"model": "offline:m"})
+    async with live(app, database_url):
+        await result(await app.pipelines.start(tmp_path))
+        await eventually(lambda: bool(outcomes(exporter, f"run pipeline:{tmp_path.name}")))
+    calls = named(exporter, "chat m")
+    assert len(calls) == 2
+    for call in calls:
+        run = parent_of(exporter, call)
+        assert run.name == f"run pipeline:{tmp_path.name}"
 
 
 async def test_a_call_of_a_model_has_its_tokens_and_no_prompt(

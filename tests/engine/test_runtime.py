@@ -222,13 +222,18 @@ async def test_work_goes_on_while_one_run_blocks_nothing_but_itself(database_url
         gate.open.set()
 
 
-@pytest.mark.parametrize(("chosen_s", "local_s"), [(0.005, 0.0005), (0.002, 0.002)])
+@pytest.mark.parametrize(
+    ("chosen_s", "local_s", "chosen", "young"),
+    [(0.005, 0.0001, 700, 10_000), (0.002, 0.002, 900, 900)],
+)
 async def test_only_a_process_of_its_own_is_tuned(
-    database_url: str, chosen_s: float, local_s: float
+    database_url: str, chosen_s: float, local_s: float, chosen: int, young: int
 ) -> None:
-    """A chosen interval stays; PostgreSQL needs no writer thread."""
+    """Chosen values stay; PostgreSQL needs no writer thread."""
     before_s, was_frozen = sys.getswitchinterval(), gc.get_freeze_count()
+    thresholds = gc.get_threshold()
     sys.setswitchinterval(chosen_s)
+    gc.set_threshold(chosen)
     gc.unfreeze()
     try:
         async with live(app := Rota(), database_url):
@@ -238,9 +243,12 @@ async def test_only_a_process_of_its_own_is_tuned(
             with app.own_process():
                 assert sys.getswitchinterval() == pytest.approx(wanted_s)
                 assert gc.get_freeze_count() > 0
+                assert gc.get_threshold()[0] == young
             assert not gc.get_freeze_count()
+            assert gc.get_threshold()[0] == chosen
             assert sys.getswitchinterval() == pytest.approx(chosen_s)
     finally:
         sys.setswitchinterval(before_s)
+        gc.set_threshold(*thresholds)
         if was_frozen:
             gc.freeze()

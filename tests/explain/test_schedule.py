@@ -46,6 +46,25 @@ async def test_a_late_one_says_how_late(database_url: str) -> None:
         assert "fired for Mon 2027-03-01 13:00 UTC, 20m late" in found.sentence
 
 
+async def test_one_that_is_due_in_a_disarmed_database_names_that_and_no_missing_worker(
+    database_url: str,
+) -> None:
+    app = make()
+    async with virtual(app, url=database_url, start=NOON) as world:
+        await app.schedules.create("hourly", "works", "@hourly", timezone="UTC")
+        await app.operations.disarm(reason="restored")
+        world.clock.jump("80m")
+        found = await ask(app, "hourly")
+        assert found.verdict == "disarmed"
+        assert found.sentence.startswith(
+            "hourly is due since Mon 2027-03-01 13:00 UTC (20m), but the database is disarmed"
+        )
+        assert "worker" not in found.sentence
+        assert found.facts["disarmed_at"] == "2027-03-01T12:00:00.000Z"
+        assert found.hint
+        assert "rota arm" in found.hint
+
+
 async def test_what_was_missed_names_the_policy_and_the_range(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
@@ -79,7 +98,7 @@ async def test_overlap_is_reported_by_its_policy(database_url: str) -> None:
         assert (skipped.verdict, skipped.facts["reason"]) == ("skipped", "overlap")
         assert "the run before it had not ended (overlap: skip)" in skipped.sentence
         waits = await ask(app, "queues", "2027-03-01T13:00")
-        assert waits.verdict == "fired_waits_turn"
+        assert waits.verdict == "fired_waits_behind"
         first = (await app.schedules.history("queues"))[-1]
         assert f"waits for its turn behind run {first.id}" in waits.sentence
         merged = await ask(app, "queues", "2027-03-01T13:30")

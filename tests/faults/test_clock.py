@@ -98,8 +98,8 @@ async def test_the_dead_are_still_reaped_after_a_jump_and_their_history_makes_se
             return len(effects.read()) >= 1
 
         await until(begun)
-        heir = hire(*options)
-        await ready(heir)
+        successor = hire(*options)
+        await ready(successor)
         set_clock(clock, jump_s)
         victim.kill()
         await run.result(timeout=60)

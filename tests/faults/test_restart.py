@@ -38,12 +38,12 @@ async def test_a_daemon_killed_with_kill_9_resumes_within_a_second_of_its_restar
 
         await until(all_begun)
         daemon.kill()
-        heir = hire(*usual)
-        await until(lambda: _is_ready(heir.log), every_s=0.005)
+        successor = hire(*usual)
+        await until(lambda: _is_ready(successor.log), every_s=0.005)
         ready_at = time.monotonic_ns()
 
         async def all_resumed() -> bool:
-            return sum(e.pid == heir.pid for e in effects.read()) == run_count
+            return sum(e.pid == successor.pid for e in effects.read()) == run_count
 
         await until(all_resumed, timeout_s=8)
         resumed_s = (effects.read()[-1].at - ready_at) / 1e9
@@ -63,8 +63,8 @@ async def test_a_neighbour_takes_over_the_runs_of_a_killed_process_at_its_next_h
             return effects.count("r/busy#0") == 1
 
         await until(begun)
-        heir = hire("--set", "lease_s=30")
-        await until(lambda: _is_ready(heir.log))
+        successor = hire("--set", "lease_s=30")
+        await until(lambda: _is_ready(successor.log))
         victim.kill()
         killed_at = time.monotonic_ns()
 

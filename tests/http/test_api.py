@@ -30,6 +30,21 @@ async def test_a_key_starts_a_run_once_and_refuses_another_input(database_url: s
     assert "add" in unknown.json()["hint"]
 
 
+async def test_arguments_by_position_are_those_by_name(database_url: str) -> None:
+    app = app_on(database_url)
+    key = {"idempotency-key": "k"}
+    async with app.connected(), browsing(app) as http:
+        body = {"workflow": "add", "args": [1], "input": {"b": 2}}
+        first = await http.post(f"{API}/runs", json=body, headers=key)
+        again = await http.post(f"{API}/runs", json=body, headers=key)
+        named = {"workflow": "add", "input": {"a": 1, "b": 2}}
+        same = await http.post(f"{API}/runs", json=named, headers=key)
+        other = await http.post(f"{API}/runs", json={**body, "args": [5]}, headers=key)
+        shown = await http.get(f"{API}/runs/{first.json()['id']}")
+    assert [one.status_code for one in (first, again, same, other)] == [201, 200, 200, 422]
+    assert shown.json()["input"] == {"a": 1, "b": 2}
+
+
 async def test_a_result_is_awaited_and_202_says_not_yet(database_url: str) -> None:
     app = app_on(database_url)
     async with app.connected(), browsing(app) as http:

@@ -33,15 +33,12 @@ NOUNS = {
 # Methods that no route renders, and why.
 WITHOUT_ROUTE = {
     "runs.list": "runs.page is the same in pages",
+    "runs.steps": "runs.steps_page is the same in pages",
     "runs.ready": "GET /metrics has it by queue",
     "runs.counts": "GET /counts has them, bounded",
     "schedules.trigger": "schedules.trigger_once is the same with a key",
     "schedules.history": "schedules.ledger is the same in pages",
     "schedules.last_outcomes": "GET …/occurrences has them",
-    "schedules.count": "a page counts what schedules.list has",
-    "schedules.declared_by": "deploys use it",
-    "schedules.origins_in": "deploys use it",
-    "schedules.forget_declaration": "deploys use it",
     "automations.refused_deploys": "GET /doctor lists them",
     "automations.event": "GET …/events has it",
     "automations.users_of": "GET …/activity has it",
@@ -57,6 +54,7 @@ WITHOUT_ROUTE = {
     "pipelines.close": "it ends the client",
     "overview.activity": "a chart of the dashboard",
     "overview.failures": "GET /runs?status=failed has them",
+    "schedules.count": "a page counts what schedules.list has",
     "automations.deploy_all": "a worker does it when it starts",
     "tokens.authenticate": "the gate calls it",
     "sessions.open": "POST /login, a page",
@@ -83,7 +81,6 @@ WITHOUT_ROUTE = {
 # The same for methods of the client itself.
 WITHOUT_NOUN = {
     "connect": "it opens the client", "close": "it ends the client",
-    "start_run": "start is the public form", "start_runs": "start_many is the public form",
     "backup": "it writes a file on this machine",
     "queues": "GET /queues has their limits",
 }  # fmt: skip

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -17,9 +19,13 @@ from rota.core import meters
 from rota.core.prometheus_text import text
 from rota.core.time.instants import HOUR, MINUTE, SECOND
 from rota.errors import StoreUnreachable
+from rota.http.options import HttpOptions
+from rota.http.server import HttpServer
 from tests.automations.kit import Line, begun
 from tests.engine.kit import StoreTap, eventually, live, timer_set
 from tests.http.kit import API, browsing
+from tests.http.kit.office import Office
+from tests.kit import until
 from tests.kit.prometheus_parser import Family, parse, parse_open
 from tests.workflows.kit import result
 
@@ -178,3 +184,89 @@ async def test_many_scrapers_cost_one_look_at_the_store(database_url: str) -> No
         before = tap.count("count")
         await http.get("/metrics")
         assert tap.count("count") == before
+
+
+RUN = {"namespace", "kind", "name"}
+# The metrics that monitors rely on, with their labels.
+PROMISED = {
+    "rota_runs_finished_total": RUN | {"status"},
+    "rota_run_seconds": RUN,
+    "rota_run_wait_seconds": RUN,
+    "rota_schedule_lateness_seconds": {"namespace", "schedule"},
+    "rota_schedule_skipped_total": {"namespace", "schedule", "reason"},
+    "rota_schedule_last_fired_timestamp_seconds": {"namespace", "schedule"},
+    "rota_schedule_next_due_timestamp_seconds": {"namespace", "schedule"},
+    "rota_mutations_total": {"namespace", "tool", "outcome"},
+    "rota_waiting_for_person": {"namespace", "kind", "why"},
+    "rota_ai_tokens_total": {"model", "direction"},
+    "rota_ai_cost_dollars_total": {"model"},
+    "rota_http_requests_total": {"route", "status"},
+    "rota_http_seconds": {"route"},
+    "rota_streams": set(),
+    "rota_store_seconds": {"op"},
+    "rota_build_info": {"namespace", "version", "python"},
+}
+
+
+def labels_of(family: Family) -> set[str]:
+    return {name for labels in family.samples for name, _ in labels} - {"le", "__name__"}
+
+
+@pytest.mark.slow
+async def test_known_work_has_the_promised_metrics_and_the_right_numbers(
+    database_url: str, tmp_path: Path
+) -> None:
+    office = Office(database_url, tmp_path)
+    office.pipelines.use({"model": "offline:m", "prices": {"offline:m": [1000.0, 2000.0]}})
+
+    @office.workflow
+    async def tick() -> None: ...
+
+    async with office.connected():
+        await office.fill()
+        await office.publish("approved", "m-1")
+        await office.waiting("approved")
+        await office.schedules.create("ticking", "tick", "every 1s")
+
+        async def fired() -> bool:
+            return bool(await office.schedules.history("ticking", outcome="completed"))
+
+        await until(fired)
+        server = HttpServer(office, HttpOptions(port=0, port_given=True))
+        await server.start()
+        async with (
+            httpx2.AsyncClient(base_url=server.address, timeout=30) as http,
+            http.stream("GET", f"{API}/events"),
+        ):
+            for _ in range(3):
+                await http.get(f"{API}/workflows/add")
+            found = await shown(http)
+        await server.stop()
+        usage = await office.pipelines.result(office.run_ids["triage"])
+    meant = {name: set(one.labels) for one in meters.METERS for name in [one.name]}
+    for name, labels in PROMISED.items():
+        assert labels == (labels_of(found[name]) if name in found else meant[name]), name
+    ends = found["rota_runs_finished_total"]
+    counts = {
+        ("workflow", "add", "completed"): 2,  # by hand, and the child of `parent`
+        ("workflow", "parent", "completed"): 1, ("workflow", "fails", "failed"): 1,
+        ("pipeline", "pipeline:triage", "completed"): 1,
+    }  # fmt: skip
+    for (kind, name, status), count in counts.items():
+        assert ends.at(kind=kind, name=name, status=status) == count, name
+    for name in ("add", "fails", "pipeline:triage"):
+        took = found["rota_run_seconds"].at(name=name, le="+Inf")
+        assert took == sum(count for key, count in counts.items() if key[1] == name)
+    fired_count = found["rota_schedule_lateness_seconds"].at(schedule="ticking", le="+Inf")
+    assert fired_count
+    assert fired_count >= (ends.at(name="tick", status="completed") or 0) >= 1
+    assert found["rota_mutations_total"].at(tool="bank.transfer", outcome="applied") == 1
+    assert found["rota_waiting_for_person"].at(kind="automation", why="approval") == 1
+    assert found["rota_ai_tokens_total"].at(direction="in") == usage.tokens_in
+    assert found["rota_ai_tokens_total"].at(direction="out") == usage.tokens_out
+    assert found["rota_ai_cost_dollars_total"].at() == pytest.approx(usage.cost_usd)
+    route = f"{API}/workflows/{{name}}"
+    assert found["rota_http_requests_total"].at(route=route, status="200") == 3
+    assert found["rota_http_seconds"].at(route=route, le="+Inf") == 3
+    assert found["rota_streams"].at() == 1
+    assert found["rota_build_info"].at(version=version("rota")) == 1

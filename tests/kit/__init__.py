@@ -85,7 +85,7 @@ async def until(
 
 
 def pause(seconds: float) -> None:
-    """Let a moment pass, before a look at something that cannot call back."""
+    """Let a moment pass before the next check of something that cannot call back."""
     threading.Event().wait(seconds)
 
 

@@ -157,10 +157,10 @@ async def reap(
     db: Database, *, now: int, gone: Iterable[str] = (), recoveries_max: int = 5, batch: int = 10
 ) -> list[tuple[Run, bool]]:
     """One round of the reaper."""
-    heirs = [fresh_id(now) for _ in range(batch)]
+    successors = [fresh_id(now) for _ in range(batch)]
     return await db.write(
         reap_runs, namespace=SPACE, now=now, gone=list(gone), recoveries_max=recoveries_max,
-        new_ids=heirs,
+        new_ids=successors,
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
-"""A place in memory for the files of tests: SQLite syncs every commit, and there it waits for none.
+"""A place in memory for the files of tests, where SQLite need not wait for a disk at every commit.
 
-What a disk does at a power cut is tried by tests/faults and tests/store with simulated disks.
+Power cuts are tried by tests/faults and tests/store with simulated disks.
 """
 
 from __future__ import annotations

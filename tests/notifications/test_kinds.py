@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from rota import Fatal, NeedsLogin, Rota, Transient
+from rota.ai import Offline
+from rota.ai.base import Reply, Request
 from rota.core.notifications.model import Notification
 from rota.errors import OutcomeUnknown
 from rota.testing import virtual
@@ -198,6 +200,13 @@ async def test_a_pipeline_fails_recovers_and_is_skipped(database_url: str, tmp_p
         assert "stop" in kept[2].text
 
 
+class Locked(Offline):
+    """A model whose key is not good."""
+
+    async def ask(self, request: Request) -> Reply:
+        raise NeedsLogin("the key is not good", service="offline", account="ann")
+
+
 async def test_a_pipeline_run_that_a_person_retries_recovers(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -212,6 +221,23 @@ async def test_a_pipeline_run_that_a_person_retries_recovers(
         await app.pipelines.retry(run.id)
         await place.world.drain("1h")
         assert kept.lines == [("failed", "pipeline", "sums"), ("recovered", "pipeline", "sums")]
+
+
+async def test_a_pipeline_that_waits_for_a_login_recovers_when_a_person_resumes_it(
+    database_url: str, tmp_path: Path
+) -> None:
+    app = Rota(keep_days=0)
+    kept = keep(app)
+    async with offline_world(database_url, tmp_path, app) as place:
+        app.pipelines.use(Locked())
+        await place.add("sums", 'cron: "0 0 1 1 *"', titles=("one", "two"))
+        run = await app.pipelines.start(tmp_path / "sums")
+        await place.world.drain("1h")
+        assert kept.lines == [("needs_attention", "pipeline", "sums")]
+        app.pipelines.use(Offline())
+        await app.pipelines.retry(run.id)
+        await place.world.drain("1h")
+        assert kept.kinds == ["needs_attention", "recovered"]
 
 
 # -- automations ---------------------------------------------------------------------------------
@@ -233,6 +259,47 @@ async def test_an_automation_that_stops_needs_attention_and_recovers(database_ur
         await app.feed("e2")
         await world.settle()
         assert len(kept) == 2
+        await all_sound(app)
+
+
+@pytest.mark.parametrize("where", ["prepare", "tool", "next"])
+async def test_a_login_that_a_person_resolves_recovers(database_url: str, where: str) -> None:
+    app = Line()
+    kept = keep(app)
+    expired = raising(NeedsLogin("token expired", service="mail", account="ann"))
+    async with begun(app, database_url) as world:
+        if where == "prepare":
+            app.in_prepare = expired
+        elif where == "tool":
+            app.outside.before = expired
+        else:
+            app.in_next = expired
+        await app.feed("e1")
+        await world.settle()
+        assert kept.lines == [("needs_attention", "automation", "line")]
+        assert kept[0].reason == "auth"
+        await app.automations.resolve("line")
+        await world.settle()
+        assert kept.kinds == ["needs_attention", "recovered"]
+        await app.feed("e2")
+        await world.settle()
+        assert len(kept) == 2
+        await all_sound(app)
+
+
+async def test_an_item_that_a_person_skips_recovers(database_url: str) -> None:
+    app = Line()
+    kept = keep(app)
+    async with begun(app, database_url) as world:
+        app.in_mutate = raising(ValueError("cannot take it"))
+        await app.feed("e1")
+        await world.settle()
+        assert kept.kinds == ["needs_attention"]
+        await app.automations.resolve("line", "skip")
+        await world.settle()
+        await app.feed("e2")
+        await world.settle()
+        assert kept.kinds == ["needs_attention", "recovered"]
         await all_sound(app)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rota.core.runs.model import StoredStep
 from rota.core.time.instants import HOUR
 from rota.errors import BadInput
 from rota.pipelines import usage
@@ -113,3 +114,23 @@ async def test_the_cost_of_a_run_is_shared_by_model_by_day_and_by_item(
         assert ([*first.shares, *rest.shares], rest.next) == (by_day.shares, None)
         with pytest.raises(BadInput, match="by='week' is not a unit"):
             await cost(run.id, by="week")  # type: ignore[arg-type]
+
+
+async def test_steps_come_in_pages_although_stages_share_positions(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with offline_world(database_url, tmp_path) as place:
+        await place.add("sums", 'cron: "0 * * * *"', titles=("one", "two", "three"))
+        await place.world.advance("1h")
+        runs = place.app.runs
+        [run] = await place.app.schedules.history("sums-1")
+        whole = sorted(await runs.steps(run.id), key=lambda step: (step.position, step.key))
+        assert len({step.position for step in whole}) < len(whole)
+        found: list[StoredStep] = []
+        after = ""
+        while page := await runs.steps_page(run.id, after=after, limit=2):
+            found += page
+            after = page[-1].key
+        assert found == whole
+        with pytest.raises(BadInput, match="has no step 'none'"):
+            await runs.steps_page(run.id, after="none")

@@ -285,11 +285,11 @@ class Store(RuleBasedStateMachine):
             recoveries_max=RECOVERIES_MAX, new_ids=new_ids,
         )  # fmt: skip
         assert {run.id for run, _ in reaped} == {life.id for life in lapsed}
-        heirs = {row[8]: row for row in self.read(raw, ROWS) if row[0] in new_ids}
+        next_runs = {row[8]: row for row in self.read(raw, ROWS) if row[0] in new_ids}
         for life in lapsed:
             life.move("reap")
             if life.recoveries < RECOVERIES_MAX:
-                self.inherit(life, heirs[life.id])
+                self.inherit(life, next_runs[life.id])
         over = [life for life in lapsed if life.recoveries >= RECOVERIES_MAX]
         for life in over:
             if life.parent:
@@ -299,12 +299,12 @@ class Store(RuleBasedStateMachine):
     def inherit(self, life: Life, row: Any) -> None:
         """The store chose the id of the successor; all else was not."""
         available_at = min(life.available_at or self.now, self.now)
-        heir = new_run(
+        next_run = new_run(
             life.name, id=row[0], root_id=life.root, retry_of=life.id, parent_id=life.parent,
             attempt=life.attempt, recoveries=life.recoveries + 1, priority=life.priority,
             serial_key=life.serial, available_at=available_at,
         )  # fmt: skip
-        assert self.model.start(heir, self.now)
+        assert self.model.start(next_run, self.now)
 
     # -- people ----------------------------------------------------------------------------
 
@@ -323,12 +323,12 @@ class Store(RuleBasedStateMachine):
         orphan = last.parent and self.model.last_of(last.parent).status is Status.CANCELLED
         if last.status not in FINAL - {Status.COMPLETED, Status.SKIPPED} or orphan:
             return
-        heir = new_run(
+        next_run = new_run(
             last.name, id=fresh_id(self.now), root_id=last.root, retry_of=last.id,
             parent_id=last.parent, attempt=last.attempt + 1, priority=last.priority,
             serial_key=last.serial, available_at=self.now, trigger="retry",
         )  # fmt: skip
-        self.created(heir)
+        self.created(next_run)
 
     @precondition(lambda self: self.model.runs)
     @rule(pick=picks)

@@ -18,6 +18,7 @@ from rota.store import invariants
 from rota.testing import World
 from tests.kit.builders import raw
 
+HOURLY = "0 * * * *"
 PLAIN: dict[str, Any] = {"timezone": "UTC"}
 
 

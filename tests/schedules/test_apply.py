@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from rota import Rota
-from rota.errors import BadSchedule, UsageError
+from rota.errors import BadSchedule, RotaError, UsageError
 from rota.store.backend.database import Tx
 from rota.store.schedules import templates as store
 from rota.testing import virtual
@@ -417,3 +417,28 @@ async def test_a_time_that_is_over_stops_no_deploy(
     async with virtual(app, url=database_url):
         assert not await app.schedules.list()
     assert "schedule s of tests.schedules.test_apply is not applied: " in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"overlap": "skp"}, "'skp' is not a valid Overlap"),
+        ({"missed": "al"}, "'al' is not a valid Missed"),
+        ({"max_runs": 0}, "max_runs: out of range"),
+        ({"jitter": "-5s"}, "'-5s' is not a duration"),
+        ({"retries": "3"}, "retries='3' is not a number of tries"),
+        ({"start": "tomorrow"}, "'tomorrow' is not a datetime"),
+        ({"priority": 2**80}, "is not a priority"),
+        ({"queue": ""}, "queue is empty"),
+    ],
+)
+def test_an_option_that_is_wrong_is_refused_where_the_code_declares_it(
+    options: Any, said: str
+) -> None:
+    app = Rota()
+
+    @app.workflow
+    async def job() -> None: ...
+
+    with pytest.raises(RotaError, match=re.escape(said)):
+        app.schedule("@daily", **options)(job)

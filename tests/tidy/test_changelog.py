@@ -1,4 +1,4 @@
-"""The changelog: releases, newest first, one line an entry."""
+"""The changelog: releases, newest first, sections by kind, one line an entry."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from tests.tidy.tree import ROOT
 
+SECTIONS = {"To migrate", "Renamed", "Added", "Changed", "Fixed"}
 RELEASE = re.compile(r"## (?:Unreleased|(\d+)\.(\d+)\.(\d+) \(\d{4}-\d\d-\d\d\))$")
 
 
@@ -28,6 +29,8 @@ def _complaints(text: str) -> Iterator[str]:
     if numbers != sorted(numbers, reverse=True) or "## Unreleased" in found[1:]:
         yield "the newest release is first"
     for line in text.splitlines():
+        if line.startswith("### ") and line[4:] not in SECTIONS:
+            yield f"{line!r}: a section is one of {', '.join(sorted(SECTIONS))}"
         if line.startswith("  ") and line.strip():
             yield f"{line[:60]!r}: an entry is one line"
 
@@ -42,6 +45,7 @@ def test_the_changelog_is_in_order() -> None:
         "## 0.1.0 (2026-01-01)\n\n## 0.2.0 (2026-02-01)\n",
         "## 0.1.0 (2026-01-01)\n\n## Unreleased\n",
         "## Next\n",
+        "## Unreleased\n\n### News\n\n- An entry.\n",
         "## Unreleased\n\n- An entry\n  of two lines.\n",
     ],
 )

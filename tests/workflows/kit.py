@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +11,16 @@ from typing import Any
 import msgspec
 import pydantic
 
-from rota import Rota, RunHandle
+from rota import (
+    RetryPolicy,
+    Rota,
+    RunHandle,
+)
 from rota.core.runs.model import Run, StoredStep
 from rota.core.runs.stored_errors import read_error
+from rota.core.time.instants import SECOND
 from rota.store import invariants
+from rota.testing import World
 
 # Real time after which a result that should be there is taken as missing.
 GUARD_S = 30.0
@@ -88,3 +95,54 @@ async def eventually(condition: Callable[[], Awaitable[bool]] | Callable[[], boo
             await asyncio.sleep(0.001)
 
     await asyncio.wait_for(iterate(), GUARD_S)
+
+
+class Flaky:
+    """Fails as long as it has errors left, and notes the instant of every call."""
+
+    def __init__(self, *errors: BaseException) -> None:
+        self.errors = list(errors)
+        self.at: list[float] = []
+        self.world: World | None = None
+
+    def __call__(self) -> str:
+        assert self.world is not None
+        self.at.append(self.world.clock.now() / SECOND)
+        if self.errors:
+            raise self.errors.pop(0)
+        return "done"
+
+    @property
+    def waits(self) -> list[float]:
+        """Seconds between one call and the next."""
+        return [round(b - a, 6) for a, b in itertools.pairwise(self.at)]
+
+
+def app_with_step(flaky: Flaky, retries: int | RetryPolicy) -> tuple[Rota, Any]:
+    app = Rota()
+
+    @app.step(retries=retries)
+    async def shaky() -> str:
+        return flaky()
+
+    @app.workflow
+    async def flow() -> str:
+        return await shaky()
+
+    return app, flow
+
+
+class Endless:
+    """Async work that ends only when it is interrupted."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.interrupted = 0
+
+    async def __call__(self) -> None:
+        self.begun += 1
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.interrupted += 1
+            raise

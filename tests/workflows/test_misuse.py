@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from rota import Rota, RunHandle, Start, blocking, gather, sleep, sleep_until, wait_for
+from rota import Rota, RunHandle, Start, blocking, gather, now, sleep, sleep_until, wait_for
 from rota.errors import UsageError
 from rota.testing import virtual
 from rota.workflows.timeouts import undetected
@@ -250,6 +251,65 @@ async def test_an_aio_call_that_is_never_awaited_fails_the_run(
     _, status, message = await ended(database_url, forgetful(body))
     assert status == "failed:logic"
     assert f"called {name}.aio without awaiting it" in message
+
+
+FORGOTTEN: dict[str, Callable[[Rota], Any]] = {
+    "sleep": lambda _: sleep("1h"),
+    "sleep_until": lambda _: sleep_until(datetime(2031, 1, 1, tzinfo=UTC)),
+    "wait_for": lambda _: wait_for("word"),
+    "now": lambda _: now(),
+    "child.start": lambda app: app.workflows["child"].start(1),
+    "child.start_many": lambda app: app.workflows["child"].options(priority=1).start_many([(1,)]),
+    "start": lambda app: app.start("child", 1),
+    "start_many": lambda app: app.options(priority=1).start_many("child", [(1,)]),
+}
+
+
+@pytest.mark.parametrize("name", FORGOTTEN)
+async def test_a_wait_or_a_start_that_is_never_awaited_fails_the_run(
+    database_url: str, name: str
+) -> None:
+    async def body(work: Any, child: Any) -> None:
+        await work(1)
+        FORGOTTEN[name](app)
+
+    app = forgetful(body)
+    _, status, message = await ended(database_url, app)
+    assert status == "failed:logic"
+    assert f"called {name} without awaiting it" in message
+
+
+async def test_a_sleep_that_a_sync_workflow_does_not_block_on_fails_the_run(
+    database_url: str,
+) -> None:
+    app = Rota()
+
+    @app.workflow(name="flow")
+    def flow() -> None:
+        sleep("1h")  # type: ignore[unused-coroutine]
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start("flow")
+        await world.drain()
+        found = await trouble(run)
+        assert "called sleep without awaiting it" in found["message"]
+        assert "rota.blocking.block_on(sleep(…))" in found["trace"]
+
+
+async def test_a_sleep_in_a_sync_step_fails_the_step(database_url: str) -> None:
+    app = Rota()
+
+    @app.step
+    def work() -> None:
+        sleep("1h")  # type: ignore[unused-coroutine]
+
+    @app.workflow(name="flow")
+    async def flow() -> None:
+        await work.aio()
+
+    _, status, message = await ended(database_url, app)
+    assert status == "failed:logic"
+    assert "rota.sleep was called inside step work" in message
 
 
 async def test_an_error_of_code_that_forgot_to_await_names_the_step(database_url: str) -> None:

@@ -313,6 +313,7 @@ async def test_a_sync_run_knows_itself_and_draws_the_same_values(database_url: s
         assert len(set(seen)) == 1
 
 
+@pytest.mark.usefixtures("hanging_threads")
 async def test_a_sync_run_past_its_timeout_executes_no_further_step(database_url: str) -> None:
     app = Rota()
     begun, release, over = threading.Event(), threading.Event(), threading.Event()
@@ -342,6 +343,7 @@ async def test_a_sync_run_past_its_timeout_executes_no_further_step(database_url
         assert calls == []
 
 
+@pytest.mark.usefixtures("hanging_threads")
 async def test_sync_code_that_is_stuck_does_not_keep_the_program_from_leaving(
     database_url: str,
 ) -> None:

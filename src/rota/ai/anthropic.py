@@ -153,7 +153,7 @@ class _MessageParser:
 
     def _count(self, usage: Any) -> None:
         # The counts of later events are totals, not additions.
-        told = usage.items() if isinstance(usage, dict) else ()
+        counts = usage.items() if isinstance(usage, dict) else ()
         self._usage |= {
-            name: number for name, value in told if (number := count(value)) is not None
+            name: number for name, value in counts if (number := count(value)) is not None
         }

@@ -221,9 +221,9 @@ class Budget:
         return used
 
     def _of_error(self, call: Hold, error: BaseException) -> Amount:
-        told = usage_of(error)
-        if told is not None:
-            call.paid(told)
+        used = usage_of(error)
+        if used is not None:
+            call.paid(used)
         if call.reply is not None:
             return self._of_reply(call)
         return call.amount if may_be_billed(error) else NOTHING

@@ -134,9 +134,9 @@ class Limiter:
 
 def _after(error: BaseException, limits: Limits, state: State, *, now: int, held: int) -> State:
     """The state of the provider, by an error."""
-    told = error.facts if isinstance(error, RotaError) else {}
-    used = held if told.get("sent") or not isinstance(error, Exception) else 0
-    if isinstance(error, Transient) and told.get("throttled"):
+    facts = error.facts if isinstance(error, RotaError) else {}
+    used = held if facts.get("sent") or not isinstance(error, Exception) else 0
+    if isinstance(error, Transient) and facts.get("throttled"):
         return rules.throttled(
             limits, state, now=now, held=held, retry_after_s=error.retry_after_s,
             chance=random.random(),

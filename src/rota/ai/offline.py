@@ -104,8 +104,8 @@ def made_up(request: Request) -> str:
 
 
 def _length(text: str) -> int:
-    told = _LENGTH.search(text)
-    return int(told.group(1)) if told else LIST_LENGTH
+    length = _LENGTH.search(text)
+    return int(length.group(1)) if length else LIST_LENGTH
 
 
 def _rules(text: str) -> dict[str, str]:

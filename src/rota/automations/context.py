@@ -119,7 +119,7 @@ class Context:
         self._unawaited: dict[int, _HandlerCall] = {}
 
     @property
-    def place(self) -> tuple[str, str]:
+    def caller(self) -> tuple[str, str]:
         """The names of the automation and of the handler."""
         return self._automation.name, self._handler.node.name
 
@@ -335,7 +335,7 @@ class Context:
     def _refuse_late(self, act: Act) -> NoReturn:
         """Refuse a call that comes after the end of the handler. The run fails, unless it is
         committed already: then only the log can report it."""
-        automation, handler = self.place
+        automation, handler = self.caller
         late = f"{handler} of {automation} may not {act}: its phase {self._phase} is over"
         log.error("%s", late)
         error = NotAllowed(late, hint="Await the tasks that the handler starts.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rota.automations.definition import Automation
 from rota.automations.executor import AutomationExecutor
@@ -24,8 +24,18 @@ if TYPE_CHECKING:
     from rota.client.client import Client
 
 log = logging.getLogger("rota.automations")
-# Deploys that share a commit; between two of these, others have the event loop.
+# Deploys that share a commit.
 AT_ONCE = 500
+# Versions that are computed before others have the event loop.
+IN_A_ROW = 20
+
+
+class _Prepared(NamedTuple):
+    """Declared automations that differ from what is deployed."""
+
+    fresh: Sequence[NewVersion] = ()  # not deployed before
+    changed: Sequence[NewVersion] = ()
+    problems: Mapping[str, Sequence[str]] = {}  # by the name of one that cannot be deployed
 
 
 class AppAutomations(Automations):
@@ -37,8 +47,17 @@ class AppAutomations(Automations):
         self.executor: AutomationExecutor | None = None
 
     async def deploy(self, name: str) -> Deployment:
-        """Put the declared version in force, or BadAutomation with all that is wrong, which is
-        recorded, too. The same code again changes nothing."""
+        """Put the declared version in force. The same code again changes nothing.
+
+        Args:
+            name: The automation.
+
+        Returns:
+            The version, and the one before.
+
+        Raises:
+            BadAutomation: It has problems; they are recorded.
+        """
         if name not in self.declared:
             known = ", ".join(sorted(self.declared)) or "none"
             raise UnknownAutomation(
@@ -65,8 +84,13 @@ class AppAutomations(Automations):
         found = await database.read(store.digests, namespace=namespace)
         before = await database.read(refused.listing, namespace=namespace)
         names = sorted(self.declared)
+        prepared = _Prepared()
         for begin in range(0, len(names), AT_ONCE):
-            await self._deploy_some(names[begin : begin + AT_ONCE], found)
+            # The database stores one group while the next is computed.
+            _, prepared = await asyncio.gather(
+                self._store(prepared), self._prepare(names[begin : begin + AT_ONCE], found)
+            )
+        await self._store(prepared)
         unchanged = [name for name in before if found.get(name) == self._digest(name)]
         if unchanged:
             await database.write(refused.forget, namespace, unchanged)
@@ -75,12 +99,14 @@ class AppAutomations(Automations):
     def _digest(self, name: str) -> str | None:
         return self.declared[name].digest() if name in self.declared else None
 
-    async def _deploy_some(self, names: Sequence[str], found: Mapping[str, str]) -> None:
+    async def _prepare(self, names: Sequence[str], found: Mapping[str, str]) -> _Prepared:
         fresh: list[NewVersion] = []
         changed: list[NewVersion] = []
         problems: dict[str, Sequence[str]] = {}
-        for name in names:
-            if found.get(name) == self._digest(name):
+        for number, name in enumerate(names):
+            if number % IN_A_ROW == 0:
+                await asyncio.sleep(0)
+            if name in found and found[name] == self._digest(name):
                 continue
             try:
                 version = self.declared[name].version(now=self._now())
@@ -89,11 +115,15 @@ class AppAutomations(Automations):
                 problems[name] = _problems(error)
                 continue
             (changed if name in found else fresh).append(version)
+        return _Prepared(fresh, changed, problems)
+
+    async def _store(self, prepared: _Prepared) -> None:
+        fresh, changed, problems = prepared
         if problems:
             await self._refuse(problems)
         new = await self._put_new(fresh) if fresh else frozenset()
-        changed += [one for one in fresh if one.name not in new]  # another worker was faster
-        await asyncio.gather(*(self._put(one, at_start=True) for one in changed))
+        left = [one for one in fresh if one.name not in new]  # another worker was faster
+        await asyncio.gather(*(self._put(one, at_start=True) for one in (*changed, *left)))
 
     async def _refuse(self, problems: Mapping[str, Sequence[str]]) -> None:
         await self._client.connection.database.write(

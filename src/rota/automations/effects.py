@@ -54,7 +54,11 @@ class Effects:
         self._policy = policy
 
     async def make(
-        self, tool: Tool, params: dict[str, Any], place: tuple[str, str, str | None], approval: bool
+        self,
+        tool: Tool,
+        params: dict[str, Any],
+        caller: tuple[str, str, str | None],
+        approval: bool,
     ) -> LedgerRow:
         """Call the tool once. Returns the applied entry; raises what the tool said when it
         certainly did not happen, or Pause when it must be approved or looked up first."""
@@ -63,7 +67,7 @@ class Effects:
             params, what=f"parameters of {tool.name}",
             bytes_max=self._environment.settings.payload_bytes_max,
         )  # fmt: skip
-        automation, handler, title = place
+        automation, handler, title = caller
         wanted = Wanted(automation, handler, tool.name, tool.safety, text, title)
         row = await self._environment.write(
             checkpoint.call_begins, self._claim, wanted, approval=approval, now=self._now()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 
 import msgspec
 
@@ -19,13 +20,13 @@ from rota.automations.handler_runner import HandlerRunner
 from rota.automations.journal import HandlerJournal
 from rota.automations.threads import HandlerThreads
 from rota.core.automations.failure_policy import FailedAttempt
-from rota.core.runs.code_set import code_set
+from rota.core.runs.code_set import CodeSet, code_set
 from rota.core.runs.failures import Kind, describe, is_outage
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Claim, Outcome, StoredStep
 from rota.engine.context import EngineContext
 from rota.engine.outcome import JudgedFailure, judge_handler
-from rota.engine.run_log import count_end
+from rota.engine.run_log import count_ends
 from rota.engine.wakeups import READY, TIMER
 from rota.errors import LeaseLost, ReadFailed, RotaError, StoreError
 from rota.store.automations import state
@@ -51,6 +52,8 @@ class AutomationExecutor:
     kind = "automation"
     keeps_open_run = True
     replays = False
+    # An automation is claimed by the code set, while its code is the deployed one.
+    names: Collection[str] = ()
 
     def __init__(self, declared: Mapping[str, Automation], base: EngineContext) -> None:
         self._declared = declared
@@ -60,14 +63,15 @@ class AutomationExecutor:
         self._environment = AutomationEnvironment(
             base.database, base.clock, base.settings, base.ids, threads, journal
         )
-        digests = {name: one.digest() for name, one in declared.items()}
-        self.code = code_set(base.settings.namespace, digests)
         # The changes by fixes, by automation: the version, and functions by handler.
         self._fixed: dict[str, tuple[int, dict[str, dict[str, Function]]]] = {}
 
-    def names(self) -> list[str]:
-        """None: an automation is claimed by the code set, while its code is the deployed one."""
-        return []
+    @cached_property
+    def code(self) -> CodeSet:
+        """The code of the automations. A deploy has computed the digests by then, while the
+        database stored others."""
+        digests = {name: one.digest() for name, one in self._declared.items()}
+        return code_set(self._environment.settings.namespace, digests)
 
     async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
         """Take up the open run, run one handler, settle. None: it is settled."""
@@ -112,7 +116,7 @@ class AutomationExecutor:
             if work.killer:
                 return await self._leave_out(claim, work, performance)
             settled = await performance.perform()
-            count_end(claim, Status.COMPLETED, self._environment.clock.now())
+            count_ends([claim], Status.COMPLETED, self._environment.clock.now())
             return settled
         except (LeaseLost, asyncio.CancelledError):
             raise
@@ -163,7 +167,7 @@ class AutomationExecutor:
     ) -> HandlerRunSettled:
         failure = judge_handler(error)
         if not failure.asks:
-            count_end(claim, Status.FAILED, self._environment.clock.now())
+            count_ends([claim], Status.FAILED, self._environment.clock.now())
         level = logging.WARNING if failure.passes else logging.ERROR
         log.log(
             level, "automation %s, %s: %s: %s", claim.name, work.run.handler, failure.kind, error,
@@ -242,8 +246,8 @@ class AutomationExecutor:
     async def _failure(
         self, declared: Automation, work: Work, performance: HandlerRunner, error: Exception
     ) -> HandlerFailure:
-        place = AutomationKey(work.automation.namespace, declared.name)
-        made = await self._environment.database.read(state.versions, place)
+        key = AutomationKey(work.automation.namespace, declared.name)
+        made = await self._environment.database.read(state.versions, key)
         deployed = next((one for one in made if one.made_by == "deploy"), None)
         original = msgspec.json.decode((deployed and deployed.source) or "{}")
         source = original.get(work.run.handler, {})

@@ -84,7 +84,7 @@ class HandlerRunner:
         self._work = work
         self._automation = automation
         self._handler = handler
-        self._place = AutomationKey(claim.namespace, automation.name)
+        self._key = AutomationKey(claim.namespace, automation.name)
         self._effects = Effects(environment, claim, self.policy)
         self._effect: asyncio.Task[LedgerRow] | None = None
         self._looking_for_tool = False
@@ -276,11 +276,11 @@ class HandlerRunner:
 
     async def peek(self, topic: str, limit: int) -> list[StoredEvent]:
         """Pending events of a topic."""
-        return await self._environment.journal.peek(self._place, topic, limit)
+        return await self._environment.journal.peek(self._key, topic, limit)
 
     async def named(self, topic: str, ids: Sequence[str]) -> list[StoredEvent]:
         """Events by message id."""
-        return await self._environment.database.read(events.named, self._place, topic, ids)
+        return await self._environment.database.read(events.named, self._key, topic, ids)
 
     async def read(self, tool: Tool, params: dict[str, Any]) -> Any:
         """Call a tool that changes nothing."""
@@ -336,8 +336,8 @@ class HandlerRunner:
         if self._ctx is not None and self._ctx.stopped is not None:
             raise self._ctx.stopped
         self._changing = tool
-        place = (self._automation.name, self._known().node.name, self._title)
-        make = self._effects.make(tool, params, place, self._known().node.approval)
+        caller = (self._automation.name, self._known().node.name, self._title)
+        make = self._effects.make(tool, params, caller, self._known().node.approval)
         self._effect = asyncio.get_running_loop().create_task(make)
         # Whatever becomes of user code, the call is seen to its end.
         await asyncio.wait([self._effect])

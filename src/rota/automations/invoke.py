@@ -51,7 +51,7 @@ async def call(
 
 
 def _late(environment: AutomationEnvironment, ctx: Context, limit_s: float) -> RunTimeout:
-    automation, handler = ctx.place
+    automation, handler = ctx.caller
     said = f"the handler did not end within {limit_s:g} s"
     if handler not in environment.threads.hung(automation):
         return RunTimeout(said)
@@ -85,7 +85,7 @@ async def _threaded(
         except BaseException as error:
             raise _tamed(error) from error
 
-    return await environment.threads.run(*ctx.place, run)
+    return await environment.threads.run(*ctx.caller, run)
 
 
 def _tamed(error: BaseException) -> UsageError:

@@ -25,7 +25,7 @@ from rota.store.backend.database import BRIEF, Database
 T = TypeVar("T")
 
 # The size of a group: with more runs, some execute their code while others begin or end.
-TOGETHER = 100
+TOGETHER = 200
 # The rows that a handler run writes when it begins or ends, about.
 ROWS_OF_RUN = 8
 
@@ -60,9 +60,9 @@ class HandlerJournal:
             raise answer
         return answer
 
-    async def peek(self, place: AutomationKey, topic: str, limit: int) -> list[StoredEvent]:
+    async def peek(self, key: AutomationKey, topic: str, limit: int) -> list[StoredEvent]:
         """Pending events of a topic, oldest first."""
-        return await self._peeks.gather(Peek(place, topic, limit))
+        return await self._peeks.gather(Peek(key, topic, limit))
 
     async def fix_sources(self, automation: DeployedAutomation) -> dict[str, dict[str, str]]:
         """The source that fixes since the last deploy have written, by handler and phase."""

@@ -91,7 +91,7 @@ class _LeftBehind:
 
     def __init__(self, threads: HandlerThreads, automation: str, handler: str) -> None:
         self._threads = threads
-        self._place = automation, handler
+        self._handler = automation, handler
         self._state = "works"
 
     def hangs(self) -> None:
@@ -99,13 +99,13 @@ class _LeftBehind:
         if self._state != "works":
             return
         self._state = "hangs"
-        automation, handler = self._place
+        automation, handler = self._handler
         self._threads._hung.setdefault(automation, []).append(handler)
         self._threads._free()
 
     def ended(self) -> None:
         """The thread has ended."""
-        automation, handler = self._place
+        automation, handler = self._handler
         if self._state == "works":
             self._threads._free()
         elif self._state == "hangs":

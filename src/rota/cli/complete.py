@@ -26,12 +26,12 @@ WHOLE = 32  # digits of an id
 Found = list[CompletionItem]
 
 
-def _asked(context: click.Context, look: Callable[[Client], Awaitable[Found]]) -> Found:
+def _asked(context: click.Context, query: Callable[[Client], Awaitable[Found]]) -> Found:
     """The answer of `look` from the database of this call."""
     call = context.find_object(CommonOptions) or CommonOptions()
     logging.disable()
     try:
-        return connect.ask(call, look, notes=False)
+        return connect.ask(call, query, notes=False)
     except Exception:
         return []
     finally:
@@ -74,14 +74,14 @@ def fields(context: click.Context, _: click.Parameter, incomplete: str) -> Found
     """Fields of the named schedule that an operator has changed."""
     name = context.params.get("name", "")
 
-    async def look(client: Client) -> Found:
+    async def query(client: Client) -> Found:
         shown = await client.schedules.get(name)
         return [
             CompletionItem(one.field, help=render.clean(f"declared: {one.declared}"))
             for one in shown.differences
         ]
 
-    return _beginning(_asked(context, look), incomplete)
+    return _beginning(_asked(context, query), incomplete)
 
 
 def automations(context: click.Context, _: click.Parameter, incomplete: str) -> Found:
@@ -134,8 +134,8 @@ def anything(context: click.Context, parameter: click.Parameter, incomplete: str
     """The names that `rota why` knows."""
     return [
         item
-        for look in (schedules, automations, run_ids)
-        for item in look(context, parameter, incomplete)
+        for query in (schedules, automations, run_ids)
+        for item in query(context, parameter, incomplete)
     ]
 
 

@@ -14,7 +14,8 @@ from rota.core.runs.lifecycle import Status
 from rota.errors import BadInput, WrongState
 
 if TYPE_CHECKING:
-    from rota.client.automations import Automations, AutomationView
+    from rota.client.automation_views import AutomationView
+    from rota.client.automations import Automations
 
 Answer = Literal["approve", "reject", Resolution]
 TEXT_CHARS_MAX = 2000

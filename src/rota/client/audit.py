@@ -34,8 +34,20 @@ class Audit:
         request_id: str = "",
         detail: Mapping[str, Any] | None = None,
     ) -> AuditEntry:
-        """Write down that `who` did `verb` to `target`. Texts that are too long are cut, so that
-        a hostile request is on record too."""
+        """Record an action.
+
+        Texts that are too long are cut, so that a hostile request is on record too.
+
+        Args:
+            who: The token or user.
+            verb: The action.
+            target: The thing that it changed.
+            request_id: The id of the request.
+            detail: More facts.
+
+        Returns:
+            The entry.
+        """
         now = self._client.clock.now()
         body = None
         if detail is not None:
@@ -50,7 +62,12 @@ class Audit:
         return entry
 
     async def list(self, *, before: str | None = None, limit: int = 50) -> Sequence[AuditEntry]:
-        """Entries, newest first. Pass the last id as `before` for the next page."""
+        """List entries, newest first.
+
+        Args:
+            before: The last id of the page before.
+            limit: At most so many.
+        """
         return await self._client.connection.database.read(
             audit.listing, namespace=self._client.settings.namespace, limit=checked_limit(limit),
             before=_LAST if before is None else checked_key(before, "before"),

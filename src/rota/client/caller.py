@@ -6,9 +6,12 @@ Workflow code is replayed, so whatever it does through a client would happen at 
 from __future__ import annotations
 
 import contextvars
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
 
 from rota.errors import UsageError
+
+R = TypeVar("R")
 
 
 class CodePlace(Protocol):
@@ -22,6 +25,17 @@ class CodePlace(Protocol):
 
 # None outside of workflows. `workflows.branches` sets it.
 here: contextvars.ContextVar[CodePlace | None] = contextvars.ContextVar("rota_branch", default=None)
+
+
+def has_to_be_awaited(
+    name: str, begin: Callable[[], Coroutine[Any, Any, R]]
+) -> Coroutine[Any, Any, R]:
+    """The coroutine of a call. A workflow that never awaits it fails."""
+    place = here.get()
+    if place is None or place.flow is None:
+        return begin()
+    work: Coroutine[Any, Any, R] = place.flow.noted(name, begin)
+    return work
 
 
 def refuse_in_workflow(verb: str) -> None:

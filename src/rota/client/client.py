@@ -122,8 +122,15 @@ class Client(Starter):
         await self.close()
 
     async def backup(self, path: str | os.PathLike[str], *, disarmed: bool = False) -> int:
-        """Copy a SQLite database to a new file while workers run; returns the bytes of the copy.
-        A `disarmed` copy does not act until `rota arm`."""
+        """Copy a SQLite database to a new file while workers run.
+
+        Args:
+            path: The new file.
+            disarmed: The copy does not act until `rota arm`.
+
+        Returns:
+            The size of the copy in bytes.
+        """
         at = self.clock.now() if disarmed else None
         return await self.connection.database.backup(os.fspath(path), disarmed_at=at)
 
@@ -146,7 +153,11 @@ class Client(Starter):
     # -- workers and queues ----------------------------------------------------------------
 
     async def workers(self, *, everyone: bool = False) -> Sequence[WorkerRecord]:
-        """Workers that are on, or all known ones."""
+        """List live workers.
+
+        Args:
+            everyone: Also those that have stopped.
+        """
         return await self.connection.database.read(
             workers.listing, namespace=self.settings.namespace, everyone=everyone
         )
@@ -158,7 +169,12 @@ class Client(Starter):
         )
 
     async def pause_queue(self, name: str, *, paused: bool = True) -> None:
-        """Stop (or resume) claiming from a queue, on all workers."""
+        """Stop (or resume) claiming from a queue, on all workers.
+
+        Args:
+            name: The queue.
+            paused: False resumes it.
+        """
         refuse_in_workflow("pause_queue")
         known = {queue.name for queue in await self.queues()} | {"default"}
         for worker in await self.workers():
@@ -174,8 +190,17 @@ class Client(Starter):
         )  # fmt: skip
 
     async def limit_queue(self, name: str, **limits: Unpack[QueueLimits]) -> Queue:
-        """Set the limits of a queue across all workers; a limit that is not named is removed. A
-        worker that declares the queue sets its own limits again when it starts."""
+        """Set the limits of a queue across all workers.
+
+        A worker that declares the queue sets its own limits again when it starts.
+
+        Args:
+            name: The queue.
+            limits: See `QueueOptions`; a limit that is not named is removed.
+
+        Returns:
+            The queue with its limits.
+        """
         refuse_in_workflow("limit_queue")
         check_options(limits, QueueLimits, self.limit_queue)
         declared = stored_queue(self.settings.namespace, name, limits)

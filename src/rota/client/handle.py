@@ -67,11 +67,20 @@ class RunHandle(Generic[R]):
         return (await self._client.runs.chain(self.id))[-1]
 
     async def cancel(self, *, reason: str = "by request") -> None:
-        """Cancel the run and its children."""
+        """Cancel the run and its children.
+
+        Args:
+            reason: Shown with the run.
+        """
         await self._client.runs.cancel(self.id, reason=reason)
 
     async def signal(self, name: str, value: Any = None) -> None:
-        """Send the run a signal; see `app.runs.signal`."""
+        """Send the run a signal; see `app.runs.signal`.
+
+        Args:
+            name: The name of the signal.
+            value: Any JSON value.
+        """
         await self._client.runs.signal(self.id, name, value)
 
     def __repr__(self) -> str:

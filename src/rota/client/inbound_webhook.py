@@ -100,15 +100,30 @@ class DeclaresWebhooks:
     webhooks: dict[str, WebhookTable]
 
     def webhook(self, name: str, **options: Unpack[WebhookOptions]) -> None:
-        """Give a topic or a workflow an address, `POST /hooks/NAME`. Options: see
-        `WebhookOptions`."""
+        """Give a topic or a workflow an address, `POST /hooks/NAME`.
+
+        Args:
+            name: The last part of the address.
+            options: See `WebhookOptions`.
+
+        Raises:
+            BadSetting: An option is missing or wrong.
+
+        Example:
+            app.webhook("shop", topic="inbox.letters", secret_env="SHOP_SECRET")
+        """
         check_options(options, WebhookOptions, self.webhook)
         if "secret_env" not in options:
             raise BadSetting(f"webhook {name} has no secret", hint="Name a variable: secret_env=…")
         self.add_webhook(name, WebhookTable(**options))
 
     def add_webhook(self, name: str, table: WebhookTable) -> None:
-        """Declare a webhook by its table."""
+        """Declare a webhook by its table.
+
+        Args:
+            name: The last part of the address.
+            table: The keys of `[webhooks.NAME]`.
+        """
         table.check(name)
         if name in self.webhooks:
             raise BadSetting(f"webhook {name} is declared twice", hint="Keep one of the two.")

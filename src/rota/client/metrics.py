@@ -71,11 +71,11 @@ async def collect(client: Client) -> list[Metric]:
     counted = await client.connection.database.read(
         store.count, namespace=space, now=now, bounds=bounds
     )
-    look = MetricsRead(counted, client.settings, now)
+    reading = MetricsRead(counted, client.settings, now)
     disarmed = await client.operations.disarmed()
     found = [
-        *_open(look), *_ended(look), *_queues(look), *_workers(look), *_schedules(look),
-        _automations(look), *_pipelines(counted.executions),
+        *_open(reading), *_ended(reading), *_queues(reading), *_workers(reading),
+        *_schedules(reading), _automations(reading), *_pipelines(counted.executions),
         *_schedule_times(counted.times), _build(),
         Metric("rota_disarmed", "1 while the database is disarmed.", _one(int(bool(disarmed)))),
     ]  # fmt: skip
@@ -105,8 +105,8 @@ def _seconds(since: int | None, now: int) -> float:
 # -- runs --------------------------------------------------------------------------------------
 
 
-def _open(look: MetricsRead) -> Iterable[Metric]:
-    rows = look.counted.open_runs
+def _open(reading: MetricsRead) -> Iterable[Metric]:
+    rows = reading.counted.open_runs
     runs: Counter[tuple[str, ...]] = Counter()
     for status in OPEN:
         runs.update({(kind, status.value): 0 for kind in KINDS})
@@ -132,15 +132,15 @@ def _open(look: MetricsRead) -> Iterable[Metric]:
     )
 
 
-def _ended(look: MetricsRead) -> Iterable[Metric]:
-    rows = look.counted.newest
+def _ended(reading: MetricsRead) -> Iterable[Metric]:
+    rows = reading.counted.newest
     ended: Counter[tuple[str, ...]] = Counter()
     for row in rows:
         if row.own and row.status in FINAL:
             ended[row.kind, row.status] += row.run_count
     window = NEWEST_US / SECOND
     if sum(row.run_count for row in rows) >= NEWEST_MAX:
-        window = _seconds(min(row.oldest_at for row in rows), look.now)
+        window = _seconds(min(row.oldest_at for row in rows), reading.now)
     yield Metric(
         "rota_runs_ended",
         "Runs that were created within rota_runs_ended_window_seconds and have ended, by kind and "
@@ -155,14 +155,14 @@ def _ended(look: MetricsRead) -> Iterable[Metric]:
     )
 
 
-def _queues(look: MetricsRead) -> Iterable[Metric]:
+def _queues(reading: MetricsRead) -> Iterable[Metric]:
     pending: Counter[tuple[str, ...]] = Counter()
     oldest: dict[tuple[str, ...], float] = {}
-    for row in look.counted.open_runs:
+    for row in reading.counted.open_runs:
         if row.status == Status.PENDING:
             key = (row.queue,)
             pending[key] += row.run_count
-            oldest[key] = max(oldest.get(key, 0.0), _seconds(row.oldest_at, look.now))
+            oldest[key] = max(oldest.get(key, 0.0), _seconds(row.oldest_at, reading.now))
     yield Metric(
         "rota_queue_pending_runs",
         "Runs that a worker could take now, by queue; a queue in which nothing waits is skipped.",
@@ -178,12 +178,12 @@ def _queues(look: MetricsRead) -> Iterable[Metric]:
 # -- who works, and what makes work --------------------------------------------------------------
 
 
-def _workers(look: MetricsRead) -> Iterable[Metric]:
+def _workers(reading: MetricsRead) -> Iterable[Metric]:
     states: Counter[tuple[str, ...]] = Counter({("alive",): 0, ("gone",): 0, ("silent",): 0})
     slots = 0
     serving: Counter[tuple[str, ...]] = Counter()
-    for row in look.counted.workers:
-        why = absence(row, look.settings, look.now)
+    for row in reading.counted.workers:
+        why = absence(row, reading.settings, reading.now)
         if why is None:
             serving.update((queue,) for queue in served(row))
         states[why or "alive",] += 1
@@ -200,8 +200,8 @@ def _workers(look: MetricsRead) -> Iterable[Metric]:
     )
 
 
-def _schedules(look: MetricsRead) -> Iterable[Metric]:
-    rows = look.counted.schedules
+def _schedules(reading: MetricsRead) -> Iterable[Metric]:
+    rows = reading.counted.schedules
     status_counts: Counter[tuple[str, ...]] = Counter({(word,): 0 for word in SCHEDULE_STATUSES})
     for row in rows:
         status_counts[_schedule_status(row),] += row.schedule_count
@@ -219,7 +219,7 @@ def _schedules(look: MetricsRead) -> Iterable[Metric]:
     yield Metric(
         "rota_schedules_overdue_seconds_max",
         "How late the latest of the overdue schedules is; 0 when none is.",
-        _one(_seconds(first, look.now)),
+        _one(_seconds(first, reading.now)),
     )
 
 
@@ -255,9 +255,9 @@ def _schedule_status(row: ScheduleCounts) -> str:
     return "ended" if row.status == Status.PAUSED and reason in ENDED else row.status
 
 
-def _automations(look: MetricsRead) -> Metric:
+def _automations(reading: MetricsRead) -> Metric:
     words: Counter[tuple[str, ...]] = Counter({(word.value,): 0 for word in Word})
-    for row in look.counted.automations:
+    for row in reading.counted.automations:
         words[word_of(row.status, row.run_status, row.run_reason).value,] += row.automation_count
     return Metric(
         "rota_automations",

@@ -42,7 +42,13 @@ class Notifications:
         before_id: str | None = None,
         limit: int = 50,
     ) -> list[RecordedNotification]:
-        """Notifications, newest first. Pass the last id as `before_id` for the next page."""
+        """List notifications, newest first.
+
+        Args:
+            kinds: Only these kinds.
+            before_id: The last id of the page before.
+            limit: At most so many.
+        """
         rows = await self._client.connection.database.read(
             record.listing, namespace=self._client.settings.namespace, kinds=kinds or KINDS,
             before_id=before_id or _LAST, limit=limit,
@@ -51,7 +57,11 @@ class Notifications:
 
     async def latest(self, run: Run) -> RecordedNotification | None:
         """The newest notification about what stopped a run; None after that is over, or when no
-        rule wants its kind."""
+        rule wants its kind.
+
+        Args:
+            run: A run, as `app.runs.get` returns it.
+        """
         found = await self._client.connection.database.read(record.latest, run)
         return None if found is None else _recorded(*found)
 

@@ -41,8 +41,17 @@ class Operations:
         self._client = client
 
     async def disarm(self, *, reason: str = "by an operator") -> Disarmed:
-        """Keep every worker from acting: no schedule fires, no run is claimed, nothing is sent,
-        until `arm`. Running workers notice at their next heartbeat."""
+        """Keep every worker from acting until `arm`: no schedule fires, no run is claimed, nothing
+        is sent.
+
+        Running workers notice at their next heartbeat.
+
+        Args:
+            reason: Why; `rota doctor` shows it.
+
+        Returns:
+            The reason and the time.
+        """
         refuse_in_workflow("disarm")
         checked_key(reason, "reason")
         database = self._client.connection.database
@@ -68,8 +77,16 @@ class Operations:
     # -- the archive -----------------------------------------------------------------------
 
     async def archive(self, before: str) -> int:
-        """Move the chains of this namespace that ended before a month (2026-10, UTC) into the
-        archive, in batches; returns how many. On PostgreSQL the owner of the tables calls it."""
+        """Move finished chains of this namespace into the archive, in batches.
+
+        On PostgreSQL the owner of the tables calls it.
+
+        Args:
+            before: A month such as 2026-10 (UTC): chains that ended before it are moved.
+
+        Returns:
+            The number of chains.
+        """
         refuse_in_workflow("archive")
         before_at = _month_start(before)
         if before_at > self._client.clock.now():
@@ -91,7 +108,11 @@ class Operations:
         return await self._client.connection.database.read(archive.months)
 
     async def drop_archive(self, month: str) -> None:
-        """Delete a month of the archive, of all namespaces: on PostgreSQL at once."""
+        """Delete a month of the archive, of all namespaces.
+
+        Args:
+            month: A month such as 2026-10.
+        """
         refuse_in_workflow("drop_archive")
         _month_start(month)
         if not await self._client.connection.database.read(archive.has_month, month=month):
@@ -101,7 +122,14 @@ class Operations:
         await self._client.connection.database.write(archive.drop, month=month)
 
     async def archived(self, run_id: str) -> ArchivedChain | None:
-        """A chain of the archive by the id of its first run, or a beginning of it."""
+        """Find a chain of the archive.
+
+        Args:
+            run_id: The id of its first run, or a beginning of it.
+
+        Returns:
+            The chain, or None.
+        """
         return await self._client.connection.database.read(
             archive.find, namespace=self._client.settings.namespace, run_id=run_id
         )

@@ -102,7 +102,14 @@ class Overview:
         self._client = client
 
     async def counts(self, *, within: Duration = "1d") -> RecentCounts:
-        """Count runs: open ones exactly, ended ones among the newest."""
+        """Count runs: open ones exactly, ended ones among the newest.
+
+        Args:
+            within: The time to look back for runs that ended.
+
+        Returns:
+            The counts.
+        """
         now = self._client.clock.now()
         since = max(0, now - _window(within))
         namespace = self._client.settings.namespace
@@ -128,7 +135,15 @@ class Overview:
         return found.runs
 
     async def activity(self, *, within: Duration = "1d", buckets: int = 24) -> ActivitySeries:
-        """Runs that ended, failures and lateness over time, for a chart."""
+        """Count ended runs, failures and lateness over time, for a chart.
+
+        Args:
+            within: The time to look back.
+            buckets: The number of points.
+
+        Returns:
+            The series.
+        """
         if (
             isinstance(buckets, bool)
             or not isinstance(buckets, int)
@@ -190,10 +205,10 @@ class Overview:
     async def workers(
         self, *, everyone: bool = False, search: str = "", after: str = "", limit: int = 1_000
     ) -> Sequence[WorkerState]:
-        """Workers with their liveness, in the order of their start.
+        """List workers with their liveness, in the order of their start.
 
         Args:
-            everyone: Include workers that have stopped.
+            everyone: Also those that have stopped.
             search: A part of the name of their machine.
             after: The id of the last worker of the page before.
             limit: The most workers to return, up to 1,000.
@@ -252,11 +267,11 @@ class Overview:
         return sorted(items, key=lambda item: (item.since, item.kind, item.name))
 
     async def failures(self, *, since: datetime, limit: int = 50) -> list[Run]:
-        """Runs that failed or crashed and have no later attempt, newest first.
+        """List runs that failed or crashed and have no later attempt, newest first.
 
         Args:
             since: Only runs created since then.
-            limit: The most runs to look at, for failed and crashed ones each, up to 1,000.
+            limit: The most runs to read, for failed and crashed ones each, up to 1,000.
         """
         found: list[Run] = []
         for status in (Status.FAILED, Status.CRASHED):

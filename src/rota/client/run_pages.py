@@ -7,12 +7,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from rota.core.runs.filters import RunFilter, RunSelection, checked_filter
-from rota.core.runs.model import LogLine, Run
+from rota.core.runs.model import LogLine, Run, StoredStep
 from rota.core.runs.names import checked_key, checked_limit, checked_position
 from rota.core.suggest import check_options
-from rota.core.time.instants import moment
+from rota.core.time.instants import moment, shown
+from rota.errors import BadInput
 from rota.store.backend.database import Tx
-from rota.store.runs import history, lists, logs
+from rota.store.runs import history, lists, logs, steps
 from rota.store.schedules.templates import with_outcomes
 
 if TYPE_CHECKING:
@@ -174,6 +175,35 @@ class RunPages:
             _children, run.root_id, after=checked_key(after, "after") if after else "",
             limit=checked_limit(limit),
         )  # fmt: skip
+
+    async def steps_page(
+        self, run_id: str, *, after: str = "", limit: int = 200
+    ) -> Sequence[StoredStep]:
+        """Return one page of the recorded steps of a run, in order.
+
+        Args:
+            run_id: The id of any attempt.
+            after: The key of the last step of the page before.
+            limit: The most steps to return, up to 1,000.
+
+        Raises:
+            UnknownRun: No run has this id.
+            BadInput: The run has no step with the key `after`.
+
+        Example:
+            first = await app.runs.steps_page(run.id, limit=50)
+        """
+        run = await self.get(run_id)
+        found = await self._client.connection.database.read(
+            steps.page, root_id=run.root_id, after=checked_key(after, "after") if after else "",
+            limit=checked_limit(limit),
+        )  # fmt: skip
+        if found is None:
+            raise BadInput(
+                f"run {run_id} has no step {shown(after)}",
+                hint="Pass the key of the last step of the page before.",
+            )
+        return found
 
     async def logs(self, run_id: str, *, after: int = 0, limit: int = 200) -> Sequence[LogLine]:
         """Return the log lines of one attempt, oldest first.

@@ -136,13 +136,16 @@ class Runs(BulkVerbs):
             ended = await app.runs.wait(run.id, timeout="5m")
         """
         limit_us = None if timeout is None else patience_micros(timeout)
-        run = await self.get(run_id)
+        connection, worker = self._client.connection, self._client.connection.worker
+        # A run that the worker of this process holds is there, and has not ended.
+        held = worker.held.get(run_id) if worker is not None and limit_us != 0 else None
+        run = held or await self.get(run_id)
         if limit_us == 0:
-            for ended in await self._client.connection.database.read(history.ended, [run.root_id]):
+            for ended in await connection.database.read(history.ended, [run.root_id]):
                 return ended
             raise TimeoutError(f"run {run.id} has not ended")
         limit_s = None if limit_us is None else limit_us / 1e6
-        return await asyncio.wait_for(self._client.connection.results.wait(run.root_id), limit_s)
+        return await asyncio.wait_for(connection.results.wait(run.root_id), limit_s)
 
     async def cancel(self, run_id: str, *, reason: str = "by request") -> Sequence[str]:
         """Cancel a run and its children. In a workflow, call it in a step.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Unpack
 
 import msgspec
 
-from rota.client.schedule_lists import ScheduleLists
+from rota.client.schedule_finder import ScheduleFinder
 from rota.client.schedule_view import Occurrence, ScheduleView, ahead, evaluable, next_of
 from rota.core.runs.filters import checked_status
 from rota.core.runs.lifecycle import Status
@@ -136,7 +136,7 @@ class ScheduleDiff(NamedTuple):
     burst: str | None
 
 
-class SchedulePages(ScheduleLists):
+class SchedulePages(ScheduleFinder):
     """Reads about the schedules of one namespace."""
 
     async def ledger(
@@ -149,8 +149,24 @@ class SchedulePages(ScheduleLists):
         end: datetime | None = None,
         outcome: str = "",
     ) -> LedgerPage:
-        """A page of `history`; pass `next` of the page before as `after`. With an outcome, a page
-        looks at 5,000 occurrences; `looked_back_to` says how far, and `next` looks further."""
+        """Read a page of `history`.
+
+        With an outcome, a page looks at 5,000 occurrences; `looked_back_to` says how far, and
+        `next` looks further.
+
+        Args:
+            name: The schedule.
+            after: `next` of the page before.
+            limit: At most so many.
+            start, end: Only occurrences between these times.
+            outcome: Only occurrences with this outcome.
+
+        Returns:
+            The occurrences, and `next`.
+
+        Raises:
+            UnknownSchedule: There is no schedule of that name.
+        """
         wanted = await self._wanted(name, start, end, outcome)
         found, last = await self._occurrences(
             wanted, wanted.position(after), checked_limit(limit), LOOK_MAX
@@ -194,6 +210,10 @@ class SchedulePages(ScheduleLists):
 
     async def preview(self, name: str, count: int = 5) -> Sequence[Occurrence]:
         """Preview the next `count` occurrences of a schedule, with notes about daylight saving.
+
+        Args:
+            name: The schedule.
+            count: The number of occurrences.
 
         Raises:
             UnknownSchedule: There is no schedule of that name.
@@ -257,8 +277,20 @@ class SchedulePages(ScheduleLists):
         by: CalendarUnit = "day",
         timezone: str | None = None,
     ) -> OutcomeCalendar:
-        """Outcomes of occurrences from `start` until before `end`, counted by day or by hour in the
-        schedule's zone or another one. Runs by hand do not count."""
+        """Count outcomes of occurrences by day or by hour. Runs by hand do not count.
+
+        Args:
+            name: The schedule.
+            start, end: The range, without its end.
+            by: day or hour.
+            timezone: Another time zone than that of the schedule.
+
+        Returns:
+            The counts.
+
+        Raises:
+            UnknownSchedule: There is no schedule of that name.
+        """
         found = await self._client.schedules.get(name)
         if by not in CALENDAR_DAYS_MAX:
             raise BadInput(f"by={shown(by)} is not a unit", hint="Give day or hour.")
@@ -285,7 +317,12 @@ class SchedulePages(ScheduleLists):
     async def last_outcomes(
         self, names: Sequence[str], *, last: int = DURATIONS
     ) -> dict[str, LastOutcomes]:
-        """The newest outcomes of many schedules at once, by name; unknown names are omitted."""
+        """The newest outcomes of many schedules at once, by name; unknown names are omitted.
+
+        Args:
+            names: The schedules.
+            last: At most so many outcomes of each.
+        """
         asked = [checked_name(name, "schedule name") for name in names]
         checked_limit(max(1, len(asked)))
         rows = await self._client.connection.database.read(
@@ -303,8 +340,20 @@ class SchedulePages(ScheduleLists):
         gap: str = "auto",
         repeat: str = "auto",
     ) -> Preview:
-        """The meaning of a schedule text, in words, and its next occurrences, with remarks about
-        daylight saving. Needs no schedule."""
+        """Explain a schedule text, and list its next occurrences. Needs no schedule.
+
+        Args:
+            when: Cron, an interval, a time or English.
+            timezone: An IANA name.
+            count: The number of occurrences.
+            gap, repeat: Rules for daylight saving.
+
+        Returns:
+            The meaning, and the occurrences with notes about daylight saving.
+
+        Raises:
+            BadSchedule: The text cannot be read.
+        """
         from rota.schedules.preview import look_ahead
 
         now = self._client.clock.now()
@@ -324,19 +373,30 @@ class SchedulePages(ScheduleLists):
         start: datetime | EllipsisType | None = ...,
         end: datetime | EllipsisType | None = ...,
         count: int = 20,
-        **words: Unpack[PolicyOptions],
+        **policies: Unpack[PolicyOptions],
     ) -> ScheduleDiff:
-        """The effect of an edit, without changing anything: the words before and after, and the
-        firings that would be gained and lost. The options are those of `update`."""
-        check_options(words, PolicyOptions, self.diff)
+        """Show the effect of an edit, without changing anything.
+
+        Args:
+            name: The schedule.
+            when, timezone, gap, repeat, start, end, policies: As in `update`.
+            count: The number of firings to compare.
+
+        Returns:
+            The description before and after, and the firings gained and lost.
+
+        Raises:
+            UnknownSchedule: There is no schedule of that name.
+        """
+        check_options(policies, PolicyOptions, self.diff)
         checked_limit(count, 100)
         found = await self._client.schedules.get(name)
         now = self._client.clock.now()
         timing = Retiming(when, timezone, gap, repeat, start, end, sub_second=True)
-        _, intent = Edit(timing, words, None, confirm=True).of(found.schedule, now)
+        _, intent = Edit(timing, policies, None, confirm=True).of(found.schedule, now)
         refused = None
         try:
-            Edit(timing, words, None, confirm=False).of(found.schedule, now)
+            Edit(timing, policies, None, confirm=False).of(found.schedule, now)
         except BadSchedule as error:
             refused = error.message
         before = [] if found.problem else _firings(name, found.intent, now, count)

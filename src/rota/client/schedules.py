@@ -21,11 +21,11 @@ from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import NewRun, Schedule, Started
 from rota.core.runs.names import checked_key, checked_name
 from rota.core.schedules.intent import RUNS_DONE
-from rota.core.suggest import check_options, suggestion
+from rota.core.suggest import check_options
 from rota.core.time.instants import instant, iso
 from rota.core.time.recurrence import between, count_between, previous_before
 from rota.engine.wakeups import READY, SCHEDULE
-from rota.errors import BadSchedule, UnknownSchedule, WrongState
+from rota.errors import BadSchedule, WrongState
 from rota.schedules import definition
 from rota.schedules.definition import (
     LOST,
@@ -86,6 +86,9 @@ class Schedules(SchedulePages):
             if_match: With `replace`, only if the schedule still has this `etag`.
             options: Arguments (`args`, `input`), limits and policies; see `ScheduleOptions`.
 
+        Returns:
+            The schedule.
+
         Raises:
             BadSchedule: The name is taken, or `when` cannot be read.
             UnknownZone: There is no such time zone.
@@ -129,22 +132,6 @@ class Schedules(SchedulePages):
         await self._client.connection.wakeups.announce(SCHEDULE)
         return await self.get(name)
 
-    # -- finding ---------------------------------------------------------------------------
-
-    async def get(self, name: str) -> ScheduleView:
-        """Find a schedule by name.
-
-        Raises:
-            UnknownSchedule: There is no schedule of that name.
-        """
-        checked_name(name, "schedule name")
-        found = await self._client.connection.database.read(
-            store.find, namespace=self._client.settings.namespace, name=name
-        )
-        if found is None:
-            raise await self._unknown(name)
-        return view_of(found)
-
     # -- commands --------------------------------------------------------------------------
 
     async def pause(
@@ -156,6 +143,9 @@ class Schedules(SchedulePages):
             name: The schedule.
             note: Why; it is shown while the schedule is paused.
             until: When it resumes by itself.
+
+        Returns:
+            The paused schedule.
 
         Raises:
             BadSchedule: `until` is in the past.
@@ -188,6 +178,9 @@ class Schedules(SchedulePages):
         Args:
             name: The schedule.
             catch_up: Treat the occurrences during the pause as missed, instead of skipping them.
+
+        Returns:
+            The schedule.
 
         Raises:
             WrongState: It is not paused, or has no further occurrence.
@@ -226,33 +219,33 @@ class Schedules(SchedulePages):
         confirm: bool = False,
         sub_second: bool = False,
         if_match: str | None = None,
-        **words: Unpack[PolicyOptions],
+        **policies: Unpack[PolicyOptions],
     ) -> ScheduleView:
         """Change a schedule. Fields that are not named stay; None clears a limit.
 
         Args:
             name: The schedule.
-            when, workflow: Another timing or workflow.
-            timezone, gap, repeat: Another time zone, and its rules for daylight saving.
+            when, workflow, timezone: Another timing, workflow or time zone.
+            gap, repeat: Rules for daylight saving.
             start, end: No occurrence outside of these times; None clears them.
-            input: Arguments that replace all existing ones.
-            queue, priority: Another queue or priority.
-            if_match: Change it only if it still has this `etag`.
-            confirm: Accept that missed occurrences run at once.
-            sub_second: Allow more than one occurrence a second.
-            words: Policies; see `PolicyOptions`.
+            input, queue, priority: Other arguments (all of them), queue or priority.
+            if_match: Only if it still has this `etag`.
+            confirm, sub_second: Accept missed occurrences at once, or several a second.
+            policies: See `PolicyOptions`.
+
+        Returns:
+            The changed schedule.
 
         Raises:
-            ChangedSince: It no longer has the etag `if_match`.
             BadSchedule: A value is wrong, or missed occurrences would run at once.
-            UnknownSchedule: There is no schedule of that name.
+            UnknownSchedule: There is no schedule of that name; or ChangedSince by `if_match`.
         """
-        check_options(words, PolicyOptions, self.update)
+        check_options(policies, PolicyOptions, self.update)
         RunOptions(queue=queue or None, priority=priority).check()
         now = self._client.clock.now()
         target = workflow if workflow is None or isinstance(workflow, str) else workflow.name
         timing = Retiming(when, timezone, gap, repeat, start, end, sub_second)
-        change = Edit(timing, words, target, confirm)
+        change = Edit(timing, policies, target, confirm)
         # Arguments belong to their workflow: an operator's workflow keeps the operator's.
         given = workflow if input is None else input
         row = {"workflow": workflow, "input": given, "queue": queue, "priority": priority}
@@ -260,7 +253,7 @@ class Schedules(SchedulePages):
 
         def edit(old: Schedule) -> Schedule:
             fresh, edited = change.of(old, now)
-            if {"retries", "timeout"} & words.keys():
+            if {"retries", "timeout"} & policies.keys():
                 options = run_options(edited.policies).stored()
                 fresh = msgspec.structs.replace(fresh, options=options)
             if input is not None or workflow is not None:
@@ -274,9 +267,8 @@ class Schedules(SchedulePages):
             return definition.with_changes_noted(old, fresh, fields)
 
         changed = await self._change(name, edit, if_match=if_match)
-        self._client.connection.wakeups.notify_soon(
-            READY
-        )  # Another overlap policy may have released a run.
+        # Another overlap policy may have released a run.
+        self._client.connection.wakeups.notify_soon(READY)
         return changed
 
     async def reset(self, name: str, *fields: str, confirm: bool = False) -> ScheduleView:
@@ -286,6 +278,9 @@ class Schedules(SchedulePages):
             name: The schedule.
             fields: Names of options of `create`; without any, all of them.
             confirm: Accept that missed occurrences run at once.
+
+        Returns:
+            The schedule.
 
         Raises:
             BadInput: A field does not exist.
@@ -300,9 +295,8 @@ class Schedules(SchedulePages):
             return definition.reset(old, chosen, now, confirm=confirm)
 
         changed = await self._change(name, restore)
-        self._client.connection.wakeups.notify_soon(
-            READY
-        )  # Another overlap policy may have released a run.
+        # Another overlap policy may have released a run.
+        self._client.connection.wakeups.notify_soon(READY)
         return changed
 
     async def _forget_declaration(self, name: str) -> None:
@@ -319,8 +313,12 @@ class Schedules(SchedulePages):
     async def delete(self, name: str, *, if_match: str | None = None) -> None:
         """Delete a schedule. Its runs stay.
 
+        Args:
+            name: The schedule.
+            if_match: Only if the schedule still has this `etag`.
+
         Raises:
-            ChangedSince: It no longer has the etag `if_match`.
+            ChangedSince: It has another etag.
             UnknownSchedule: There is no schedule of that name.
         """
         refuse_in_workflow("schedules.delete")
@@ -360,7 +358,16 @@ class Schedules(SchedulePages):
         *,
         input: dict[str, Any] | None = None,  # noqa: A002
     ) -> Started:
-        """The same, once: a second call with this external id answers with the first run."""
+        """Trigger a schedule once for an external id.
+
+        Args:
+            name: The schedule.
+            external_id: A second call with this id returns the first run.
+            input: Arguments that replace those of the schedule.
+
+        Returns:
+            The run, and whether it existed.
+        """
         refuse_in_workflow("schedules.trigger")
         RunOptions(external_id=external_id).check()
         shown = await self.get(name)
@@ -394,6 +401,9 @@ class Schedules(SchedulePages):
             end: End of the range, not in the future.
             parallel: How many run at the same time.
             dry_run: Start nothing, and count what would run.
+
+        Returns:
+            The runs, or their count.
 
         Raises:
             BadSchedule: The range is wrong, or holds more than 100,000 occurrences.
@@ -477,8 +487,3 @@ class Schedules(SchedulePages):
 
     def _restored(self, given: dict[str, Any], stored: Any) -> dict[str, Any]:
         return dict(Redactor(self._client.settings.secret_fields).restored(given, stored))
-
-    async def _unknown(self, name: str) -> UnknownSchedule:
-        names = [shown.schedule.name for shown in await self.list()]
-        hint = suggestion(name, names)
-        return UnknownSchedule(f"there is no schedule {name!r}", hint=hint, name=name)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable
 from typing import Any, overload
 
+from rota.client.caller import has_to_be_awaited
 from rota.client.handle import RunHandle
 from rota.client.start import NO_OPTIONS, Item, P, R, RunOptions, RunStarter, Startable
+from rota.errors import UsageError
 
 
 class Starter:
@@ -33,7 +35,7 @@ class Starter:
 
         Args:
             workflow: A registered workflow, or the name of one.
-            args: The arguments of the workflow, with `kwargs`; options go to `options`.
+            args, kwargs: The arguments of the workflow; options go to `options`.
 
         Returns:
             A handle of the run.
@@ -45,7 +47,10 @@ class Starter:
         Example:
             run = await app.start(fulfil, "order-7")
         """
-        return self.starter.start(workflow, args, kwargs, self._given)
+        _checked(workflow)
+        return has_to_be_awaited(
+            "start", lambda: self.starter.start(workflow, args, kwargs, self._given)
+        )
 
     @overload
     def start_many(
@@ -75,4 +80,17 @@ class Starter:
         Example:
             runs = await app.start_many(send, [("ann",), ("bob",)])
         """
-        return self.starter.start_many(workflow, items, self._given)
+        _checked(workflow)
+        return has_to_be_awaited(
+            "start_many", lambda: self.starter.start_many(workflow, items, self._given)
+        )
+
+
+def _checked(workflow: object) -> None:
+    """Refuse what is not a registered workflow: a function without its decorator, a step."""
+    if not isinstance(workflow, str | Startable):
+        name = getattr(workflow, "__name__", None) or repr(workflow)
+        raise UsageError(
+            f"{name} is not a workflow",
+            hint="Decorate the function with @app.workflow, or give the name of a workflow.",
+        )

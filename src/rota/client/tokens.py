@@ -53,7 +53,16 @@ class Tokens:
     async def create(
         self, name: str, *, role: str = Role.READ, expires_in: Duration | None = None
     ) -> NewToken:
-        """Make a token. `role` is read, operate or admin; without `expires_in` it has no end."""
+        """Create a token.
+
+        Args:
+            name: A name for people.
+            role: read, operate or admin.
+            expires_in: Its lifetime; without one it has no end.
+
+        Returns:
+            The token and its secret, which is shown once.
+        """
         refuse_in_workflow("tokens.create")
         checked_name(name, "token name")
         now = self._client.clock.now()
@@ -78,7 +87,17 @@ class Tokens:
         )
 
     async def revoke(self, name: str) -> ApiToken:
-        """End a token by its name or id, and every session that began with it."""
+        """End a token, and every session that began with it.
+
+        Args:
+            name: Its name or id.
+
+        Returns:
+            The token.
+
+        Raises:
+            UnknownToken: There is no such token.
+        """
         refuse_in_workflow("tokens.revoke")
         checked_name(name, "token name")
         found = await self._client.connection.database.write(
@@ -94,7 +113,17 @@ class Tokens:
         return found
 
     async def authenticate(self, text: str) -> ApiToken:
-        """The token of this text; BadToken when it is unknown, revoked or expired."""
+        """Find the token of a secret.
+
+        Args:
+            text: The secret.
+
+        Returns:
+            The token.
+
+        Raises:
+            BadToken: It is unknown, revoked or expired.
+        """
         parts = token_parts(text)
         if parts is None:
             raise BadToken("the text is not a token", hint="A token is rota_ID_SECRET.")
@@ -127,12 +156,27 @@ class Sessions:
         self._client = client
 
     async def open(self, text: str) -> NewSession:
-        """Log in with a token. The session ends with the token."""
+        """Log in with a token. The session ends with the token.
+
+        Args:
+            text: The secret of a token.
+
+        Returns:
+            The session and its secret.
+
+        Raises:
+            BadToken: The token is unknown, revoked or expired.
+        """
         token = await self._client.tokens.authenticate(text)
         return await self._open(token.id, token.name, token.role, token.expires_at)
 
     async def link(self, name: str = "login link", *, role: str = Role.ADMIN) -> str:
-        """The secret of a link that logs a browser in once, within a minute."""
+        """The secret of a link that logs a browser in once, within a minute.
+
+        Args:
+            name: A name for the audit.
+            role: read, operate or admin.
+        """
         checked_name(name, "name")
         secret = secrets.token_urlsafe(32)
         made = LoginLink(name, checked_role(role), self._client.clock.now() + LOGIN_LINK_US)
@@ -143,7 +187,17 @@ class Sessions:
         return secret
 
     async def redeem(self, secret: str) -> NewSession:
-        """Log in with the secret of a link; BadToken when it was used or is too old."""
+        """Log in with the secret of a link.
+
+        Args:
+            secret: The secret.
+
+        Returns:
+            The session and its secret.
+
+        Raises:
+            BadToken: The link was used or is too old.
+        """
         found = await self._client.connection.database.write(
             sessions.take_link, namespace=self._client.settings.namespace, digest=digest(secret)
         )
@@ -165,8 +219,17 @@ class Sessions:
         return NewSession(opened, secret)
 
     async def get(self, secret: str) -> Session:
-        """The session of a cookie; BadToken when it ended, was idle for 12 hours, or lost its
-        token."""
+        """Find the session of a cookie.
+
+        Args:
+            secret: The value of the cookie.
+
+        Returns:
+            The session.
+
+        Raises:
+            BadToken: It ended, was idle for 12 hours, or lost its token.
+        """
         now = self._client.clock.now()
         key = digest(secret)
         found = await self._client.connection.database.read(
@@ -183,7 +246,11 @@ class Sessions:
         return found
 
     async def close(self, secret: str) -> None:
-        """Log out. A session that has ended already is not an error."""
+        """Log out. A session that has ended already is not an error.
+
+        Args:
+            secret: The value of the cookie.
+        """
         await self._client.connection.database.write(
             sessions.delete, namespace=self._client.settings.namespace, digest=digest(secret)
         )

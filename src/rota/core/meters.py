@@ -6,7 +6,7 @@ Pure but for the numbers themselves; nothing here reads a clock.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from rota.core.prometheus_text import Metric, MetricSample
@@ -96,10 +96,30 @@ class HistogramMeter(ProcessMeter):
         """Count one value, under these values of the labels."""
         counts = self._counts.get(key)
         if counts is None:
-            key = self._capped(key)
-            counts = self._counts.setdefault(key, [0] * (len(self.bounds) + 1))
+            key, counts = self._added(key)
         counts[bisect_left(self.bounds, value)] += 1
-        self._sums[key] = self._sums.get(key, 0.0) + value
+        self._sums[key] += value
+
+    def observe_all(self, values: Sequence[float], *key: str) -> None:
+        """Count many values, under the same values of the labels."""
+        counts = self._counts.get(key)
+        if counts is None:
+            key, counts = self._added(key)
+        values, below = sorted(values), 0
+        for place, bound in enumerate(self.bounds):
+            upto = bisect_right(values, bound)
+            counts[place] += upto - below
+            if upto == len(values):
+                break
+            below = upto
+        else:
+            counts[-1] += len(values) - below
+        self._sums[key] += sum(values)
+
+    def _added(self, key: tuple[str, ...]) -> tuple[tuple[str, ...], list[int]]:
+        key = self._capped(key)
+        self._sums.setdefault(key, 0.0)
+        return key, self._counts.setdefault(key, [0] * (len(self.bounds) + 1))
 
     def count(self, *key: str) -> int:
         """How many values were counted under these values of the labels."""

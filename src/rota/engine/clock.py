@@ -15,6 +15,9 @@ from rota.core.time.instants import SECOND
 
 STEP_US = 1 * SECOND
 STEP_NS = STEP_US * 1000
+# The wall clock is read this often at most. In between, the monotonic clock continues it: a step
+# of a workflow asks for the time twice.
+READ_NS = 10_000_000
 
 
 class Timer(Protocol):
@@ -52,17 +55,23 @@ class SystemClock:
         self._offset = 0
         self._shared = False
         self._lead_ns = time.time_ns() - time.monotonic_ns()
+        self._read_at_ns = 0
         # A newcomer cannot know whether the clock has jumped just before it came.
         self._stepped_at = time.monotonic_ns() // 1000
 
     def now(self) -> int:
         """Microseconds since the epoch, by the database's clock."""
-        wall_ns = time.time_ns()
-        lead_ns = wall_ns - time.monotonic_ns()
+        steady_ns = time.monotonic_ns()
+        if steady_ns >= self._read_at_ns:
+            self._read_wall(steady_ns)
+        return (steady_ns + self._lead_ns) // 1000 + self._offset
+
+    def _read_wall(self, steady_ns: int) -> None:
+        lead_ns = time.time_ns() - steady_ns
         if not -STEP_NS <= (jump_ns := lead_ns - self._lead_ns) <= STEP_NS:
             self._note_jump(jump_ns // 1000)
         self._lead_ns = lead_ns  # a slow drift is never a step
-        return wall_ns // 1000 + self._offset
+        self._read_at_ns = steady_ns + READ_NS
 
     def _note_jump(self, jump_us: int) -> None:
         self._stepped_at = time.monotonic_ns() // 1000
@@ -72,12 +81,13 @@ class SystemClock:
 
     def steady_for(self) -> int:
         """Microseconds since the clock was last seen to jump."""
-        self.now()
+        self._read_wall(time.monotonic_ns())
         return time.monotonic_ns() // 1000 - self._stepped_at
 
     def follow(self, server_us: int, *, sent: int, received: int) -> None:
         """Learn the server's time from a question sent and answered at these local instants."""
-        self.now()  # a step of our own clock since the last reading does not concern the server
+        # A step of our own clock since the last reading does not concern the server.
+        self._read_wall(time.monotonic_ns())
         before = self._offset
         self._offset = server_us - (sent + received) // 2
         if self._shared and abs(self._offset - before) > STEP_US:

@@ -4,11 +4,14 @@ loops know nothing else of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from typing import Protocol
 
+from rota.core import spans
 from rota.core.runs.code_set import CodeSet
 from rota.core.runs.model import Claim, Outcome, StoredStep
+from rota.core.runs.options import StoredRunOptions
+from rota.engine.clock import Clock
 
 
 class Executor(Protocol):
@@ -17,13 +20,36 @@ class Executor(Protocol):
     kind: str
     keeps_open_run: bool  # whether its work always has an open run, however often one crashes
     replays: bool  # whether it wants all steps of a run's chain available, to answer from
-    code: CodeSet  # runs that it executes only while its code is the deployed one
 
-    def names(self) -> list[str]:
-        """The names it can execute, whatever their code."""
+    @property
+    def code(self) -> CodeSet:
+        """Runs that it executes only while its code is the deployed one."""
+        ...
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names it can execute at this moment, whatever their code."""
         ...
 
     async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
         """Execute a claimed run, given what its chain has recorded. Raises LeaseLost when it
         learns that the run is no longer ours. None: it has settled the run itself."""
         ...
+
+
+def performed(
+    executor: Executor, claim: Claim, steps: Sequence[StoredStep], clock: Clock
+) -> Awaitable[Outcome | None]:
+    """Execute a run; without a tracer this is the executor's own coroutine."""
+    if not spans.is_on():
+        return executor.perform(claim, steps)
+    return _traced(executor, claim, steps, clock)
+
+
+async def _traced(
+    executor: Executor, claim: Claim, steps: Sequence[StoredStep], clock: Clock
+) -> Outcome | None:
+    with spans.run(claim, StoredRunOptions.read(claim.options).traceparent, clock.now()) as span:
+        outcome = await executor.perform(claim, steps)
+        spans.note_outcome(span, outcome)
+        return outcome

@@ -6,8 +6,11 @@ All lines go to the logger `rota.runs`, so that a busy system can silence it alo
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Sequence
 from contextvars import ContextVar
+from itertools import groupby
+from operator import attrgetter
 
 from rota.core import redaction, spans
 from rota.core.meters import RUN_SECONDS, RUN_WAIT_SECONDS, RUNS_FINISHED
@@ -19,6 +22,8 @@ from rota.core.time.instants import SECOND, span
 RUNS = "rota.runs"
 log = logging.getLogger(RUNS)
 
+# A worker serves one namespace.
+_kind_and_name = attrgetter("kind", "name")
 _current: ContextVar[Claim | None] = ContextVar("rota_run", default=None)
 
 
@@ -47,34 +52,46 @@ class RunIdFilter(logging.Filter):
         return True
 
 
-def begins(
-    claim: Claim, recorded: Sequence[StoredStep] = (), secret_fields: Sequence[str] = ()
+# A run begins in this task: every record of the task belongs to it from now on.
+enter = _current.set
+
+
+def hide_secrets(
+    claim: Claim, recorded: Sequence[StoredStep], secret_fields: Sequence[str]
 ) -> None:
-    """A run begins or is resumed here: every record of this task belongs to it from now on, and
-    errors of it hide the values of its secret fields."""
-    _current.set(claim)
-    if secret_fields:
-        texts = (claim.input, *(step.output for step in recorded))
-        redaction.begin_run(Redactor(secret_fields), texts)
-    if claim.claim_count > 1:
-        log.debug("run %s (%s) resumed", claim.id, claim.name)
-    elif log.isEnabledFor(logging.INFO):
-        what = f", attempt {claim.attempt}" if claim.attempt > 1 else ""
-        log.info("run %s (%s) started%s", claim.id, claim.name, what)
+    """Errors of the run of this task hide the values of its secret fields."""
+    texts = (claim.input, *(step.output for step in recorded))
+    redaction.begin_run(Redactor(secret_fields), texts)
 
 
-def logs_ends() -> bool:
-    """Whether `ended` logs anything."""
-    return log.isEnabledFor(logging.INFO)
-
-
-def ended(outcome: Outcome, now: int, logs: bool) -> None:
-    """A run was settled. Failures are logged where the exception is known: see `failed`."""
-    claim, target = outcome.claim, RULES[outcome.verb].target
-    if target in FINAL:
-        count_end(claim, target, now)
-    if not logs:
+def begin(claims: Sequence[Claim]) -> None:
+    """Runs begin or are resumed here."""
+    if not log.isEnabledFor(logging.INFO):
         return
+    for claim in claims:
+        if claim.claim_count > 1:
+            log.debug("run %s (%s) resumed", claim.id, claim.name, extra=_of(claim))
+        else:
+            what = f", attempt {claim.attempt}" if claim.attempt > 1 else ""
+            log.info("run %s (%s) started%s", claim.id, claim.name, what, extra=_of(claim))
+
+
+def ended(outcomes: Sequence[Outcome], now: int) -> None:
+    """Runs were settled: log them, and count them in the metrics of this process."""
+    if log.isEnabledFor(logging.INFO):
+        for outcome in outcomes:
+            _log_end(outcome, now)
+    by_verb: defaultdict[str, list[Claim]] = defaultdict(list)
+    for outcome in outcomes:
+        by_verb[outcome.verb].append(outcome.claim)
+    for verb, claims in by_verb.items():
+        if RULES[verb].target in FINAL:
+            count_ends(claims, RULES[verb].target, now)
+
+
+def _log_end(outcome: Outcome, now: int) -> None:
+    """Failures are logged where the exception is known: see `failed`."""
+    claim = outcome.claim
     if outcome.verb == "complete":
         took = span(max(now - claim.started_at, 0))
         log.info("run %s (%s) completed in %s", claim.id, claim.name, took, extra=_of(claim))
@@ -86,16 +103,25 @@ def ended(outcome: Outcome, now: int, logs: bool) -> None:
 
 def count_waits(claims: Sequence[Claim], now: int) -> None:
     """Count how long claimed runs were ready, in the metrics of this process."""
-    for claim in claims:
-        wait_s = max(now - claim.available_at, 0) / SECOND
-        RUN_WAIT_SECONDS.observe(wait_s, claim.namespace, claim.kind, claim.name)
+    for (kind, name), group in groupby(claims, _kind_and_name):
+        waits = [now - claim.available_at for claim in group]
+        RUN_WAIT_SECONDS.observe_all(_seconds(waits), claims[0].namespace, kind, name)
 
 
-def count_end(claim: Claim, status: str, now: int) -> None:
-    """Count a run that has ended, in the metrics of this process."""
-    key = (claim.namespace, claim.kind, claim.name)
-    RUNS_FINISHED.add(*key, status)
-    RUN_SECONDS.observe(max(now - claim.started_at, 0) / SECOND, *key)
+def count_ends(claims: Sequence[Claim], status: str, now: int) -> None:
+    """Count runs that have ended with this status, in the metrics of this process."""
+    for (kind, name), group in groupby(claims, _kind_and_name):
+        times = [now - claim.started_at for claim in group]
+        labels = (claims[0].namespace, kind, name)
+        RUNS_FINISHED.add(*labels, status, by=len(times))
+        RUN_SECONDS.observe_all(_seconds(times), *labels)
+
+
+def _seconds(times_us: list[int]) -> list[float]:
+    """A clock that was set back makes no time negative."""
+    if min(times_us) < 0:
+        times_us = [max(us, 0) for us in times_us]
+    return [us / SECOND for us in times_us]
 
 
 def failed(claim: Claim, error: BaseException, *, retry_in_us: int | None = None) -> None:

@@ -17,13 +17,11 @@ from rota.core.runs.model import Claim, NewRun, Outcome, Queue, Started, StoredS
 from rota.core.runs.positions import QueuePositions
 from rota.core.time.instants import micros
 from rota.engine import run_log
-from rota.engine.alone import AloneRuns
 from rota.engine.context import EngineContext
-from rota.engine.executor import Executor
+from rota.engine.executor import Executor, performed
 from rota.engine.journal import insist
 from rota.engine.single_settle import settle_one
-from rota.engine.slots import QueueSlots, claimable, divided, filled, lacks_slots
-from rota.engine.traced_run import performed
+from rota.engine.slots import AloneRuns, QueueSlots, claimable, divided, filled, lacks_slots
 from rota.engine.wakeups import ANY, CANCEL, DONE, READY, TIMER
 from rota.errors import LeaseLost, StoreError, UsageError
 from rota.store.backend.database import BRIEF
@@ -284,7 +282,7 @@ class Worker:
 
     def names(self) -> list[str]:
         """Everything its executors can execute, whatever its code."""
-        return [name for one in self._executors.values() for name in one.names()]
+        return [name for one in self._executors.values() for name in one.names]
 
     @property
     def code(self) -> CodeSet:
@@ -370,6 +368,7 @@ class Worker:
         self, claims: Sequence[Claim], recorded: Mapping[str, Sequence[StoredStep]]
     ) -> None:
         loop = asyncio.get_running_loop()
+        run_log.begin(claims)
         for claim in claims:
             if (lost := self._tasks.get(claim.id)) is not None:
                 lost.cancel()  # the server lost the commit of an earlier claim
@@ -379,7 +378,9 @@ class Worker:
 
     async def _perform(self, claim: Claim, recorded: Sequence[StoredStep]) -> None:
         outcome: Outcome | None = None
-        run_log.begins(claim, recorded, self._settings.secret_fields)
+        run_log.enter(claim)
+        if secret_fields := self._settings.secret_fields:
+            run_log.hide_secrets(claim, recorded, secret_fields)
         try:
             outcome = await performed(self._executors[claim.kind], claim, recorded, self._clock)
         except LeaseLost as lost:
@@ -422,26 +423,23 @@ class Worker:
         self.wake.set()
 
     def _after_settling(self, outcomes: list[Outcome], settled: SettleResult) -> None:
-        ended = limited = False
-        now, logs_ends = self._clock.now(), run_log.logs_ends()
-        for outcome in outcomes:
-            claim = outcome.claim
-            if claim.id not in settled.ids:
-                log.info("run %s (%s) was settled elsewhere", claim.id, claim.name)
-                continue
-            run_log.ended(outcome, now, logs_ends)
-            limited = limited or claim.queue in self._limits
+        ours = [outcome for outcome in outcomes if outcome.claim.id in settled.ids]
+        if len(ours) < len(outcomes):
+            log.info("settled elsewhere: %s", {o.claim.id for o in outcomes} - settled.ids)
+        run_log.ended(ours, self._clock.now())
+        ended = False
+        for outcome in ours:
             if outcome.verb != "complete":
                 self._note_wake(outcome)
             target = RULES[outcome.verb].target
             if target in FINAL and outcome.retry is None:
                 ended = True
-                if claim.root_id in self._results.awaited:
+                root_id = outcome.claim.root_id
+                if root_id in self._results.awaited:
                     self._results.ended(
-                        ChainResult(
-                            claim.root_id, target, outcome.reason, outcome.output, outcome.error
-                        )
+                        ChainResult(root_id, target, outcome.reason, outcome.output, outcome.error)
                     )
+        limited = bool(self._limits) and any(o.claim.queue in self._limits for o in ours)
         if settled.woke or limited or settled.cancelled:
             self._wakeups.notify_soon(READY)
         if settled.cancelled:

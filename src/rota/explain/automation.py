@@ -22,7 +22,7 @@ from rota.schedules.host_zone import host_zone_name
 from rota.schedules.preview import wall
 
 if TYPE_CHECKING:
-    from rota.client.automations import AutomationView as Look
+    from rota.client.automation_views import AutomationView
     from rota.client.client import Client
     from rota.core.runs.model import Run
 
@@ -31,28 +31,28 @@ _GRAPH = msgspec.json.Decoder(AutomationGraph)
 
 async def explain_automation(client: Client, name: str) -> RunState:
     """Why the automation does what it does, or UnknownAutomation."""
-    look = await client.automations.show(name)
-    found = await _AutomationExplainer(client, look).answer()
+    view = await client.automations.show(name)
+    found = await _AutomationExplainer(client, view).answer()
     facts = {
-        "automation": name, "status": look.status, "pending": look.pending,
-        "run_id": look.open_run.id if look.open_run else None,
-        "next_at": iso(look.open_run.available_at)
-        if look.open_run and look.open_run.available_at is not None
+        "automation": name, "status": view.status, "pending": view.pending,
+        "run_id": view.open_run.id if view.open_run else None,
+        "next_at": iso(view.open_run.available_at)
+        if view.open_run and view.open_run.available_at is not None
         else None,
     }  # fmt: skip
     return found._replace(facts=facts | found.facts)
 
 
 class _AutomationExplainer:
-    def __init__(self, client: Client, look: Look) -> None:
+    def __init__(self, client: Client, view: AutomationView) -> None:
         self._client = client
-        self._look = look
-        self._name = look.automation.name
+        self._view = view
+        self._name = view.automation.name
         self._now = client.clock.now()
         self._zone = host_zone_name()
 
     async def answer(self) -> RunState:
-        status, open_run = self._look.automation.status, self._look.open_run
+        status, open_run = self._view.automation.status, self._view.open_run
         resume = f"`rota automation resume {self._name}`."
         if status == "archived":
             return RunState("archived", "does not run: it is archived", {}, resume)
@@ -62,7 +62,7 @@ class _AutomationExplainer:
             return RunState("paused", "does not run: it was paused", {}, resume)
         if open_run is None:
             return RunState("no_turn", "has no open run: its last run died too often", {}, resume)
-        if open_run.status != Status.RUNNING and (missing := code_reason(self._look)) is not None:
+        if open_run.status != Status.RUNNING and (missing := code_reason(self._view)) is not None:
             return RunState("no_code", *missing)
         if open_run.status in (Status.PENDING, Status.RUNNING):
             return await RunExplainer(self._client, self._zone).of(open_run)
@@ -71,10 +71,10 @@ class _AutomationExplainer:
         return await self._rests()
 
     async def _asks(self, open_run: Run) -> RunState:
-        actions = ", ".join(self._look.said.actions)
+        actions = ", ".join(self._view.said.actions)
         hint = f"Cleared by: {actions}. See `rota automation show {self._name}`."
         told = await notified(self._client, open_run, self._zone)
-        said = f"{_lower(self._look.sentence)}{told.clause}"
+        said = f"{_lower(self._view.sentence)}{told.clause}"
         facts = {"reason": open_run.reason or ""} | told.facts
         return RunState("needs_person", f"waits for a person: {said}", facts, hint)
 
@@ -84,16 +84,16 @@ class _AutomationExplainer:
             clause = f"finds out whether a change happened; next check {when}"
             hint = f"If you know it: `rota automation show {self._name}`."
             return RunState("reconciles", clause, {"reason": reason}, hint)
-        _, _, said = self._look.sentence.partition(": ")
+        _, _, said = self._view.sentence.partition(": ")
         because = f": {said}" if said else ""
-        outage = self._look.automation.outage
+        outage = self._view.automation.outage
         if outage is not None:
             tries = "1 try" if outage.tries == 1 else f"{outage.tries} tries"
             clause = f"waits for {outage.of} since {wall(outage.since, self._zone)} ({tries}), "
             facts = {"reason": reason, "waits_for": outage.of, "since": iso(outage.since)}
             hint = f"If it is back: `rota automation show {self._name}`."
             return RunState("outage", f"{clause}and tries again {when}{because}", facts, hint)
-        count = self._look.automation.failures
+        count = self._view.automation.failures
         times = "once" if count == 1 else f"{count} times in a row"
         clause = f"failed {times} and tries again {when}{because}"
         return RunState("retries", clause, {"reason": reason, "failures": count})
@@ -104,16 +104,16 @@ class _AutomationExplainer:
         upcoming = self._next()
         if left:
             return RunState("left_alone", f"{'; '.join(left)}; {upcoming}", {})
-        ran = [one.last_run_at for one in self._look.handlers if one.last_run_at is not None]
+        ran = [one.last_run_at for one in self._view.handlers if one.last_run_at is not None]
         last = f"; it last ran at {wall(max(ran), self._zone)}" if ran else ""
         return RunState("idle", f"has nothing to do{last}; {upcoming}", {})
 
     async def _left_alone(self) -> list[str]:
         [newest, *_] = await self._client.automations.versions(self._name, limit=1)
         graph = _GRAPH.decode(newest.graph)
-        handlers = {one.name: one for one in self._look.handlers}
+        handlers = {one.name: one for one in self._view.handlers}
         told = []
-        for topic, count in sorted(self._look.pending.items()):
+        for topic, count in sorted(self._view.pending.items()):
             reader = handlers.get(graph.consumer_of(topic) or "")
             events = f"{count} event{'s' if count > 1 else ''} of topic {topic}"
             if reader is None and topic in graph.dead_letters:
@@ -128,7 +128,7 @@ class _AutomationExplainer:
 
     def _next(self) -> str:
         timed: list[tuple[int, DeployedHandler]] = []
-        for one in self._look.handlers:
+        for one in self._view.handlers:
             due = due_of(one)
             if due is not None and due.at is not None:
                 timed.append((due.at, one))

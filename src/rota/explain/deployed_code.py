@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rota.core.automations.text import missing_code, refusal
 
 if TYPE_CHECKING:
-    from rota.client.automations import AutomationView
+    from rota.client.automation_views import AutomationView
 
 
 class CodeReason(NamedTuple):

@@ -172,11 +172,11 @@ class RunExplainer:
         facts: dict[str, Any] = {"behind": [last.id for last in ahead]}
         if not ahead:
             hint = "`rota doctor --repair` releases it if it stays so."
-            return RunState("waits_turn", "waits for its turn behind no other run", facts, hint)
+            return RunState("waits_behind", "waits for its turn behind no other run", facts, hint)
         head = await self.of(ahead[0])
         facts |= {"head": head.facts["run_id"], "head_verdict": head.verdict}
         clause = f"waits for its turn behind run {ahead[0].id}, which {head.clause}"
-        verdict = f"blocked_{head.verdict}" if head.verdict in BLOCKED else "waits_turn"
+        verdict = f"blocked_{head.verdict}" if head.verdict in BLOCKED else "waits_behind"
         return RunState(verdict, clause, facts, head.hint)
 
     # -- pending ---------------------------------------------------------------------------

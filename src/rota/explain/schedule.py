@@ -376,10 +376,14 @@ class ScheduleExplainer:
                 f"(in {self._in(at)})"
             )
             return self._say("jitter", text, runs_at=iso(at))
+        since = f"is due since {self._wall(due_at)} ({span(self._now - due_at)})"
+        disarmed = await self._client.operations.disarmed()
+        if disarmed is not None:
+            text = f"{since}, but the database {disarmed_clause(disarmed)}"
+            return self._say("disarmed", text, ARM_HINT, disarmed_at=iso(disarmed.at))
         rows = await self._client.workers()
         settings = self._client.settings
         live = [row for row in rows if absence(row, settings, self._now) is None]
-        since = f"is due since {self._wall(due_at)} ({span(self._now - due_at)})"
         if not live:
             text = f"{since}, but no worker is running to fire it"
             hint = f"Start one: `rota up`; {missed_words(self._policies)}."

@@ -71,8 +71,8 @@ class BodyReader:
         self._request = request
 
     async def __call__(self, limit: int) -> bytes:
-        told = self._request.headers.get("content-length", "0")
-        if told.isdecimal() and int(told) > limit:
+        length = self._request.headers.get("content-length", "0")
+        if length.isdecimal() and int(length) > limit:
             raise _too_big(limit)
         chunks, size = [], 0
         async for chunk in self._request.stream():

@@ -199,7 +199,8 @@ async def run_events(
         known, quiet_s = last_id, 0.0
         while not hub.is_closed:
             last = (await client.runs.chain(run_id))[-1]
-            steps = await client.runs.steps(run_id)
+            # The steps of a pipeline are its items, and there may be a million.
+            steps = [] if last.kind == "pipeline" else await client.runs.steps(run_id)
             newest = steps[-1].position if steps else -1
             key = f"{last.id}:{last.label.replace(' ', '_')}:{newest}"
             if key != known:

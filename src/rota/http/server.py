@@ -151,7 +151,7 @@ def _listen_at(path: Path) -> socket.socket:
         made.close()
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         made.bind(str(path))
-        path.chmod(0o600)  # before it listens: until then nobody can connect
+        path.chmod(0o600)  # before it listens: until then no client can connect
         made.listen(128)
         made.setblocking(False)
     except OSError as error:

@@ -205,9 +205,9 @@ class Site:
 
 def _zone(raw: RawRequest) -> str:
     """The zone that the viewer's browser has sent, or that of this machine."""
-    told = read_cookies(raw.headers.get("cookie", "")).get(ZONE_COOKIE, "").replace("%2F", "/")
+    zone = read_cookies(raw.headers.get("cookie", "")).get(ZONE_COOKIE, "").replace("%2F", "/")
     try:
-        return zone_named(told).key or host_zone_name() if told else host_zone_name()
+        return zone_named(zone).key or host_zone_name() if zone else host_zone_name()
     except UnknownZone:
         return host_zone_name()
 

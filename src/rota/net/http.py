@@ -217,7 +217,7 @@ async def _sent(
 
 
 class StreamedResponse:
-    """A response whose body is read piece by piece."""
+    """A response with a body that is read piece by piece."""
 
     def __init__(self, answer: httpx2.Response, request: HttpRequest) -> None:
         self.status = answer.status_code

@@ -56,8 +56,8 @@ class Secret:
         return self.secret, self.prefix, self.suffix
 
     def value(self) -> str:
-        """What the environment has, if anything. Read at each call: a secret that is renewed needs
-        no restart of a process that sees the change."""
+        """The value of the environment, or an empty text. It is read at each call: a renewed secret
+        needs no restart of a process that sees the change."""
         return self._env.get(self.secret, "")
 
     def reveal(self) -> str:
@@ -74,7 +74,7 @@ class Secret:
 
 
 class ApiKey(Secret):
-    """The key of a service. Spaces around it are no part of it."""
+    """The key of a service. Spaces around it are removed."""
 
     __slots__ = ("_service",)
 
@@ -85,7 +85,7 @@ class ApiKey(Secret):
         self._service = service
 
     def value(self) -> str:
-        """What the environment has, if anything."""
+        """The value of the environment, or an empty text."""
         return super().value().strip()
 
     def reveal(self) -> str:

@@ -41,7 +41,25 @@ class DeclaresNotifications:
         limit: str | None = None,
         **filters: Unpack[NotificationOptions],
     ) -> None:
-        """Declare a notification rule: one channel, filters, and a limit such as `20/10m`."""
+        """Declare a notification rule with one channel.
+
+        Args:
+            name: Its name.
+            webhook: The channel is this URL.
+            secret_env: The variable with the key that signs webhooks.
+            command: The channel is this command.
+            pass_env: Variables that the command gets.
+            mail: The channel is mail.
+            ping: The channel is this URL, called without a body.
+            limit: At most so many messages, such as `20/10m`; the others become a digest.
+            filters: See `NotificationOptions`.
+
+        Raises:
+            UsageError: There is not exactly one channel, or a value is wrong.
+
+        Example:
+            app.notify("ops", webhook="https://example.com/hook", limit="20/10m")
+        """
         check_options(filters, NotificationOptions, self.notify)
         table = table_of(
             filters, webhook=webhook, secret_env=secret_env, command=command,
@@ -56,8 +74,22 @@ class DeclaresNotifications:
         name: str | None = None,
         **filters: Unpack[NotificationFilterOptions],
     ) -> Callable[[H], H]:
-        """Call a function, sync or async, with each notification of these kinds (all, if none is
-        named). Rota calls it again when it raises, so it may see a notification twice."""
+        """Call a function, sync or async, with each notification.
+
+        Rota calls it again when it raises, so it may see a notification twice.
+
+        Args:
+            name: The name of the rule; without one, that of the function.
+            kinds: Only these kinds; without any, all.
+            filters: See `NotificationFilterOptions`.
+
+        Returns:
+            A decorator.
+
+        Example:
+            @app.on_notification("failed")
+            def alert(notification: Notification) -> None: ...
+        """
         check_options(filters, NotificationFilterOptions, self.on_notification)
 
         def register(hook: H) -> H:

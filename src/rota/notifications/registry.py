@@ -60,7 +60,14 @@ class AppNotifications(Notifications):
         self.declared = DeclaredRules()
 
     async def test(self, name: str) -> str:
-        """Send a test message by one rule, from this process; returns the message's id."""
+        """Send a test message by one rule, from this process.
+
+        Args:
+            name: The rule.
+
+        Returns:
+            The id of the message.
+        """
         if name not in self.declared:
             known = ", ".join(sorted(self.declared)) or "none"
             raise UsageError(

@@ -70,6 +70,8 @@ class PipelineClient:
         self._client = client
         self._worker = worker
         self._folders: dict[str, Path | None] = {}
+        # The names of the runs that this process may execute, in the order of their declaration.
+        self.run_names: dict[str, None] = {}
         self._ai: Invoker | None = None
         self._settings: Settings | None = None
         self._own_ai = False
@@ -81,12 +83,23 @@ class PipelineClient:
     # -- what this process executes --------------------------------------------------------
 
     def know(self, pipeline_id: str, folder: Path | str | None = None) -> None:
-        """This process may execute runs of a pipeline; `folder` is where it is here."""
+        """Let this process execute runs of a pipeline.
+
+        Args:
+            pipeline_id: The pipeline.
+            folder: Its folder on this machine.
+        """
         self._folders[pipeline_id] = None if folder is None else Path(folder)
+        self.run_names[run_name(pipeline_id)] = None
 
     def forget(self, pipeline_id: str) -> None:
-        """Execute no further runs of it."""
+        """Execute no further runs of a pipeline.
+
+        Args:
+            pipeline_id: The pipeline.
+        """
         self._folders.pop(pipeline_id, None)
+        self.run_names.pop(run_name(pipeline_id), None)
 
     def _folder_of(self, pipeline_id: str) -> Path | None:
         """The folder of a pipeline on this machine, if it was given."""
@@ -97,15 +110,21 @@ class PipelineClient:
         worker starts."""
         if not self.serves and self._worker is not None:
             self.serves = True
+            self.run_names[PART_NAME] = None
             self._worker.register_notifications()
 
-    def _names(self) -> list[str]:
-        """The names of the runs that this process may execute."""
-        parts = [PART_NAME] if self.serves else []
-        return parts + [run_name(name) for name in self._folders]
-
     def located(self, pipeline_id: str) -> Path:
-        """The folder of a pipeline on this machine; UnknownPipeline if it was not given."""
+        """Find the folder of a pipeline on this machine.
+
+        Args:
+            pipeline_id: The pipeline.
+
+        Returns:
+            The folder.
+
+        Raises:
+            UnknownPipeline: This process does not know it.
+        """
         folder = self._folder_of(pipeline_id)
         if folder is None:
             known = sorted(name for name, place in self._folders.items() if place is not None)
@@ -153,8 +172,16 @@ class PipelineClient:
         parameters: Mapping[str, Any] | None = None,
         model: str | None = None,
     ) -> Forecast:
-        """Calls, tokens and cost that a run would take. Nothing is stored, no model is asked, and
-        no command is run."""
+        """Estimate calls, tokens and cost of a run. No model is called, no command is run.
+
+        Args:
+            pipeline: A folder or file, or a loaded pipeline.
+            parameters: Parameters of the run.
+            model: Another model.
+
+        Returns:
+            The estimate.
+        """
         from rota.pipelines.preview.dry_run import DryRunOptions, dry_run
 
         loaded = self.load(pipeline) if isinstance(pipeline, str | Path) else pipeline
@@ -182,7 +209,11 @@ class PipelineClient:
     # -- the AI ----------------------------------------------------------------------------
 
     def use(self, ai: Invoker | Settings) -> None:
-        """Who answers: an invoker, or settings for one (a mapping, or a file)."""
+        """Choose the model provider.
+
+        Args:
+            ai: An invoker, or settings for one (a mapping, or a file).
+        """
         if isinstance(ai, Mapping | str | Path):
             self._settings, self._ai, self._own_ai = ai, None, False
         else:
@@ -215,7 +246,17 @@ class PipelineClient:
     # -- starting --------------------------------------------------------------------------
 
     def load(self, path: Path | str) -> Loaded:
-        """Read and check a pipeline; BadPipeline with everything that is wrong with it."""
+        """Read and check a pipeline.
+
+        Args:
+            path: Its folder or file.
+
+        Returns:
+            The pipeline.
+
+        Raises:
+            BadPipeline: It has problems; the message lists all of them.
+        """
         from rota.pipelines.definition.loader import read_pipeline
 
         return read_pipeline(Path(path), now=self._client.clock.now())
@@ -241,11 +282,29 @@ class PipelineClient:
         retry_delay_s: float = 60.0,
         stdin: IO[bytes] | None = None,
     ) -> RunHandle[PipelineResult]:
-        """Start a run; durable when this returns. A start that cannot succeed is refused here.
+        """Start a run; it is stored when this returns.
 
-        `timeout_ms` is that of one call, `timeout` (seconds) that of the whole run, and `retries`
-        are further attempts of it; those of single calls are in the file. `cache_from`
-        is an earlier run: where item, prompt and model are equal its results are taken over.
+        Args:
+            pipeline: A folder or file, or a loaded pipeline.
+            parameters: Values for the placeholders.
+            items: Items instead of those of the file.
+            model, limit, parallel: Override the file.
+            timeout_ms, timeout: The longest duration of a call, and of the run in seconds.
+            cache_from: An earlier run: results of equal item, prompt and model are reused.
+            trigger: For Rota's own use.
+            external_id, queue, priority, tags: As in `StartOptions`.
+            retries, retry_delay_s: Further attempts of the run, and the pause before each.
+            stdin: Input for a source that reads stdin.
+
+        Returns:
+            A handle of the run.
+
+        Raises:
+            BadPipeline: The definition has problems.
+            NotTrusted: The pipeline needs `rota pipeline trust`.
+
+        Example:
+            run = await app.pipelines.start("reviews", parameters={"topic": "tea"})
         """
         from rota.pipelines import snapshot as snapshots
 
@@ -280,12 +339,17 @@ class PipelineClient:
         return msgspec.structs.replace(fresh, kind=KIND, trigger=trigger)
 
     async def retry(self, run_id: str, *, queue: str | None = None) -> RunHandle[PipelineResult]:
-        """One more attempt of a run that ended: results that succeeded are kept, the rest is
-        executed.
+        """Retry a run: results that succeeded are kept, the rest is executed.
 
-        For partial, failed, cancelled and crashed runs alike; then all is reduced again. A run that
-        waits for a person continues. One that has not ended is moved to `queue`, so that a worker
-        of that queue takes it up.
+        Partial, failed, cancelled and crashed runs get one more attempt. A run that waits for a
+        person continues.
+
+        Args:
+            run_id: The id of any attempt.
+            queue: Another queue for a run that has not ended.
+
+        Returns:
+            A handle of the attempt.
         """
         run = (await self._client.runs.chain(run_id))[-1]
         if run.kind != "pipeline":
@@ -313,7 +377,14 @@ class PipelineClient:
     # -- watching --------------------------------------------------------------------------
 
     def listen(self, callback: Callable[[Progress], object]) -> Callable[[], None]:
-        """Listen to runs that this process executes; call the returned function to stop."""
+        """Listen to runs that this process executes.
+
+        Args:
+            callback: It gets each event.
+
+        Returns:
+            A function that stops listening.
+        """
         self.listeners.append(callback)
 
         def stop() -> None:
@@ -323,13 +394,27 @@ class PipelineClient:
         return stop
 
     async def result(self, run_id: str) -> PipelineResult:
-        """The state or the end of a run, its whole output included; also for a cancelled one."""
+        """Return the state or the end of a run, its whole output included.
+
+        Args:
+            run_id: The id of any attempt.
+
+        Raises:
+            UnknownRun: No run has this id.
+        """
         from rota.pipelines.run import result_reader
 
         return await result_reader.result(self._client, run_id)
 
     async def items(self, run_id: str) -> AsyncIterator[ItemOutcome]:
-        """Every item of a run with what became of it, in order."""
+        """Iterate over the items of a run and their outcomes, in order.
+
+        Args:
+            run_id: The id of any attempt.
+
+        Returns:
+            The items.
+        """
         from rota.pipelines.run import result_reader
 
         async for each in result_reader.items(self._client, run_id):
@@ -338,8 +423,19 @@ class PipelineClient:
     async def items_page(
         self, run_id: str, *, after: int = 0, limit: int = 100, status: str | None = None
     ) -> ItemsPage:
-        """A page of `items`. `after` is `next` of the page before. With a status, a page looks at
-        2,000 items and may hold fewer than `limit`."""
+        """Read a page of `items`.
+
+        With a status, a page looks at 2,000 items and may hold fewer than `limit`.
+
+        Args:
+            run_id: The id of any attempt.
+            after: `next` of the page before.
+            limit: At most so many.
+            status: Only items with this status.
+
+        Returns:
+            The items, and `next`.
+        """
         from rota.pipelines.run import result_reader
 
         return await result_reader.items_page(
@@ -348,14 +444,29 @@ class PipelineClient:
         )  # fmt: skip
 
     async def output(self, run_id: str) -> AsyncIterator[str]:
-        """The output of a run, piece by piece, however long it is."""
+        """Iterate over the output of a run, piece by piece, however long it is.
+
+        Args:
+            run_id: The id of any attempt.
+
+        Returns:
+            The pieces.
+        """
         from rota.pipelines.run import result_reader
 
         async for piece in result_reader.output(self._client, run_id):
             yield piece
 
     async def write_results(self, run_id: str, folder: Path | None = None) -> str | None:
-        """Write the results file of a run from what is recorded; answers its relative name."""
+        """Write the results file of a run from its records.
+
+        Args:
+            run_id: The id of any attempt.
+            folder: The folder of the pipeline.
+
+        Returns:
+            The name of the file, relative to the folder; None without results.
+        """
         from rota.pipelines.run import result_reader
 
         return await result_reader.write_results(self._client, run_id, folder)

@@ -33,12 +33,9 @@ class PipelineExecutor:
 
     def __init__(self, pipelines: PipelineClient, base: EngineContext, journal: Journal) -> None:
         self._pipelines = pipelines
+        self.names = pipelines.run_names
         self._base = base
         self._journal = journal
-
-    def names(self) -> list[str]:
-        """The names it can execute."""
-        return self._pipelines._names()
 
     async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
         """Execute a run to its end, its suspension or its failure."""

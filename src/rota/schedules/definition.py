@@ -15,10 +15,12 @@ import msgspec
 
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import NewRun, Schedule
+from rota.core.runs.names import checked_name, checked_priority
 from rota.core.runs.retry import RetryPolicy
 from rota.core.schedules.intent import (
     ENDED,
     NO_FURTHER,
+    POLICY_NAMES,
     QUARANTINED_REASON,
     RUNS_DONE,
     Intent,
@@ -131,12 +133,27 @@ def check_when(
     parse(when, zone=zone, now=0, gap=gap, repeat=repeat, sub_second=sub_second)
 
 
+def check_declared(when: When, zone: str, options: ScheduleOptions) -> None:
+    """Refuse a declaration in code that can be known to be wrong where it is written."""
+    check_when(
+        when, zone=zone, gap=options.get("gap", "auto"), repeat=options.get("repeat", "auto"),
+        sub_second=options.get("sub_second", False),
+    )  # fmt: skip
+    policies(**chosen_policies(options))
+    for end in (options.get("start"), options.get("end")):
+        bound(end, zone)
+    if (queue := options.get("queue")) is not None:
+        checked_name(queue, "queue")
+    if (priority := options.get("priority")) is not None:
+        checked_priority(priority)
+
+
 def merged(old: Policies, words: PolicyOptions) -> Policies:
     """Policies with the words of an edit laid over them."""
     if not words:
         return old
     fresh = policies(**words)
-    chosen = [overrides.POLICY_NAMES[word] for word in words]
+    chosen = [POLICY_NAMES[word] for word in words]
     changes = {name: getattr(fresh, name) for name in chosen}
     return msgspec.structs.replace(old, **changes)
 
@@ -210,7 +227,9 @@ def bound(when: datetime | None, zone: str) -> int | None:
     """The instant of a start or an end; without an offset it is wall time in the zone."""
     if when is None:
         return None
-    return instant(when if when.tzinfo is not None else when.replace(tzinfo=zone_named(zone)))
+    if isinstance(when, datetime) and when.tzinfo is None:
+        when = when.replace(tzinfo=zone_named(zone))
+    return instant(when)
 
 
 def stored(intent: Intent) -> str:

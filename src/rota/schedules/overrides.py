@@ -12,7 +12,7 @@ import msgspec
 
 from rota.client.start import RunOptions
 from rota.core.runs.model import Schedule
-from rota.core.schedules.intent import CodeValues, Intent, Policies
+from rota.core.schedules.intent import POLICY_NAMES, CodeValues, Intent, Policies
 from rota.core.suggest import suggestion
 from rota.core.time.instants import iso, span
 from rota.core.time.recurrence import parse
@@ -20,13 +20,6 @@ from rota.core.time.spec import Timing
 from rota.errors import BadInput
 
 OPERATOR = "operator"
-# Option -> attribute of `Policies`.
-POLICY_NAMES = {
-    "overlap": "overlap", "missed": "missed", "missed_max": "missed_max",
-    "max_delay": "delay_us_max", "jitter": "jitter_us", "max_runs": "runs_max",
-    "pause_after_failures": "failures_max", "retries": "retry", "timeout": "timeout_us",
-    "grace": "on_time_us", "expires_after": "expires_us",
-}  # fmt: skip
 _CLOCK = ("zone", "gap", "repeat")
 # Names of fields in rows -> the names that people use, where they differ.
 _PUBLIC = {"zone": "timezone"}

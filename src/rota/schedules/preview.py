@@ -58,11 +58,11 @@ def look_ahead(
     )  # fmt: skip
     found = next_of("", Intent("", spec, ""), after, count)
     last = instant(found[-1].due_at)
-    told = [instant(one.due_at) for one in found if one.notes]
+    noted = [instant(one.due_at) for one in found if one.notes]
     remarks = [
         remark
         for remark in skipped_between(spec, after, last, REMARKS_MAX)
-        if not any(abs(at - remark.at) < DAY for at in told)
+        if not any(abs(at - remark.at) < DAY for at in noted)
     ]
     forms = [form_of(timing) for timing in spec.timings]
     return Preview(spec, describe(spec), forms, zone, now, found, remarks)

@@ -52,9 +52,9 @@ class Moment:
         place = zone_named(zone)
         first, second = (instant(asked.replace(tzinfo=place, fold=fold)) for fold in (0, 1))
         if first < second:
-            told = [note for at in (first, second) for note in notes(self._spec, at)]
+            remarks = [note for at in (first, second) for note in notes(self._spec, at)]
             twice = f"{_clock(asked)} happens twice on {asked:%Y-%m-%d} in {zone}"
-            self.remark = told[0] if told else twice
+            self.remark = remarks[0] if remarks else twice
             return [first, second]
         if first == second:
             return [first]

@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
+from rota.client.caller import has_to_be_awaited
 from rota.client.client import Client
 from rota.client.handle import RunHandle
 from rota.client.start import NO_OPTIONS, Item, RunOptions, Startable, StartOptions
@@ -68,7 +69,11 @@ class Step(Generic[P, R]):
         return work
 
     def keyed(self, key: str) -> Callable[P, R]:
-        """The same step under an explicit key, for calls in a changing order."""
+        """The same step under an explicit key, for calls in a changing order.
+
+        Args:
+            key: Unique in the run.
+        """
         checked_key(str(key), f"the key of step {self.name}")
 
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -80,7 +85,14 @@ class Step(Generic[P, R]):
         return call
 
     def aio(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Any]:
-        """A sync step from an async workflow: it runs in a thread."""
+        """Call a sync step from an async workflow: it runs in a thread.
+
+        Args:
+            args, kwargs: The arguments of the step.
+
+        Returns:
+            The result of the step.
+        """
         call = object()
         return _noted(call, f"{self.name}.aio", self._aio(call, args, kwargs))
 
@@ -133,13 +145,11 @@ class WorkflowStarter(Generic[P, R]):
 
     def start(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, RunHandle[R]]:
         """Start a run with these arguments; durable when awaited."""
-        workflow = self._workflow
-        return workflow.client.starter.start(workflow, args, kwargs, self._options)
+        return _start(self._workflow, args, kwargs, self._options)
 
     def start_many(self, items: Iterable[Item]) -> Coroutine[Any, Any, list[RunHandle[R]]]:
         """Start one run per item (a tuple of arguments, or a `Start`), in few commits."""
-        workflow = self._workflow
-        return workflow.client.starter.start_many(workflow, items, self._options)
+        return _start_many(self._workflow, items, self._options)
 
 
 class Workflow(Startable[P, R]):
@@ -177,22 +187,56 @@ class Workflow(Startable[P, R]):
         self.version = version or _fingerprint(function)
 
     def start(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, RunHandle[R]]:
-        """Start a run with these arguments; durable when awaited. Options: see `options`.
+        """Start a run; it is stored when this returns. Inside a workflow it becomes a child.
 
-        Inside a workflow the run becomes a child, started once.
+        Args:
+            args, kwargs: The arguments of the workflow; options go to `options`.
+
+        Returns:
+            A handle of the run.
+
+        Raises:
+            BadInput: The arguments do not fit the workflow.
+
+        Example:
+            run = await fulfil.start("order-7")
         """
-        return self.client.starter.start(self, args, kwargs, NO_OPTIONS)
+        return _start(self, args, kwargs, NO_OPTIONS)
 
     def start_many(self, items: Iterable[Item]) -> Coroutine[Any, Any, list[RunHandle[R]]]:
-        """Start one run per item (a tuple of arguments, or a `Start`), in few commits."""
-        return self.client.starter.start_many(self, items, NO_OPTIONS)
+        """Start one run per item, in few commits.
+
+        Args:
+            items: Tuples of arguments, or `Start`.
+
+        Returns:
+            A handle for each run.
+        """
+        return _start_many(self, items, NO_OPTIONS)
 
     def options(self, **options: Unpack[StartOptions]) -> WorkflowStarter[P, R]:
-        """Options for runs: `await fetch.options(queue="slow").start(url)`."""
+        """Set options of runs.
+
+        Args:
+            options: See `StartOptions`.
+
+        Returns:
+            An object with `start` and `start_many`.
+
+        Example:
+            await fetch.options(queue="slow").start(url)
+        """
         return WorkflowStarter(self, RunOptions.of(self.options, options))
 
     def aio(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        """Call from async and sync workflows alike: a child run and its result."""
+        """Call from async and sync workflows alike: a child run.
+
+        Args:
+            args, kwargs: The arguments of the workflow.
+
+        Returns:
+            The result of the child.
+        """
         call = object()
         return _noted(call, f"{self.name}.aio", self._aio(call, args, kwargs))
 
@@ -277,6 +321,24 @@ class WorkflowDecorator(Protocol):
 
     @overload
     def __call__(self, function: Callable[P, R], /) -> SyncWorkflow[P, R]: ...
+
+
+def _start(
+    workflow: Workflow[..., R], args: Any, kwargs: Any, options: RunOptions
+) -> Coroutine[Any, Any, RunHandle[R]]:
+    starter = workflow.client.starter
+    return has_to_be_awaited(
+        f"{workflow.name}.start", lambda: starter.start(workflow, args, kwargs, options)
+    )
+
+
+def _start_many(
+    workflow: Workflow[..., R], items: Iterable[Item], options: RunOptions
+) -> Coroutine[Any, Any, list[RunHandle[R]]]:
+    starter = workflow.client.starter
+    return has_to_be_awaited(
+        f"{workflow.name}.start_many", lambda: starter.start_many(workflow, items, options)
+    )
 
 
 def _noted(call: object, name: str, work: Coroutine[Any, Any, R]) -> Coroutine[Any, Any, R]:

@@ -53,7 +53,7 @@ class WorkflowExecutor:
         ids: IdMaker,
         starter: AppStarter,
     ) -> None:
-        self._workflows = workflows
+        self._workflows = self.names = workflows
         self._settings = settings
         self._outcomes = OutcomeMaker(journal.clock, ids)
         self._step_threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="rota-step")
@@ -69,10 +69,6 @@ class WorkflowExecutor:
             self._loop, threading.get_ident(),
         )  # fmt: skip
 
-    def names(self) -> list[str]:
-        """The workflows it can execute."""
-        return list(self._workflows)
-
     def close(self) -> None:
         """Let the threads go; ones that hang in user code are left behind."""
         self._factory.release(self._loop)
@@ -87,8 +83,7 @@ class WorkflowExecutor:
         flow = WorkflowRun(self._context, claim, steps, threaded=threaded, seed=options.seed)
         flow.enter()
         timeout_us = options.timeout_us or workflow.timeout_us
-        began_at = options.begins_at(claim.started_at)
-        limit = _Deadline(flow, claim, began_at, timeout_us) if timeout_us else _UNLIMITED
+        limit = _Deadline(flow, claim, options, timeout_us) if timeout_us else _UNLIMITED
         try:
             self._factory.check(self._loop)
             if limit.at is not None and limit.at <= flow.clock.now():
@@ -137,7 +132,7 @@ class WorkflowExecutor:
         if stopped:
             run_id = flow.claim.id
             raise LeaseLost(f"run {run_id} is no longer ours", run_id=run_id) from None
-        if problem := _unawaited(flow):
+        if (problem := _unawaited(flow)) and str(problem) != str(error):
             error.add_note(f"{problem}. {problem.advice}")
         return self._failed(flow, workflow, options, limit, flow.refusal or error)
 
@@ -173,11 +168,13 @@ class _Deadline:
 
     passed = False
 
-    def __init__(self, flow: WorkflowRun, claim: Claim, began_at: int, timeout_us: int) -> None:
+    def __init__(
+        self, flow: WorkflowRun, claim: Claim, options: StoredRunOptions, timeout_us: int
+    ) -> None:
         self._flow = flow
         self._claim = claim
         self._timeout_us = timeout_us
-        self.at: int | None = after(began_at, timeout_us)
+        self.at: int | None = after(options.begins_at(claim.started_at), timeout_us)
         self._timer = flow.clock.call_at(self.at, self._pass)
 
     def _pass(self) -> None:
@@ -231,10 +228,11 @@ async def _until_ended(tasks: list[asyncio.Task[Any]], flow: WorkflowRun) -> Non
 def _unawaited(flow: WorkflowRun) -> UsageError | None:
     if not flow.pending_calls or not (names := unawaited(flow.pending_calls)):
         return None
+    waits = f"rota.blocking.block_on({names[0]}(…))" if flow.threaded else f"await {names[0]}(…)"
     return UsageError(
         f"workflow {flow.claim.name} called {', '.join(names[:5])} without awaiting it, so nothing "
         "was executed",
-        hint=f"Write `await {names[0]}(…)`.",
+        hint=f"Write `{waits}`.",
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random as _random
 import uuid as _uuid
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Coroutine, Generator
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -67,7 +67,7 @@ def _refuse_in_step(verb: str) -> None:
         )
 
 
-async def sleep(duration: Duration) -> None:
+def sleep(duration: Duration) -> Coroutine[Any, Any, None]:
     """Sleep durably: it holds no worker, and a restart does not begin the sleep again.
 
     Args:
@@ -82,13 +82,16 @@ async def sleep(duration: Duration) -> None:
     flow = current_run()
     if flow is None:
         _refuse_in_step("sleep")
-        await asyncio.sleep(micros(duration) / 1e6)
-        return
+        return asyncio.sleep(micros(duration) / 1e6)
+    return flow.noted("sleep", lambda: _sleep(flow, duration))
+
+
+async def _sleep(flow: WorkflowRun, duration: Duration) -> None:
     wake_at = flow.clock.now() + micros(duration)
     await _sleep_until(flow, bounded(max(wake_at, FIRST), f"the end of sleep({duration!r})"))
 
 
-async def sleep_until(when: datetime) -> None:
+def sleep_until(when: datetime) -> Coroutine[Any, Any, None]:
     """Sleep durably until a time.
 
     Args:
@@ -100,9 +103,9 @@ async def sleep_until(when: datetime) -> None:
     flow = current_run()
     if flow is None:
         _refuse_in_step("sleep_until")
-        await asyncio.sleep(max(0, instant(when) - SystemClock().now()) / 1e6)
-        return
-    await _sleep_until(flow, bounded(max(instant(when), FIRST), when.isoformat()))
+        return asyncio.sleep(max(0, instant(when) - SystemClock().now()) / 1e6)
+    wake_at = bounded(max(instant(when), FIRST), when.isoformat())
+    return flow.noted("sleep_until", lambda: _sleep_until(flow, wake_at))
 
 
 async def _sleep_until(flow: WorkflowRun, wake_at: int) -> None:
@@ -117,7 +120,12 @@ async def _sleep_until(flow: WorkflowRun, wake_at: int) -> None:
         await flow.wait("sleep", step.wake_at)
 
 
-async def wait_for(name: str, *, timeout: Duration | None = None, type: Any = Any) -> Any:  # noqa: A002
+def wait_for(
+    name: str,
+    *,
+    timeout: Duration | None = None,
+    type: Any = Any,  # noqa: A002
+) -> Coroutine[Any, Any, Any]:
     """Wait durably for the next signal of a name.
 
     Args:
@@ -138,18 +146,28 @@ async def wait_for(name: str, *, timeout: Duration | None = None, type: Any = An
     flow = _inside("wait_for")
     checked_name(name, "signal name")
     limit_us = None if timeout is None else patience_micros(timeout)
-    step = await take_signal(flow, name, limit_us, type)
+    return flow.noted("wait_for", lambda: _wait_for(flow, name, limit_us, type))
+
+
+async def _wait_for(flow: WorkflowRun, name: str, limit_us: int | None, type_: Any) -> Any:
+    step = await take_signal(flow, name, limit_us, type_)
     if step.status == "failed":
         flow.fails(step.key)
         raise TimeoutError(f"no signal {name!r} came in time")
-    return JsonReader(type).read(step.output, what=f"signal {name}")
+    return JsonReader(type_).read(step.output, what=f"signal {name}")
 
 
-async def now() -> datetime:
+def now() -> Coroutine[Any, Any, datetime]:
     """The current time in UTC, recorded: it is the same at every replay."""
     flow = current_run()
-    if flow is None:
-        return moment(SystemClock().now())
+    return _real_now() if flow is None else flow.noted("now", lambda: _now(flow))
+
+
+async def _real_now() -> datetime:
+    return moment(SystemClock().now())
+
+
+async def _now(flow: WorkflowRun) -> datetime:
     key = flow.key_for("now")
     step = flow.recall(key)
     if step is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import Executor as Threads
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -444,6 +444,19 @@ class WorkflowRun:
                 future.exception()
         if self.task is not None and not self.threaded:
             self.task.cancel()
+
+    def noted(
+        self, name: str, begin: Callable[[], Coroutine[Any, Any, T]]
+    ) -> Coroutine[Any, Any, T]:
+        """The coroutine of a call that user code has to await; known until it begins."""
+        call = object()
+        work = self._begun(call, begin)
+        self.pending_calls[call] = (name, work)
+        return work
+
+    async def _begun(self, call: object, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        self.pending_calls.pop(call, None)
+        return await begin()
 
     # -- sync workflows --------------------------------------------------------------------
 

@@ -236,11 +236,11 @@ async def take_signal(
         return None
 
     while step.status == "waiting":
-        told = step.error
+        error = step.error
         with flow:
             step = await flow.ours(flow.context.journal.await_signal(flow.claim, name, step, fits))
         flow.remember(step)
-        if step.error is not None and step.error != told:
+        if step.error is not None and step.error != error:
             said = read_error(step.error)["message"]
             log.warning("run %s leaves a signal and waits on: %s", flow.claim.id, said)
         if step.status == "waiting":

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rota import Rota
-from rota.core.runs.fairness import Contender, shares
+from rota.core.runs.fairness import Contender, shares, stored_queue
 from rota.errors import BadInput
 
 
@@ -53,3 +55,9 @@ def test_no_queue_and_no_slot_give_nothing() -> None:
 def test_options_of_a_queue_that_contradict_each_other_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(BadInput, match="queue 'q'"):
         Rota().queue("q", **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rate", ["100/1m", (1,), (1, 2, 3), 5])
+def test_a_rate_that_is_no_count_and_duration_is_refused(rate: Any) -> None:
+    with pytest.raises(BadInput, match="is not a rate"):
+        stored_queue("default", "mail", {"rate": rate})

@@ -146,3 +146,15 @@ def test_the_short_form_counts_further_tries(
 def test_a_negative_count_of_retries_is_refused() -> None:
     with pytest.raises(BadSetting, match="-1"):
         RetryPolicy.of(-1)
+
+
+@pytest.mark.parametrize("retries", ["3", 1.5, True, [1]])
+def test_retries_that_are_no_whole_number_are_refused(retries: Any) -> None:
+    with pytest.raises(BadSetting, match="is not a number of tries"):
+        RetryPolicy.of(retries)
+
+
+@pytest.mark.parametrize("field", ["attempts", "delay_s", "delay_s_max", "factor", "jitter"])
+def test_a_policy_of_words_is_refused(field: str) -> None:
+    with pytest.raises(BadSetting, match="makes no sense"):
+        RetryPolicy(**{field: "3"})  # type: ignore[arg-type]

@@ -264,18 +264,20 @@ def test_too_many_failures_rest_the_schedule_and_account_for_nothing_yet() -> No
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "option"),
     [
-        {"missed_max": -1},
-        {"jitter_us": -1},
-        {"on_time_us": -1},
-        {"delay_us_max": -1},
-        {"runs_max": 0},
-        {"failures_max": 0},
+        ({"missed_max": -1}, "missed_max"),
+        ({"jitter_us": -1}, "jitter"),
+        ({"on_time_us": -1}, "grace"),
+        ({"delay_us_max": -1}, "max_delay"),
+        ({"runs_max": 0}, "max_runs"),
+        ({"failures_max": 0}, "pause_after_failures"),
     ],
 )
-def test_policies_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(BadSchedule, match=next(iter(wrong))):
+def test_policies_out_of_range_are_refused_by_the_name_of_their_option(
+    wrong: dict[str, Any], option: str
+) -> None:
+    with pytest.raises(BadSchedule, match=f"^{option}: out of range"):
         Policies(**wrong)
 
 

@@ -16,6 +16,7 @@ from rota.http.mcp.tool import ANSWER_BYTES_MAX
 from rota.http.mcp.tools import TOOLS
 from rota.http.request import Identity, SiteState, WebRequest
 from tests.http.kit import app_on, browsing, seed
+from tests.http.kit.office import Office
 
 PAGE = "http://127.0.0.1:8420"
 
@@ -33,11 +34,16 @@ async def ask(server: McpServer, method: str, /, **params: Any) -> Any:
     return json.loads(answer)
 
 
+async def called(server: McpServer, tool: str, /, **arguments: Any) -> tuple[str, bool]:
+    """The text of a tool's answer, and whether it failed."""
+    found = (await ask(server, "tools/call", name=tool, arguments=arguments))["result"]
+    return found["content"][0]["text"], found["isError"]
+
+
 async def call(server: McpServer, tool: str, /, **arguments: Any) -> tuple[Any, bool]:
     """The answer of a tool, and whether it failed."""
-    found = (await ask(server, "tools/call", name=tool, arguments=arguments))["result"]
-    text = found["content"][0]["text"]
-    return (json.loads(text) if text.startswith(("{", "[")) else text), found["isError"]
+    text, failed = await called(server, tool, **arguments)
+    return (json.loads(text) if text.startswith(("{", "[")) else text), failed
 
 
 @pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
@@ -141,6 +147,50 @@ async def test_a_long_list_is_cut_to_a_page_with_a_cursor_that_fits(database_url
         assert len(json.dumps(found)) < 1.3 * ANSWER_BYTES_MAX
         rest, _ = await call(server, "list_runs", limit=len(found["runs"]), cursor=found["next"])
         assert rest["runs"][0]["id"] < found["runs"][-1]["id"]
+
+
+async def test_a_long_document_is_read_on_where_it_was_cut(database_url: str) -> None:
+    app = app_on(database_url)
+
+    @app.workflow
+    async def keep(text: str) -> str:
+        return text
+
+    async with app.connected():
+        text = "é" * ANSWER_BYTES_MAX
+        run = await app.start(keep, text)
+        server = server_for(app)
+        whole, offset, parts = "", 0, 0
+        while True:
+            part, failed = await called(server, "show_run", run_id=run.id, offset=offset)
+            assert not failed
+            assert len(part.encode()) < ANSWER_BYTES_MAX + 200
+            parts += 1
+            kept, cut, note = part.rpartition("\n[cut at ")
+            whole += kept if cut else part
+            if not cut:
+                break
+            offset = int(note.partition("offset=")[2].rstrip("]"))
+        assert (json.loads(whole)["input"], parts) == ({"text": text}, 3)
+        for odd in (-1, "x", True, None):
+            _, failed = await called(server, "show_run", run_id=run.id, offset=odd)
+            assert failed
+
+
+async def test_the_overview_and_the_cost_of_a_run_are_tools(
+    database_url: str, tmp_path: Path
+) -> None:
+    office = Office(database_url, tmp_path)
+    async with office.connected():
+        await office.fill()
+        server = server_for(office)
+        found, _ = await call(server, "overview")
+        assert found["counts"]["ended"]["failed"] >= 1
+        assert found["workers"] == {"alive": 1}
+        assert [queue["name"] for queue in found["queues"]] == ["default"]
+        assert found["needs_attention"] == len((await call(server, "needs_attention"))[0])
+        cost, _ = await call(server, "cost", run_id=office.run_ids["triage"], by="day")
+        assert [share["items"] for share in cost["shares"]] == [2]
 
 
 async def test_the_endpoint_is_off_by_default_and_needs_a_role_to_write(database_url: str) -> None:

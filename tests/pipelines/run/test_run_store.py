@@ -29,3 +29,30 @@ async def test_a_list_that_a_released_claim_left_unfinished_does_not_mix_with_th
         assert await again.put_items("input", stream([{"of": "the second claim"}])) == 1
         read = [placed.item async for placed in again.items("input")]
         assert read == [{"of": "the second claim"}]
+
+
+async def test_an_item_list_takes_little_space_and_plain_ones_can_be_read(
+    database_url: str,
+) -> None:
+    """SQLite stores packed chunks. A chunk of the version before, or of PostgreSQL, is a list."""
+    items = [
+        {"id": number, "note": f"the order number {number} of a customer in town {number % 7}"}
+        for number in range(3 * CHUNK_ITEMS)
+    ]
+    async with Client(database_url) as client:
+        db, now = client.connection.database, client.clock.now()
+        held = await begin(db, kind="pipeline", now=now)
+        store, plain = (RunStore(db, Journal(db, client.clock), held) for _ in range(2))
+        plain.packs = False
+        await store.put_items("input", stream(items))
+        await plain.put_items("plain", stream(items))
+
+        async def size(name: str) -> int:
+            return sum([len(step.output or "") async for step in store.steps(f"in/{name}/")])
+
+        for name in ("input", "plain"):
+            assert [placed.item async for placed in store.items(name)] == items
+        if db.is_local:
+            assert await size("input") < await size("plain") / 3
+        else:
+            assert abs(await size("input") - await size("plain")) < 100

@@ -1,4 +1,4 @@
-"""Receivers of a schedule: recorded with the end itself, once, and only for those who want it."""
+"""Receivers of a schedule: recorded once, in the transaction of the end, and only if wanted."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
+import asyncpg
 import pytest
 
 from rota import Client, Fatal, Rota, sleep
@@ -19,7 +20,7 @@ from rota.store import invariants
 from rota.store.backend.database import Database
 from rota.store.runs import archive, history, steps
 from rota.testing import World, virtual
-from tests.kit import select
+from tests.kit import select, split_schema, until
 from tests.kit.builders import NOW, SPACE, begin, settle, sql, step_of
 
 START = datetime(2026, 9, 29, tzinfo=UTC)
@@ -257,3 +258,48 @@ async def test_a_month_must_have_begun_and_be_one(database_url: str) -> None:
             await time.app.operations.archive("2026-10")
         with pytest.raises(BadInput, match="'October' is not a month"):
             await time.app.operations.archive("October")
+
+
+@pytest.mark.pg
+async def test_a_month_that_another_process_drops_while_chains_move_into_it_is_made_again(
+    own_database_url: str,
+) -> None:
+    async with world(own_database_url) as (time, flow):
+        app = time.app
+        await flow.start(7)
+        await time.settle()
+        await time.advance("4d")
+        assert await app.operations.archive("2026-10") == 1
+        late = await flow.start(8)
+        await time.settle()
+        await time.advance_to(datetime(2026, 11, 1, 0, 0, 1, tzinfo=UTC))
+        assert await app.operations.archive("2026-11") == 1
+        again = await flow.start(9)
+        await time.settle()
+        await time.advance_to(datetime(2026, 12, 1, 0, 0, 1, tzinfo=UTC))
+        dsn, schema = split_schema(own_database_url)
+        other = await asyncpg.connect(dsn, server_settings={"search_path": schema})
+        try:
+            await other.execute("begin")
+            await other.execute("create table archive_2026_11 partition of archive"
+                " for values in ('2026-11')")  # fmt: skip
+            await other.execute("commit")
+            await other.execute("begin")
+            await other.execute("drop table archive_2026_11")
+            moving = asyncio.create_task(app.operations.archive("2026-12"))
+            await until(lambda: waits_for_lock(own_database_url))
+            await other.execute("commit")
+            assert await asyncio.wait_for(moving, 20) == 1
+        finally:
+            await other.close()
+        found = await app.operations.archived(again.id)
+        assert found is not None
+        assert found.month == "2026-11"
+        assert await app.operations.archived(late.id) is not None
+
+
+async def waits_for_lock(url: str) -> bool:
+    """Whether a session of this database waits for a lock."""
+    text = """select 1 from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock'"""
+    return bool(await select(url, text))

@@ -165,14 +165,14 @@ async def test_a_retry_made_at_the_moment_of_the_cancel_is_cancelled(db: Databas
 
 async def test_a_recovery_made_at_the_moment_of_the_cancel_is_cancelled(db: Database) -> None:
     held = await _begun(db)
-    heir = fresh_id()
+    next_run = fresh_id()
 
     async def recover(tx: Tx) -> None:
         await reap_runs(
-            tx, namespace="default", now=NOW, gone=["w1"], recoveries_max=5, new_ids=[heir]
+            tx, namespace="default", now=NOW, gone=["w1"], recoveries_max=5, new_ids=[next_run]
         )
 
-    assert await _meet(db, recover, lambda: cancel(db, held.id)) == [heir]
+    assert await _meet(db, recover, lambda: cancel(db, held.id)) == [next_run]
     assert [run.status for run in await chain(db, held.id)] == ["crashed", "cancelled"]
 
 

@@ -78,9 +78,11 @@ async def test_a_chain_retried_by_hand_after_recoveries_keeps_its_order(db: Data
         await reap(db, now=NOW, gone=[f"w{crash}"], recoveries_max=2)
         await claim(db, f"w{crash + 1}")
     last = (await db.read(history.chain, root_id=held.id))[-1]
-    heir = successor(last, fresh_id(), trigger="retry", available_at=NOW, attempt=2, recoveries=0)
-    await start(db, heir)
-    assert (await db.read(history.chain, root_id=held.id))[-1].id == heir.id
+    next_run = successor(
+        last, fresh_id(), trigger="retry", available_at=NOW, attempt=2, recoveries=0
+    )
+    await start(db, next_run)
+    assert (await db.read(history.chain, root_id=held.id))[-1].id == next_run.id
 
 
 async def test_only_chains_that_have_ended_are_reported_as_ended(db: Database) -> None:

@@ -60,12 +60,18 @@ async def test_a_lapsed_run_is_crashed_and_has_a_successor(db: Database) -> None
     held = await begin(db, priority=4, limit_key="k", available_at=NOW - 5, input=BIG)
     [(run, recovered)] = await reap(db, now=LAPSED)
     assert (run.id, recovered) == (held.id, True)
-    dead, heir = await chain(db, held.id)
+    dead, successor = await chain(db, held.id)
     assert (dead.label, dead.finished_at, dead.lease_owner) == ("crashed:lapsed", LAPSED, None)
-    assert (heir.status, heir.trigger, heir.retry_of) == ("pending", "recovery", held.id)
-    assert (heir.attempt, heir.recoveries) == (1, 1)
-    assert (heir.available_at, heir.priority) == (NOW - 5, 4), "it keeps its place in line"
-    assert (heir.limit_key, heir.input) == ("k", BIG)
+    assert (successor.status, successor.trigger, successor.retry_of) == (
+        "pending",
+        "recovery",
+        held.id,
+    )
+    assert (successor.attempt, successor.recoveries) == (1, 1)
+    assert (successor.available_at, successor.priority) == (NOW - 5, 4), (
+        "it keeps its place in line"
+    )
+    assert (successor.limit_key, successor.input) == ("k", BIG)
     assert await sound(db)
 
 
@@ -139,8 +145,8 @@ async def test_the_last_crash_wakes_the_parent_and_others_do_not(db: Database) -
 async def test_a_serial_key_passes_to_the_successor(db: Database) -> None:
     held = await begin(db, serial_key="one")
     await reap(db, now=LAPSED)
-    heir = (await chain(db, held.id))[1]
-    assert (heir.serial_key, heir.status) == ("one", "pending")
+    successor = (await chain(db, held.id))[1]
+    assert (successor.serial_key, successor.status) == ("one", "pending")
     assert await sql(db, "select count(*) from runs") == [(2,)]
     assert await sound(db)
 

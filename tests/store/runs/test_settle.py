@@ -293,10 +293,10 @@ async def test_the_end_of_a_child_wakes_the_retry_of_its_parent(db: Database) ->
     parent = await begin(db, name="parent")
     child = await begin(db, parent_id=parent.id)
     await settle(db, parent, "fail", retry=_retry(parent))
-    [heir] = await claim(db, names=["parent"])
-    await settle(db, heir, "suspend", reason="child")
+    [next_run] = await claim(db, names=["parent"])
+    await settle(db, next_run, "suspend", reason="child")
     await settle(db, child)
-    assert await status(db, heir.id) == "pending"
+    assert await status(db, next_run.id) == "pending"
 
 
 async def test_due_sleepers_wake_and_the_next_is_named(db: Database) -> None:

@@ -216,12 +216,12 @@ async def test_a_serial_key_is_free_again_when_its_run_is_over(db: Database) -> 
 
 async def test_a_second_successor_is_not_created(db: Database) -> None:
     held = await begin(db)
-    heirs = [
+    next_runs = [
         successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2) for _ in range(2)
     ]
-    await settle(db, held, "fail", retry=heirs[0])
-    await start(db, heirs[1])
-    assert [run.id for run in await chain(db, held.id)] == [held.id, heirs[0].id]
+    await settle(db, held, "fail", retry=next_runs[0])
+    await start(db, next_runs[1])
+    assert [run.id for run in await chain(db, held.id)] == [held.id, next_runs[0].id]
     assert await sound(db)
 
 
@@ -230,13 +230,13 @@ async def test_a_successor_keeps_what_makes_it_the_same_work(db: Database) -> No
         db, name="ship", queue="mail", priority=5, limit_key="k", serial_key="s", parent_id="p",
         version="v", tags="{}", options="{}", input="1", external_id="o-7",
     )  # fmt: skip
-    heir = successor(held, "heir", trigger="retry", available_at=NOW + 9, attempt=2)
+    next_run = successor(held, "next_run", trigger="retry", available_at=NOW + 9, attempt=2)
     kept = (
         "name", "queue", "priority", "limit_key", "serial_key", "parent_id", "version", "tags",
         "options", "input", "namespace", "kind", "recoveries",
     )  # fmt: skip
     for field in kept:
-        assert getattr(heir, field) == getattr(held, field), field
-    assert (heir.root_id, heir.retry_of, heir.attempt) == (held.id, held.id, 2)
-    assert heir.external_id is None, "it stays with the first, which never leaves"
-    assert heir.namespace == SPACE
+        assert getattr(next_run, field) == getattr(held, field), field
+    assert (next_run.root_id, next_run.retry_of, next_run.attempt) == (held.id, held.id, 2)
+    assert next_run.external_id is None, "it stays with the first, which never leaves"
+    assert next_run.namespace == SPACE

@@ -132,11 +132,11 @@ async def test_steps_belong_to_the_chain(db: Database) -> None:
     held = await begin(db)
     await db.write(steps.record, [step_of(held, "a", output="1")])
     await reap(db, now=later(1))
-    [heir] = await claim(db, now=later(1))
-    assert heir.root_id == held.id
-    assert not heir.is_fresh
+    [successor] = await claim(db, now=later(1))
+    assert successor.root_id == held.id
+    assert not successor.is_fresh
     assert await db.write(steps.record, [step_of(held, "late")]) == [False]
-    await db.write(steps.record, [step_of(heir, "b", position=2)])
+    await db.write(steps.record, [step_of(successor, "b", position=2)])
     assert [step.key for step in await load(db, held.id)] == ["a", "b"]
     assert await sound(db)
 

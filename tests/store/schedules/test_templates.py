@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -20,11 +20,11 @@ from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
 from rota.core.time.recurrence import parse
 from rota.schedules.ledger_check import ledger_faults
 from rota.store.backend.database import Database, Row, Tx
-from rota.store.backend.dialect import Dialect
 from rota.store.runs.settle import settle_runs
 from rota.store.schedules import fire as firing
 from rota.store.schedules import outcomes, templates
 from tests.kit.builders import SPACE, claim, fresh_id, get, settle, sound, sql
+from tests.store.schedules.kit import Watched
 
 START = 1_893_456_000 * SECOND  # 2030-01-01T00:00Z
 HOURLY = parse("0 * * * *", zone="UTC", now=START)
@@ -67,45 +67,6 @@ async def complete(db: Database, now: int) -> None:
     """No gap in any ledger, and every invariant."""
     assert await db.read(ledger_faults, namespace=SPACE, now=now) == []
     assert await sound(db)
-
-
-class Watched:
-    """A transaction that counts its statements, and stops at one of them until the test lets it
-    continue.
-    """
-
-    def __init__(
-        self, tx: Tx, seen: list[str], before: Callable[[str], Awaitable[None]] | None = None
-    ) -> None:
-        self._tx = tx
-        self._seen = seen
-        self._before = before
-        self.dialect: Dialect = tx.dialect
-        self.schema = tx.schema
-
-    async def _note(self, query: str) -> None:
-        self._seen.append(query)
-        if self._before is not None:
-            await self._before(query)
-
-    async def rows(self, query: str, *, alone: bool = False, **parameters: Any) -> list[Row]:
-        await self._note(query)
-        return await self._tx.rows(query, **parameters)
-
-    async def many(
-        self, query: str, items: Sequence[Row], *, alone: bool = False, **parameters: Any
-    ) -> list[Row]:
-        await self._note(query)
-        return await self._tx.many(query, items, **parameters)
-
-    async def change(
-        self, query: str, items: Sequence[Row], *, alone: bool = False, **parameters: Any
-    ) -> int:
-        await self._note(query)
-        return await self._tx.change(query, items, **parameters)
-
-    async def script(self, text: str, *, alone: bool = False) -> None:
-        await self._tx.script(text, alone=alone)
 
 
 # -- rows ------------------------------------------------------------------------------------

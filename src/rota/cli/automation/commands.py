@@ -18,7 +18,7 @@ from rota.errors import BadAutomation, BadInput, UnknownAutomation, UsageError
 
 if TYPE_CHECKING:
     from rota.app import Rota
-    from rota.client.automations import AutomationView
+    from rota.client.automation_views import AutomationView
     from rota.client.client import Client
     from rota.core.automations.model import CodeState, RefusedDeploy, StoredEvent
 
@@ -42,11 +42,11 @@ def automation() -> None:
 def list_(call: CommonOptions, archived: bool, after: str) -> None:
     """List automations by name, each with its state."""
 
-    async def look(client: Client) -> tuple[Sequence[AutomationView], Iterable[RefusedDeploy]]:
+    async def query(client: Client) -> tuple[Sequence[AutomationView], Iterable[RefusedDeploy]]:
         found = await client.automations.list(archived=archived, after=after)
         return found, (await client.automations.refused_deploys()).values()
 
-    found, refused = connect.ask(call, look)
+    found, refused = connect.ask(call, query)
     if call.json:
         render.document([page.document(one) for one in found])
         return

@@ -80,7 +80,7 @@ def inputs(
     if before and (pending or stale):
         raise BadInput("--pending and --stale have no further pages", hint="Raise --limit.")
 
-    async def look(client: Client) -> tuple[Sequence[SeenInput], int]:
+    async def query(client: Client) -> tuple[Sequence[SeenInput], int]:
         ask = client.automations
         if stale:
             rows = await ask.stale(name, limit=limit)
@@ -90,7 +90,7 @@ def inputs(
             rows = await ask.inputs(name, before=before, limit=limit)
         return rows, client.clock.now()
 
-    found, now = connect.ask(call, look)
+    found, now = connect.ask(call, query)
     if call.json:
         render.document([input_document(one) for one in found])
         return
@@ -197,13 +197,13 @@ def outputs(
         _show_output(call, connect.ask(call, lambda client: _behind(client, name, output_id)))
         return
 
-    async def look(client: Client) -> tuple[Sequence[LedgerRow], int]:
+    async def query(client: Client) -> tuple[Sequence[LedgerRow], int]:
         rows = await client.automations.outputs(
             name, status=status or "", before=before, limit=limit
         )
         return rows, client.clock.now()
 
-    found, now = connect.ask(call, look)
+    found, now = connect.ask(call, query)
     if call.json:
         render.document([page.output_document(row) for row in found])
         return
@@ -280,13 +280,13 @@ def events(
 ) -> None:
     """Show the events of an automation's topics, newest first."""
 
-    async def look(client: Client) -> tuple[Sequence[StoredEvent], dict[str, str], int]:
+    async def query(client: Client) -> tuple[Sequence[StoredEvent], dict[str, str], int]:
         found = await client.automations.events(
             name, topic=topic, status=status or "", before=before, limit=limit
         )
         return found, await client.automations.users_of(found), client.clock.now()
 
-    found, users, now = connect.ask(call, look)
+    found, users, now = connect.ask(call, query)
     if call.json:
         render.document([event_document(row, users.get(row.id)) for row in found])
         return
@@ -337,11 +337,11 @@ def event_document(row: StoredEvent, user_id: str | None = None) -> dict[str, An
 def activity(call: CommonOptions, name: str, logs: bool, limit: int, before: str) -> None:
     """Show handler runs, newest first, one line each."""
 
-    async def look(client: Client) -> tuple[Sequence[SeenRun], int]:
+    async def query(client: Client) -> tuple[Sequence[SeenRun], int]:
         found = await client.automations.activity(name, limit=limit, before=before)
         return found, client.clock.now()
 
-    found, now = connect.ask(call, look)
+    found, now = connect.ask(call, query)
     if call.json:
         render.document([page.doing_document(one) for one in found])
         return
@@ -363,10 +363,10 @@ def activity(call: CommonOptions, name: str, logs: bool, limit: int, before: str
 def versions(call: CommonOptions, name: str, limit: int) -> None:
     """Show deployed versions and fixes, newest first."""
 
-    async def look(client: Client) -> tuple[Sequence[AutomationVersion], int]:
+    async def query(client: Client) -> tuple[Sequence[AutomationVersion], int]:
         return await client.automations.versions(name, limit=limit), client.clock.now()
 
-    found, now = connect.ask(call, look)
+    found, now = connect.ask(call, query)
     if call.json:
         render.document([
             {"version": row.version, "made_by": row.made_by, "comment": row.comment,

@@ -15,7 +15,7 @@ from rota.core.runs.stored_errors import own_frames, read_error
 from rota.core.time.instants import SECOND
 
 if TYPE_CHECKING:
-    from rota.client.automations import AutomationView
+    from rota.client.automation_views import AutomationView
     from rota.client.client import Client
     from rota.client.notifications import RecordedNotification
     from rota.core.automations.graph import AutomationGraph, HandlerNode

@@ -31,11 +31,11 @@ def notification() -> None:
 def list_notifications(call: CommonOptions, kinds: Sequence[Any], limit: int) -> None:
     """List recorded notifications, newest first."""
 
-    async def look(client: Client) -> tuple[list[RecordedNotification], int]:
+    async def query(client: Client) -> tuple[list[RecordedNotification], int]:
         found = await client.notifications.list(kinds=kinds, limit=limit)
         return found, client.clock.now()
 
-    rows, now = connect.ask(call, look)
+    rows, now = connect.ask(call, query)
     if call.json:
         render.document([_document(row) for row in rows])
         return

@@ -71,10 +71,10 @@ def user_name() -> str:
 def list_tokens(call: CommonOptions) -> None:
     """List tokens, without their secrets."""
 
-    async def look(client: Client) -> tuple[Sequence[ApiToken], int]:
+    async def query(client: Client) -> tuple[Sequence[ApiToken], int]:
         return await client.tokens.list(), client.clock.now()
 
-    rows, now = connect.ask(call, look)
+    rows, now = connect.ask(call, query)
     if call.json:
         render.document([_document(row) for row in rows])
         return
@@ -120,10 +120,10 @@ def revoke(call: CommonOptions, name: str) -> None:
 def audit(call: CommonOptions, limit: int, before: str | None) -> None:
     """List who did what through the API and the dashboard."""
 
-    async def look(client: Client) -> tuple[Sequence[AuditEntry], int]:
+    async def query(client: Client) -> tuple[Sequence[AuditEntry], int]:
         return await client.audit.list(limit=limit, before=before), client.clock.now()
 
-    rows, now = connect.ask(call, look)
+    rows, now = connect.ask(call, query)
     if call.json:
         render.document([_document(row) | {"detail": render.parsed(row.detail)} for row in rows])
         return

@@ -29,7 +29,7 @@ def open_(call: CommonOptions, address: str | None, only_print: bool) -> None:
 
     options = connect.http_options(connect.project_of(call), address)
 
-    async def look(client: Client) -> str:
+    async def query(client: Client) -> str:
         found = addresses.find(options, addresses.store_key(client))
         if found is None:
             raise UsageError(
@@ -38,7 +38,7 @@ def open_(call: CommonOptions, address: str | None, only_print: bool) -> None:
             )
         return found if options.is_free else f"{found}/open/{await client.sessions.link()}"
 
-    found = connect.ask(call, look)
+    found = connect.ask(call, query)
     if call.json:
         render.document({"address": found})
         return

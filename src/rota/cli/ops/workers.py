@@ -29,10 +29,10 @@ def worker() -> None:
 def list_workers(call: CommonOptions, everyone: bool) -> None:
     """List workers, with the time since each last reported."""
 
-    async def look(client: Client) -> tuple[Sequence[WorkerRecord], Settings, int]:
+    async def query(client: Client) -> tuple[Sequence[WorkerRecord], Settings, int]:
         return await client.workers(everyone=everyone), client.settings, client.clock.now()
 
-    rows, settings, now = connect.ask(call, look)
+    rows, settings, now = connect.ask(call, query)
     if call.json:
         render.document([_document(row, settings, now) for row in rows])
         return

@@ -189,7 +189,7 @@ class Life:
 
     async def _end(self, ref: RunHandle[PipelineResult]) -> PipelineRunEnd:
         from rota.core.runs.stored_errors import read_error
-        from rota.pipelines.run.partial_results import partial_output
+        from rota.pipelines.run.result_reader import partial_output
 
         pipelines = self._app.pipelines
         result = await pipelines.result(ref.id)

@@ -67,11 +67,11 @@ def with_commands(
         registry = PipelineRegistry(client, root, history_max=HISTORY_MAX, trust=trust)
         return ScheduleCommands(client, registry, now=app.clock.now)
 
-    async def look(client: Client) -> T:
+    async def query(client: Client) -> T:
         return await work(folder_commands(client))
 
     if is_there or writes:
-        return connect.run(app, look)
+        return connect.run(app, query)
     import asyncio
 
     async def without() -> T:
@@ -89,7 +89,7 @@ def with_commands(
 def list_(call: CommonOptions, folder: str | None) -> None:
     """List scheduled pipelines, broken ones included."""
 
-    async def look(
+    async def query(
         folder_commands: ScheduleCommands,
     ) -> tuple[list[Scheduled], dict[str, str], int]:
         return (
@@ -98,7 +98,7 @@ def list_(call: CommonOptions, folder: str | None) -> None:
             folder_commands.now(),
         )
 
-    found, broken, now = with_commands(call, folder, look, writes=False)
+    found, broken, now = with_commands(call, folder, query, writes=False)
     if call.json:
         lines = [scheduler_page.document(info) for info in found]
         lines += [scheduler_page.broken_document(*each) for each in broken.items()]
@@ -134,7 +134,7 @@ def status(call: CommonOptions, schedule_id: str | None, folder: str | None) -> 
 
     from rota.pipelines.folder.commands import is_looked_after
 
-    async def look(
+    async def query(
         folder_commands: ScheduleCommands,
     ) -> tuple[Scheduled, PipelineUsage | None, int]:
         return (
@@ -143,7 +143,7 @@ def status(call: CommonOptions, schedule_id: str | None, folder: str | None) -> 
             folder_commands.now(),
         )
 
-    info, spent, now = with_commands(call, folder, look, writes=False)
+    info, spent, now = with_commands(call, folder, query, writes=False)
     if call.json:
         render.document(scheduler_page.document(info) | scheduler_page.spent_document(spent))
         return
@@ -154,10 +154,10 @@ def status(call: CommonOptions, schedule_id: str | None, folder: str | None) -> 
 def _status_of_scheduler(call: CommonOptions, folder: str | None) -> None:
     from rota.pipelines.folder import lock_file
 
-    async def look(folder_commands: ScheduleCommands) -> tuple[Path, int]:
+    async def query(folder_commands: ScheduleCommands) -> tuple[Path, int]:
         return folder_commands.registry.root, folder_commands.now()
 
-    root, now = with_commands(call, folder, look, writes=False)
+    root, now = with_commands(call, folder, query, writes=False)
     holder = lock_file.living(root, now=now)
     if call.json:
         render.document(scheduler_page.holder_document(holder))
@@ -180,12 +180,12 @@ def history(call: CommonOptions, schedule_id: str, limit: int, folder: str | Non
     The last 50 that took place are kept in the pipeline's folder, the others in the database.
     """
 
-    async def look(folder_commands: ScheduleCommands) -> tuple[list[RunRecord], list[Skipped]]:
+    async def query(folder_commands: ScheduleCommands) -> tuple[list[RunRecord], list[Skipped]]:
         return await folder_commands.history(schedule_id, limit), await folder_commands.skipped(
             schedule_id, limit
         )
 
-    ran, skipped = with_commands(call, folder, look, writes=False)
+    ran, skipped = with_commands(call, folder, query, writes=False)
     if call.json:
         render.document(scheduler_page.history_document(ran, skipped)[:limit])
     else:
@@ -201,10 +201,10 @@ def history(call: CommonOptions, schedule_id: str, limit: int, folder: str | Non
 def upcoming(call: CommonOptions, limit: int, folder: str | None) -> None:
     """Show the next executions of all pipelines."""
 
-    async def look(folder_commands: ScheduleCommands) -> tuple[list[Any], int]:
+    async def query(folder_commands: ScheduleCommands) -> tuple[list[Any], int]:
         return await folder_commands.upcoming(limit), folder_commands.now()
 
-    found, now = with_commands(call, folder, look, writes=False)
+    found, now = with_commands(call, folder, query, writes=False)
     if call.json:
         render.document([
             {"scheduleId": one.schedule_id, "pipelineId": one.pipeline_id,

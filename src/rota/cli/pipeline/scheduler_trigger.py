@@ -141,16 +141,16 @@ async def _await(app: Rota, run_id: str, timeout: str | None) -> PipelineRunEnd:
     """Wait for a run of another process; it continues when we do not wait any longer."""
     from rota.core.runs.stored_errors import read_error
 
-    look = f"Look with `rota run show {run_id}`."
+    query = f"Look with `rota run show {run_id}`."
     try:
         await app.connection.wakeups.listen()
         ended = await app.runs.wait(run_id, timeout=timeout)
     except TimeoutError as error:
         said = f"run {run_id} has not ended within {timeout}; it continues"
-        raise exit_codes.TookTooLong(said, hint=look) from error
+        raise exit_codes.TookTooLong(said, hint=query) from error
     except asyncio.CancelledError:
         said = f"stopped waiting; run {run_id} continues"
-        raise exit_codes.Interrupted(said, hint=look) from None
+        raise exit_codes.Interrupted(said, hint=query) from None
     error_type = None
     with contextlib.suppress(ValueError):
         error_type = read_error(ended.error)["type"] if ended.error else None

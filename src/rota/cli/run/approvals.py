@@ -19,7 +19,8 @@ from rota.core.automations.model import RESOLUTIONS
 from rota.errors import UnknownRun, WrongState
 
 if TYPE_CHECKING:
-    from rota.client.automations import Automations, AutomationView
+    from rota.client.automation_views import AutomationView
+    from rota.client.automations import Automations
     from rota.client.client import Client
     from rota.core.automations.model import LedgerRow, Resolution
 

@@ -44,7 +44,7 @@ def list_(
 ) -> None:
     """List runs, newest first; every attempt is a run."""
 
-    async def look(client: Client) -> tuple[list[Run], int]:
+    async def query(client: Client) -> tuple[list[Run], int]:
         older = {"before": (await client.runs.get(before)).id} if before else {}
         chosen = selection(client, given)
         return await client.runs.list(limit=limit, **older, **chosen), client.clock.now()
@@ -53,9 +53,9 @@ def list_(
         _show_list(call, *found, limit=limit, filtered=bool(before or any(given.values())))
 
     if watch:
-        watching.watch(call, look, show, shape=lambda found: found[0])
+        watching.watch(call, query, show, shape=lambda found: found[0])
     else:
-        show(connect.ask(call, look))
+        show(connect.ask(call, query))
 
 
 def _show_list(
@@ -99,16 +99,16 @@ def show_(call: CommonOptions, run_id: str, watch: bool) -> None:
         else:
             page.page(explanation)
 
-    async def look(client: Client) -> page.RunPage:
+    async def query(client: Client) -> page.RunPage:
         return await page.read(client, run_id)
 
     if watch:
         watching.watch(
-            call, look, show, shape=lambda explanation: (explanation.attempts, explanation.steps),
+            call, query, show, shape=lambda explanation: (explanation.attempts, explanation.steps),
             is_over=lambda explanation: explanation.last.is_final,
         )  # fmt: skip
     else:
-        show(connect.ask(call, look))
+        show(connect.ask(call, query))
 
 
 @run.command("result")

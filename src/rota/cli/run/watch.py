@@ -24,7 +24,7 @@ OPTION = click.option("--watch", is_flag=True, help="Refresh every 2 s until Ctr
 
 def watch(
     call: CommonOptions,
-    look: Callable[[Client], Awaitable[T]],
+    query: Callable[[Client], Awaitable[T]],
     show: Callable[[T], None],
     *,
     shape: Callable[[T], object],
@@ -35,7 +35,7 @@ def watch(
     async def work(client: Client) -> None:
         before: object = None
         while True:
-            found = await look(client)
+            found = await query(client)
             seen = shape(found)
             if seen != before:
                 before = seen

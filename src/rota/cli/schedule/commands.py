@@ -41,10 +41,10 @@ schedule.add_command(create)
 def list_(call: CommonOptions, after: str, limit: int) -> None:
     """List schedules by name, with their next occurrence."""
 
-    async def look(client: Client) -> tuple[Sequence[ScheduleView], int]:
+    async def query(client: Client) -> tuple[Sequence[ScheduleView], int]:
         return await client.schedules.list(after=after, limit=limit), client.clock.now()
 
-    found, now = connect.ask(call, look)
+    found, now = connect.ask(call, query)
     if call.json:
         render.document([page.document(shown) for shown in found])
         return
@@ -108,14 +108,14 @@ def history(
     TIME is wall time in the schedule's zone, unless it has an offset.
     """
 
-    async def look(client: Client) -> tuple[list[page.LedgerEntry], str]:
+    async def query(client: Client) -> tuple[list[page.LedgerEntry], str]:
         zone, (first, last) = await _times(client, name, start, end)
         rows = await client.schedules.history(
             name, limit=limit, start=first, end=last, outcome=status
         )
         return await page.entries(client, rows), zone
 
-    found, zone = connect.ask(call, look)
+    found, zone = connect.ask(call, query)
     if call.json:
         render.document([page.entry_document(entry) for entry in found])
         return
@@ -154,13 +154,13 @@ def upcoming(call: CommonOptions, within: str, limit: int) -> None:
     """
     micros(within)
 
-    async def look(client: Client) -> tuple[Sequence[Occurrence], int]:
+    async def query(client: Client) -> tuple[Sequence[Occurrence], int]:
         found = await client.schedules.upcoming(within=within, limit=limit)
         return found, client.clock.now()
 
     from rota.schedules.host_zone import host_zone_name
 
-    found, now = connect.ask(call, look)
+    found, now = connect.ask(call, query)
     zone = host_zone_name()
     if call.json:
         lines = [{"schedule": one.schedule} | occurrence_document(one, zone) for one in found]

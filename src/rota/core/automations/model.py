@@ -11,7 +11,7 @@ import msgspec
 from rota.core.automations.failure_policy import Outage
 from rota.core.automations.phases import shown
 
-RECONCILIATION = "reconciliation"  # why an open run waits whose change may have happened
+RECONCILIATION = "reconciliation"  # the run waits: its change may have happened
 # How a person ends such a wait.
 Resolution = Literal["try-again", "happened", "did-not-happen", "skip"]
 RESOLUTIONS: tuple[Resolution, ...] = get_args(Resolution)

@@ -60,6 +60,7 @@ def shares(free: int, queues: Sequence[Contender]) -> dict[str, int]:
 
 
 COUNT_MAX = 2**31 - 1
+RATE_PARTS = 2
 _COUNTS = ("concurrency", "concurrency_per_key", "open_per_key")
 
 
@@ -68,7 +69,7 @@ def stored_queue(namespace: str, name: str, limits: Mapping[str, Any]) -> Queue:
     checked_name(name, "queue")
     check_queue(name, limits)
     rate, age = limits.get("rate"), limits.get("age")
-    count, per_us = (None, None) if rate is None else (rate[0], micros(rate[1]))
+    count, per_us = (None, None) if rate is None else _checked_rate(name, rate)
     for option, value in [*((one, limits.get(one)) for one in _COUNTS), ("rate", count)]:
         if value is not None and (
             isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= COUNT_MAX
@@ -83,6 +84,15 @@ def stored_queue(namespace: str, name: str, limits: Mapping[str, Any]) -> Queue:
         age_us=None if age is None else micros(age),
         round_robin=int(bool(limits.get("round_robin", False))),
     )  # fmt: skip
+
+
+def _checked_rate(name: str, rate: Any) -> tuple[Any, int]:
+    if not isinstance(rate, tuple | list) or len(rate) != RATE_PARTS:
+        raise BadInput(
+            f"rate={shown(rate)} of queue {name!r} is not a rate",
+            hint='Give a count and a duration, for example (100, "1m").',
+        )
+    return rate[0], micros(rate[1])
 
 
 _ORDERS = ("concurrency_per_key", "open_per_key", "age", "round_robin")

@@ -40,21 +40,33 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     never: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        delays = (self.delay_s, self.delay_s_max)
-        sane = all(0 <= delay_s <= RETRY_DELAY_S_MAX for delay_s in delays)
-        sane = sane and 1 <= self.attempts <= ATTEMPTS_MAX and 1 <= self.factor <= FACTOR_MAX
-        if not sane or not 0 <= self.jitter <= 1:
+        if not self._is_sane():
             raise BadSetting(
                 f"retry policy {shown(self)} makes no sense",
                 hint=f"attempts 1 to {ATTEMPTS_MAX:,}, factor 1 to {FACTOR_MAX:,}, jitter 0 to 1, "
                 f"delay_s and delay_s_max 0 to {RETRY_DELAY_S_MAX:,.0f} (7 days).",
             )
 
+    def _is_sane(self) -> bool:
+        numbers = (self.attempts, self.delay_s, self.delay_s_max, self.factor, self.jitter)
+        if not all(isinstance(number, int | float) for number in numbers):
+            return False
+        sane = all(
+            0 <= delay_s <= RETRY_DELAY_S_MAX for delay_s in (self.delay_s, self.delay_s_max)
+        )
+        sane = sane and 1 <= self.attempts <= ATTEMPTS_MAX and 1 <= self.factor <= FACTOR_MAX
+        return sane and 0 <= self.jitter <= 1
+
     @classmethod
     def of(cls, retries: int | RetryPolicy | None, delay: Duration | None = None) -> RetryPolicy:
         """A policy from the short form `retries=5`: that many further tries."""
         if isinstance(retries, RetryPolicy):
             return retries
+        if retries is not None and (isinstance(retries, bool) or not isinstance(retries, int)):
+            raise BadSetting(
+                f"retries={retries!r} is not a number of tries",
+                hint="Give a whole number, or a RetryPolicy.",
+            )
         if retries is not None and retries < 0:
             raise BadSetting(f"retries={retries} is negative", hint="0 means: never try again.")
         first = 1.0 if delay is None else micros(delay) / SECOND

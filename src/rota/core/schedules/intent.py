@@ -45,6 +45,16 @@ class Missed(StrEnum):
     ALL = "all"  # up to `missed_max`, the latest ones; under `queue` one after another
 
 
+# Option -> attribute of `Policies`.
+POLICY_NAMES = {
+    "overlap": "overlap", "missed": "missed", "missed_max": "missed_max",
+    "max_delay": "delay_us_max", "jitter": "jitter_us", "max_runs": "runs_max",
+    "pause_after_failures": "failures_max", "retries": "retry", "timeout": "timeout_us",
+    "grace": "on_time_us", "expires_after": "expires_us",
+}  # fmt: skip
+_OPTIONS = {field: option for option, field in POLICY_NAMES.items()}
+
+
 class Policies(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a schedule behaves; the same on every path: start-up, resume, edit, backlog, jump."""
 
@@ -73,8 +83,9 @@ class Policies(msgspec.Struct, frozen=True, omit_defaults=True):
             if value is not None and value < (1 if name != "delay_us_max" else 0):
                 wrong.append(name)
         if wrong:
+            said = [_OPTIONS[name] for name in wrong]
             raise BadSchedule(
-                f"{', '.join(wrong)}: out of range", hint="Counts are at least 1, times at least 0."
+                f"{', '.join(said)}: out of range", hint="Counts are at least 1, times at least 0."
             )
 
 

@@ -113,10 +113,10 @@ def span(duration_us: int) -> str:
 
 def instant(moment: datetime) -> int:
     """An aware datetime as microseconds since the epoch."""
-    if moment.tzinfo is None:
+    if getattr(moment, "tzinfo", None) is None:
+        wrong = "has no time zone" if isinstance(moment, datetime) else "is not a datetime"
         raise BadInput(
-            f"{moment!r} has no time zone",
-            hint="Use an aware datetime, for example datetime.now(UTC).",
+            f"{moment!r} {wrong}", hint="Use an aware datetime, for example datetime.now(UTC)."
         )
     return (moment - _EPOCH) // timedelta(microseconds=1)
 

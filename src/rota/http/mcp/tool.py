@@ -16,6 +16,11 @@ from rota.http.route import Route, RouteReply
 
 ANSWER_BYTES_MAX = 20_000
 NO_BODY = "done"
+OFFSET = "offset"
+OFFSET_SCHEMA = {
+    "type": "integer", "minimum": 0,
+    "description": "Where a long answer that was cut continues, as its last line says.",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,8 @@ class McpTool:
         properties: dict[str, Any] = {
             name: {"type": "string", "minLength": 1} for name in self.route.parameters
         }
+        if not self.writes:
+            properties[OFFSET] = OFFSET_SCHEMA
         required = list(self.route.parameters)
         named: dict[str, Any] = {}
         for kind in self.parts.values():
@@ -72,13 +79,15 @@ class McpTool:
     async def call(self, request: WebRequest, arguments: Mapping[str, Any]) -> str:
         """Call the handler; the answer is JSON text of at most 20 KB.
 
-        A list that is longer is asked for again with half the limit, so that its cursor fits."""
+        A list that is longer is asked for again with half the limit, so that its cursor fits. One
+        document that is longer is read on with `offset`."""
         given = dict(arguments)
+        offset = 0 if self.writes else _offset(given)
         text = await self._answer(request, given)
         while len(text.encode()) > ANSWER_BYTES_MAX and self._limit(given) > 1:
             given["limit"] = self._limit(given) // 2
             text = await self._answer(request, given)
-        return _cut(text)
+        return _cut(text, offset)
 
     def _limit(self, given: Mapping[str, Any]) -> int:
         """The limit of a list; 0 where the tool has none, or changes something."""
@@ -125,10 +134,21 @@ class McpTool:
         return value
 
 
-def _cut(text: str) -> str:
-    """The beginning of a text that is too long, with a note."""
-    size = len(text.encode())
-    if size <= ANSWER_BYTES_MAX:
+def _offset(given: dict[str, Any]) -> int:
+    """The byte at which an answer begins; it is not an argument of the route."""
+    found = given.pop(OFFSET, 0)
+    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+        raise BadInput("offset must be the number that an answer named", hint="Leave it out first.")
+    return found
+
+
+def _cut(text: str, offset: int) -> str:
+    """At most 20 KB of a text, with a note where to read on."""
+    whole = text.encode()
+    if offset == 0 and len(whole) <= ANSWER_BYTES_MAX:
         return text
-    kept = text.encode()[:ANSWER_BYTES_MAX].decode(errors="ignore")
-    return f"{kept}\n[cut: {size:,} bytes, the first {ANSWER_BYTES_MAX:,} are shown]"
+    kept = whole[offset : offset + ANSWER_BYTES_MAX].decode(errors="ignore")
+    end = offset + len(kept.encode())
+    if end >= len(whole):
+        return kept
+    return f"{kept}\n[cut at {end:,} of {len(whole):,} bytes; read on with offset={end}]"

@@ -4,6 +4,7 @@ No tool approves, rejects or resolves: a person does that, on the page that `ans
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 
 import msgspec
@@ -15,6 +16,8 @@ from rota.http.mcp.tool import McpTool
 from rota.http.request import WebRequest
 from rota.http.route import route
 from rota.http.routes import automations, pipelines, runs, schedules, system
+from rota.http.routes.system import WithinQuery
+from rota.http.system_documents import QueueDocument, RecentDocument
 
 
 class WhyArguments(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -27,6 +30,27 @@ class WhyArguments(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 async def explain(request: WebRequest, name: str, query: WhyArguments) -> WhyDocument:
     """Explain why a schedule, automation or run did or did not run. `at` asks about one time."""
     return WhyDocument(*await why(request.client, name, at=query.at))
+
+
+class OverviewDocument(ApiDocument, frozen=True):
+    """The state of everything, in short."""
+
+    counts: RecentDocument
+    needs_attention: int
+    workers: dict[str, int]
+    queues: list[QueueDocument]
+
+
+@route("GET", "/overview", "read", "overview.counts")
+async def overview(request: WebRequest, query: WithinQuery) -> OverviewDocument:
+    """Show runs by status, what waits for a person, workers by state, and queues."""
+    states = Counter(one.state for one in await request.client.overview.workers())
+    return OverviewDocument(
+        await system.count_runs.function(request, query),
+        len(await request.client.overview.attention()),
+        dict(states),
+        await system.list_queues.function(request),
+    )
 
 
 class AnswerPage(ApiDocument, frozen=True):
@@ -45,7 +69,7 @@ async def answer_page(request: WebRequest, name: str) -> AnswerPage:
 
 TOOLS: tuple[McpTool, ...] = (
     McpTool("needs_attention", system.list_attention),
-    McpTool("count_runs", system.count_runs),
+    McpTool("overview", overview),
     McpTool("list_runs", runs.list_runs),
     McpTool("show_run", runs.show_run, "Show a run: state, input, output, error."),
     McpTool("run_steps", runs.list_steps),
@@ -59,6 +83,7 @@ TOOLS: tuple[McpTool, ...] = (
     McpTool("answer_page", answer_page),
     McpTool("pipeline_results", pipelines.show_execution),
     McpTool("pipeline_items", pipelines.list_items),
+    McpTool("cost", pipelines.show_cost),
     McpTool("list_workers", system.list_workers),
     McpTool("list_queues", system.list_queues),
     McpTool("health", system.examine_store),

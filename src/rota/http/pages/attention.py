@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rota.client.automations import AutomationView
+from rota.client.automation_views import AutomationView
 from rota.client.overview import AttentionItem
 from rota.client.schedule_pages import LastOutcomes
 from rota.core.pipelines.names import pipeline_id_of

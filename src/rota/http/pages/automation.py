@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from rota.client.automations import AutomationView
+from rota.client.automation_views import AutomationView
 from rota.core.automations.graph import AutomationGraph
 from rota.core.automations.model import LedgerRow, Resolution, SeenInput, SeenRun
 from rota.core.automations.planner import due_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rota.client.automations import AutomationView
+from rota.client.automation_views import AutomationView
 from rota.http.pages.status import AUTOMATION_WORDS, StatusView, named
 from rota.http.pages.text import Stamp, WallClock, clipped, counted, number, segment
 from rota.http.pages.view import clock_of, link, page

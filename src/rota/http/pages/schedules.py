@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rota.client.schedule_lists import COUNT_MAX, ListedCounts
+from rota.client.schedule_finder import COUNT_MAX, ListedCounts
 from rota.client.schedule_pages import LastOutcomes
 from rota.client.schedule_view import ScheduleView
 from rota.core.runs.lifecycle import Status

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from rota.client.automations import AutomationView
+from rota.client.automation_views import AutomationView
 from rota.core.automations.model import EventName, Resolution, SeenInput, SeenRun
 from rota.errors import UnknownAutomation
 from rota.explain.schedule import why

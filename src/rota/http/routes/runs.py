@@ -80,10 +80,12 @@ async def list_runs(request: WebRequest, query: RunListQuery) -> RunListDocument
 
 
 class StartBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The run to start. `input` holds the arguments by name."""
+    """The run to start. `input` holds the arguments by name, `args` those by position; these need
+    the code of the workflow on this server."""
 
     workflow: Text
     input: dict[str, Any] = {}
+    args: list[Any] = []
     external_id: Text | None = None
     on_conflict: Literal["return", "reject"] = "return"
     queue: Text | None = None
@@ -114,9 +116,11 @@ class StartBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 async def start_run(request: WebRequest, body: StartBody) -> RouteReply[StartedRun]:
     """Start a run."""
     options = body.options(request.headers.get(KEY))
-    handle = await request.client.starter.start(body.workflow, (), body.input, options)
+    args = tuple(body.args)
+    handle = await request.client.starter.start(body.workflow, args, body.input, options)
     if handle.existed and request.headers.get(KEY) is not None:
-        await same_input(request, handle.id, body.input)
+        fresh = request.client.starter.new_run(body.workflow, args, body.input, options)
+        await same_input(request, handle.id, stored(fresh.input) if fresh.input else {})
     return started(handle.id, existed=handle.existed)
 
 
@@ -191,18 +195,17 @@ async def list_attempts(request: WebRequest, run_id: str) -> list[RunDocument]:
 
 
 class StepsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A page of steps; `after` is the last position of the page before."""
+    """A page of steps; `after` is the key of the last step of the page before."""
 
-    after: Annotated[int, msgspec.Meta(ge=-1, le=1_000_000_000)] = -1
+    after: Text = ""
     limit: Limit = 200
 
 
-@route("GET", "/runs/{run_id}/steps", "read", "runs.steps", problems=NOT_FOUND)
+@route("GET", "/runs/{run_id}/steps", "read", "runs.steps_page", problems=NOT_FOUND)
 async def list_steps(request: WebRequest, run_id: str, query: StepsQuery) -> list[StepDocument]:
     """List the recorded steps of a run, in order."""
-    found = await request.client.runs.steps(run_id)
-    later = [step for step in found if step.position > query.after]
-    return documents(StepDocument, later[: query.limit])
+    found = await request.client.runs.steps_page(run_id, after=query.after, limit=query.limit)
+    return documents(StepDocument, found)
 
 
 class LogQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

@@ -17,9 +17,8 @@ from rota.pipelines.definition.model import Filter
 from rota.pipelines.definition.rules import NodeRule, questions_of, tree_of_node
 from rota.pipelines.definition.sections import AiSection as AskingPart
 from rota.pipelines.run import withheld
-from rota.pipelines.run.attempts import STOPPING
 from rota.pipelines.run.context import PipelineContext
-from rota.pipelines.run.model_caller import LOST
+from rota.pipelines.run.model_caller import LOST, STOPPING
 from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
 from rota.pipelines.run.run_store import PositionedItem, RunReader
 from rota.pipelines.run.single_call import call

@@ -14,10 +14,9 @@ from collections.abc import AsyncIterator
 
 from rota.pipelines.definition.graph import leaves
 from rota.pipelines.definition.nodes import MergeNode, Node, ReduceNode, parents_of
-from rota.pipelines.run.attempts import STOPPING
 from rota.pipelines.run.context import PipelineContext
 from rota.pipelines.run.inputs import stream
-from rota.pipelines.run.model_caller import LOST
+from rota.pipelines.run.model_caller import LOST, STOPPING
 from rota.pipelines.run.nodes import NodeWork
 from rota.pipelines.run.reduce_stage import OUTPUT
 from rota.pipelines.run.results import may_have_moved

@@ -16,10 +16,9 @@ import msgspec
 from rota.core.pipelines.batches import halves
 from rota.errors import BadReply, ItemsFailed, TruncatedReply
 from rota.pipelines.definition.fields import BatchMismatch, Fields, read_batch, read_reply
-from rota.pipelines.run.attempts import STOPPING
 from rota.pipelines.run.content_keys import content_key
 from rota.pipelines.run.context import PipelineContext
-from rota.pipelines.run.model_caller import LOST, Usage
+from rota.pipelines.run.model_caller import LOST, STOPPING, Usage
 from rota.pipelines.run.prompt_builder import PromptBuilder
 from rota.pipelines.run.run_store import (
     Item,

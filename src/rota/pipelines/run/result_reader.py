@@ -23,6 +23,7 @@ from rota.pipelines.outcome import (
     OutcomeWord,
     PipelineResult,
 )
+from rota.pipelines.run.reduce_formats import ItemResult, reduced
 from rota.pipelines.run.reduce_stage import OUTPUT
 from rota.pipelines.run.run_store import RunReader
 from rota.pipelines.run.summary import item_outcomes, result_of, save_results, summary_of
@@ -137,3 +138,24 @@ async def write_results(client: Client, run_id: str, folder: Path | None) -> str
         started_at=found.run.started_at or found.run.created_at,
         folder=folder or found.snapshot.place,
     )  # fmt: skip
+
+
+DONE = ("completed", "failed")
+
+
+async def partial_output(client: Client, run_id: str) -> str | None:
+    """The items that ended, reduced without a call; None where only an AI could reduce them."""
+    found = await find(client, run_id)
+    reduce = found.snapshot.pipeline.reduce
+    if reduce is None or reduce.type == "ai":
+        return None
+    ended = [each async for each in _ended(client, run_id)]
+    if not any(each.success for each in ended):
+        return None
+    return "".join(reduced(reduce.type, lambda: ended))
+
+
+async def _ended(client: Client, run_id: str) -> AsyncIterator[ItemResult]:
+    async for each in items(client, run_id):
+        if each.status in DONE:
+            yield ItemResult(each.item, each.output, each.text, each.error)

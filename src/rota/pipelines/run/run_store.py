@@ -11,7 +11,9 @@ Keys sort by stage and position, so a page is a range of the primary key and mem
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -166,6 +168,8 @@ class RunStore(RunReader):
         # Written again after a hand-over, an item list must not mix with what was there before.
         self._writer = f"{claim.id}.{claim.claim_count}"
         self.calls = CallLedger(self._put_slots, self._writer)
+        # PostgreSQL compresses long texts itself, and its older workers do not know packed ones.
+        self.packs = database.is_local
 
     @property
     def clock(self) -> Clock:
@@ -286,7 +290,8 @@ class ItemListWriter:
     async def _flush(self) -> None:
         position = self.count - len(self._chunk)
         key = f"{self._place}/{self._writer}/{position:09d}"
-        await self._run_store.note(key, kind="items", position=position, output=self._chunk)
+        chunk = packed(self._chunk) if self._run_store.packs else self._chunk
+        await self._run_store.note(key, kind="items", position=position, output=chunk)
         self._chunk, self._bytes = [], 0
 
 
@@ -330,9 +335,17 @@ def content_of(key: str) -> str:
     return key.rsplit("/", 1)[1]
 
 
+def packed(items: Sequence[msgspec.Raw]) -> str:
+    """The items of a chunk, compressed: an input is stored for each run, however often it comes."""
+    return base64.b64encode(zlib.compress(msgspec.json.encode(items), 1)).decode()
+
+
 def chunk_items(step: StoredStep) -> list[Item]:
-    """The items of one chunk."""
-    return msgspec.json.decode(step.output or "[]", type=list[Item])
+    """The items of one chunk: a list, or the text of a packed one."""
+    stored = msgspec.json.decode(step.output or "[]", type=list[Item] | str)
+    if isinstance(stored, list):
+        return stored
+    return msgspec.json.decode(zlib.decompress(base64.b64decode(stored)), type=list[Item])
 
 
 def record_of(step: StoredStep) -> ItemRecord:

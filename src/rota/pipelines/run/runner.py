@@ -24,8 +24,7 @@ from rota.pipelines.run import conditions
 from rota.pipelines.run.context import Cache, PipelineContext, ProgressReporter
 from rota.pipelines.run.graph_runner import perform_graph
 from rota.pipelines.run.linear_runner import perform_job, perform_linear
-from rota.pipelines.run.model_caller import LOST, ModelCaller
-from rota.pipelines.run.provider_watch import ProviderWatch
+from rota.pipelines.run.model_caller import LOST, ModelCaller, ProviderWatch
 from rota.pipelines.run.run_store import RunStore
 from rota.pipelines.run.sharding import Sharding, ShardsRunning
 from rota.pipelines.run.summary import OUTPUT_CHARS_MAX, result_of, save_results, summary_of

@@ -17,8 +17,7 @@ from rota.pipelines import snapshot as snapshots
 from rota.pipelines.run import withheld
 from rota.pipelines.run.context import Cache, PipelineContext, ProgressReporter
 from rota.pipelines.run.linear_runner import map_stage
-from rota.pipelines.run.model_caller import LOST, ModelCaller
-from rota.pipelines.run.provider_watch import ProviderWatch
+from rota.pipelines.run.model_caller import LOST, ModelCaller, ProviderWatch
 from rota.pipelines.run.run_store import PositionedItem, RunReader, RunStore, chunk_items
 from rota.pipelines.run.sharding import ShardInput, ShardOutput
 from rota.pipelines.run.stages import FILTER

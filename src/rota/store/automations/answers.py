@@ -12,7 +12,7 @@ from rota.store.backend.database import Tx
 
 async def put(
     tx: Tx,
-    place: AutomationKey,
+    key: AutomationKey,
     act: str,
     answer: NewAnswer,
     *,
@@ -24,18 +24,18 @@ async def put(
 ) -> None:
     """Write one answer, and what it is about."""
     await tx.rows(
-        "put_answer", id=answer.id, namespace=place.namespace, automation=place.automation,
+        "put_answer", id=answer.id, namespace=key.namespace, automation=key.automation,
         act=act, mutation_id=change and change.id, run_id=open_run and open_run.id,
         event_id=event_id, input_id=input_id, person=answer.person, note=answer.note, now=now,
     )  # fmt: skip
 
 
 async def list_answers(
-    tx: Tx, place: AutomationKey, *, change_id: str = "", before: str = "", limit: int = 50
+    tx: Tx, key: AutomationKey, *, change_id: str = "", before: str = "", limit: int = 50
 ) -> list[AnswerRow]:
     """Answers, newest first; those about one change if it is given."""
     rows = await tx.rows(
-        "list_answers", namespace=place.namespace, automation=place.automation,
+        "list_answers", namespace=key.namespace, automation=key.automation,
         change_id=change_id, before=before, limit=limit,
     )  # fmt: skip
     return [AnswerRow(*row) for row in rows]

@@ -36,7 +36,7 @@ class LockedAutomation(NamedTuple):
     """A person's hand on one automation: its lock, and its open run."""
 
     automation: DeployedAutomation
-    place: AutomationKey
+    key: AutomationKey
     open_run: Run | None
 
     def waiting(self, *reasons: str) -> Run:
@@ -112,7 +112,7 @@ async def run_now(tx: Tx, namespace: str, name: str, *, now: int) -> list[str]:
             f"automation {name} is {open_run.label}",
             hint=f"Resolve that first: `rota automation show {name}` says how.",
         )
-    queued = await state.queue_producers(tx, locked.place, now=now)
+    queued = await state.queue_producers(tx, locked.key, now=now)
     await state.poke(tx, locked.automation, now=now)
     return queued
 
@@ -122,11 +122,11 @@ async def publish(
     new_ids: Iterator[str],
 ) -> Published:  # fmt: skip
     """Publish from outside to topics that are declared external, and wake who reads them."""
-    automation, place = await _lock(tx, namespace, name), AutomationKey(namespace, name)
-    known = await state.topics(tx, place)
+    automation, key = await _lock(tx, namespace, name), AutomationKey(namespace, name)
+    known = await state.topics(tx, key)
     for event in fresh:
         _fits(name, event, known)
-    told = await events.publish(tx, place, fresh, new_ids=new_ids, created_by=None, now=now)
+    told = await events.publish(tx, key, fresh, new_ids=new_ids, created_by=None, now=now)
     if told.readers:
         await state.poke(tx, automation, now=now)
     return told
@@ -185,7 +185,7 @@ async def approve(
     row = await _entry(tx, open_run)
     locked.answers(expected, row)
     await effects.approve(tx, open_run.root_id, now=now)
-    await answers.put(tx, locked.place, "approved", answer, open_run=open_run, change=row, now=now)
+    await answers.put(tx, locked.key, "approved", answer, open_run=open_run, change=row, now=now)
     await state.resolve(tx, open_run.id, now=now)
     return row
 
@@ -199,7 +199,7 @@ async def reject(
     row = await _entry(tx, open_run)
     locked.answers(expected, row)
     await effects.move(tx, row, Mutation.SKIPPED, now=now, resolved_by="rejected")
-    await answers.put(tx, locked.place, "rejected", answer, open_run=open_run, change=row, now=now)
+    await answers.put(tx, locked.key, "rejected", answer, open_run=open_run, change=row, now=now)
     await state.resolve(tx, open_run.id, now=now)
     return row
 
@@ -237,7 +237,7 @@ async def resolve(
         raise WrongState(f"automation {name} is {open_run.label}; no effect of it is in doubt")
     elif how == "skip":
         skipped = await _skip(tx, locked, open_run, row, now)
-    await answers.put(tx, locked.place, how, answer, open_run=open_run, change=row, now=now)
+    await answers.put(tx, locked.key, how, answer, open_run=open_run, change=row, now=now)
     await state.count_troubles(tx, locked.automation, failures=0, fixes=0)
     if asleep:
         await state.retime(tx, open_run, NextStart(Status.PENDING, None, now, Trigger.RETRY))
@@ -283,8 +283,8 @@ async def _skip(
             hint="Correct `next` and deploy, or try again.",
         )
     ledger = {} if row is None else {open_run.root_id: row}
-    found = await views.to_skip(tx, locked.place.namespace, [open_run], ledger)
-    chosen = found.get(locked.place.automation, [])
+    found = await views.to_skip(tx, locked.key.namespace, [open_run], ledger)
+    chosen = found.get(locked.key.automation, [])
     if not chosen:
         raise WrongState(
             f"automation {locked.automation.name} has no event to skip that would let it continue",
@@ -319,12 +319,12 @@ async def skip_event(
         now=now,
     )  # fmt: skip
     if not skipped:
-        found = await events.named(tx, locked.place, topic, [message_id])
+        found = await events.named(tx, locked.key, topic, [message_id])
         if not found:
             raise BadInput(f"there is no event {topic}/{message_id} in automation {name}")
         raise WrongState(f"event {topic}/{message_id} is {found[0].status}; it cannot be skipped")
     event_id = skipped[0][0]
-    await answers.put(tx, locked.place, "skip", answer, event_id=event_id, now=now)
+    await answers.put(tx, locked.key, "skip", answer, event_id=event_id, now=now)
 
 
 async def skip_input(
@@ -336,5 +336,5 @@ async def skip_input(
     found = await tx.rows("skip_input", namespace=namespace, automation=name, id=input_id, now=now)
     if not found:
         raise BadInput(f"automation {name} has no input {input_id} that is not skipped")
-    await answers.put(tx, locked.place, "skip", answer, input_id=input_id, now=now)
+    await answers.put(tx, locked.key, "skip", answer, input_id=input_id, now=now)
     return len(await tx.rows("skip_caused", namespace=namespace, automation=name, now=now))

@@ -139,20 +139,20 @@ async def deploy(
         return Deployment(1, None)
     old = await state.lock(tx, namespace, fresh.name)
     assert old is not None
-    place = AutomationKey(namespace, fresh.name)
+    key = AutomationKey(namespace, fresh.name)
     if old.digest == fresh.digest:
         await state.ensure_open_run(tx, old, now=now, new_id=next(new_ids))
         return Deployment(old.version, old.version)
-    [newest] = await state.versions(tx, place, limit=1)
-    if at_start and newest.restores is not None and await _was_there(tx, place, fresh.digest):
+    [newest] = await state.versions(tx, key, limit=1)
+    if at_start and newest.restores is not None and await _was_there(tx, key, fresh.digest):
         return Deployment(old.version, old.version, held_back=True)
-    lost = await put_in_force(tx, fresh, newest.version + 1, place, now, new_ids)
+    lost = await put_in_force(tx, fresh, newest.version + 1, key, now, new_ids)
     return Deployment(newest.version + 1, old.version, lost)
 
 
-async def _was_there(tx: Tx, place: AutomationKey, digest: str) -> bool:
+async def _was_there(tx: Tx, key: AutomationKey, digest: str) -> bool:
     found = await tx.rows(
-        "has_digest", namespace=place.namespace, automation=place.automation, digest=digest
+        "has_digest", namespace=key.namespace, automation=key.automation, digest=digest
     )
     return bool(found)
 
@@ -161,31 +161,31 @@ async def put_in_force(
     tx: Tx,
     fresh: NewVersion,
     number: int,
-    place: AutomationKey,
+    key: AutomationKey,
     now: int,
     new_ids: Iterator[str],
     restored: AutomationVersion | None = None,
 ) -> tuple[str, ...]:
     """Change an automation that is locked. Returns the handlers that are gone with their state."""
     await tx.rows(
-        "change_automation", namespace=place.namespace, name=fresh.name, queue=fresh.queue,
+        "change_automation", namespace=key.namespace, name=fresh.name, queue=fresh.queue,
         version=number, digest=fresh.digest, now=now,
     )  # fmt: skip
     await tx.many(
-        "put_definitions", [_definition(fresh, number)], namespace=place.namespace,
+        "put_definitions", [_definition(fresh, number)], namespace=key.namespace,
         made_by=restored.made_by if restored else "deploy",
         comment=f"restores version {restored.version}" if restored else None,
         restores=restored.version if restored else None, now=now,
     )  # fmt: skip
-    lost = await _change_parts(tx, place, fresh, now)
-    await refused.forget(tx, place.namespace, [fresh.name])
-    await _go_on(tx, place, now, next(new_ids))
+    lost = await _change_parts(tx, key, fresh, now)
+    await refused.forget(tx, key.namespace, [fresh.name])
+    await _go_on(tx, key, now, next(new_ids))
     return lost
 
 
-async def _go_on(tx: Tx, place: AutomationKey, now: int, new_id: str) -> None:
+async def _go_on(tx: Tx, key: AutomationKey, now: int, new_id: str) -> None:
     """Let the changed automation run, even if new code is what was waited for."""
-    automation = await state.find(tx, namespace=place.namespace, name=place.automation)
+    automation = await state.find(tx, namespace=key.namespace, name=key.automation)
     assert automation is not None
     open_run = await state.read_open_run(tx, automation)
     if (
@@ -201,12 +201,12 @@ async def put_fix(
     tx: Tx, automation: DeployedAutomation, graph: str, source: str, comment: str, *, now: int
 ) -> int:
     """Record a version made by a fix and put it in force; the declared graph stays."""
-    place = AutomationKey(automation.namespace, automation.name)
-    [newest] = await state.versions(tx, place, limit=1)
+    key = AutomationKey(automation.namespace, automation.name)
+    [newest] = await state.versions(tx, key, limit=1)
     number, parts = newest.version + 1, newest.parts  # a fix changes functions, no declaration
     await tx.many(
-        "put_definitions", [(place.automation, number, automation.digest, graph, source, parts)],
-        namespace=place.namespace, made_by="fix", comment=comment, restores=None, now=now,
+        "put_definitions", [(key.automation, number, automation.digest, graph, source, parts)],
+        namespace=key.namespace, made_by="fix", comment=comment, restores=None, now=now,
     )  # fmt: skip
     await tx.rows(
         "set_automation_version", namespace=automation.namespace, name=automation.name,
@@ -215,15 +215,13 @@ async def put_fix(
     return number
 
 
-async def _change_parts(
-    tx: Tx, place: AutomationKey, fresh: NewVersion, now: int
-) -> tuple[str, ...]:
-    namespace, automation = place
-    before = {one.name: one for one in await state.handlers(tx, place)}
+async def _change_parts(tx: Tx, key: AutomationKey, fresh: NewVersion, now: int) -> tuple[str, ...]:
+    namespace, automation = key
+    before = {one.name: one for one in await state.handlers(tx, key)}
     names = [one.name for one in fresh.handlers]
     renames = _renames(fresh, before)
     if renames:
-        await _rename(tx, place, renames)
+        await _rename(tx, key, renames)
         before = {renames.get(name, name): one for name, one in before.items()}
     await tx.rows("drop_handlers", namespace=namespace, automation=automation, names=names)
     await tx.many("put_handlers", _handler_rows(fresh, before, now), namespace=namespace)
@@ -244,12 +242,10 @@ def _renames(fresh: NewVersion, before: Mapping[str, DeployedHandler]) -> dict[s
     return found
 
 
-async def _rename(tx: Tx, place: AutomationKey, renames: Mapping[str, str]) -> None:
+async def _rename(tx: Tx, key: AutomationKey, renames: Mapping[str, str]) -> None:
     items = [(name, before) for before, name in renames.items()]
-    await tx.change(
-        "rename_handlers", items, namespace=place.namespace, automation=place.automation
-    )
-    automation = await state.find(tx, namespace=place.namespace, name=place.automation)
+    await tx.change("rename_handlers", items, namespace=key.namespace, automation=key.automation)
+    automation = await state.find(tx, namespace=key.namespace, name=key.automation)
     open_run = None if automation is None else await state.read_open_run(tx, automation)
     if open_run is not None:
         await tx.change("rename_handlers_of_chain", items, root_id=open_run.root_id)

@@ -36,7 +36,7 @@ class Published(NamedTuple):
 
 async def publish(
     tx: Tx,
-    place: AutomationKey,
+    key: AutomationKey,
     events: Sequence[NewEvent],
     *,
     new_ids: Iterator[str],
@@ -51,7 +51,7 @@ async def publish(
     event refers to them."""
     known = await _register(
         tx,
-        place,
+        key,
         [*inputs, *(i for event in events for i in event.inputs)],
         new_ids,
         created_by,
@@ -63,7 +63,7 @@ async def publish(
         return Published([], {})
     items = [(next(new_ids), e.topic, e.message_id, e.payload) for e in unique.values()]
     rows = await tx.many(
-        "publish_events", items, namespace=place.namespace, automation=place.automation,
+        "publish_events", items, namespace=key.namespace, automation=key.automation,
         created_by=created_by, now=now,
     )  # fmt: skip
     causes = [
@@ -75,18 +75,18 @@ async def publish(
     ]
     if causes:
         await tx.many("put_causes", causes)
-        named: dict[str, Any] = {"namespace": place.namespace, "automation": place.automation}
+        named: dict[str, Any] = {"namespace": key.namespace, "automation": key.automation}
         if await tx.rows("has_skipped_input", **named):
             await tx.rows("skip_caused", **named, now=now)
     changed = [EventName(*name) for *name, status in rows if status == EventStatus.PENDING]
     topics = sorted({one.topic for one in changed})
-    readers = await mark(tx, place, topics) if topics else {}
+    readers = await mark(tx, key, topics) if topics else {}
     return Published(changed, readers)
 
 
 async def _register(
     tx: Tx,
-    place: AutomationKey,
+    key: AutomationKey,
     inputs: Sequence[NewInput],
     new_ids: Iterator[str],
     created_by: str | None,
@@ -97,24 +97,24 @@ async def _register(
         return {}
     items = [(next(new_ids), *one) for one in unique.values()]
     rows = await tx.many(
-        "put_inputs", items, namespace=place.namespace, automation=place.automation,
+        "put_inputs", items, namespace=key.namespace, automation=key.automation,
         created_by=created_by, now=now,
     )  # fmt: skip
     return {(row[1], row[2], row[3]): row[0] for row in rows}
 
 
-async def mark(tx: Tx, place: AutomationKey, topics: Sequence[str]) -> dict[str, int]:
+async def mark(tx: Tx, key: AutomationKey, topics: Sequence[str]) -> dict[str, int]:
     """Give the readers of these topics reason to look; returns their marks by name."""
     rows = await tx.rows(
-        "mark_readers", namespace=place.namespace, automation=place.automation, topics=list(topics)
+        "mark_readers", namespace=key.namespace, automation=key.automation, topics=list(topics)
     )
     return {row[0]: row[1] for row in rows}
 
 
-async def peek(tx: Tx, place: AutomationKey, topic: str, limit: int) -> list[StoredEvent]:
+async def peek(tx: Tx, key: AutomationKey, topic: str, limit: int) -> list[StoredEvent]:
     """Pending events, oldest first."""
     rows = await tx.rows(
-        "peek_events", namespace=place.namespace, automation=place.automation, topic=topic,
+        "peek_events", namespace=key.namespace, automation=key.automation, topic=topic,
         limit=limit, alone=True,
     )  # fmt: skip
     return [StoredEvent(*row) for row in rows]
@@ -123,7 +123,7 @@ async def peek(tx: Tx, place: AutomationKey, topic: str, limit: int) -> list[Sto
 class Peek(NamedTuple):
     """A read of a handler: the oldest pending events of a topic."""
 
-    place: AutomationKey
+    key: AutomationKey
     topic: str
     limit: int
 
@@ -132,27 +132,25 @@ async def peek_all(tx: Tx, asked: Sequence[Peek]) -> list[list[StoredEvent]]:
     """The same for several handlers of one namespace; one round trip where that counts."""
     if len(asked) == 1 or not tx.dialect.fuses:
         return [await peek(tx, *one) for one in asked]
-    items = [
-        (number, one.place.automation, one.topic, one.limit) for number, one in enumerate(asked)
-    ]
+    items = [(number, one.key.automation, one.topic, one.limit) for number, one in enumerate(asked)]
     found: list[list[StoredEvent]] = [[] for _ in asked]
-    for row in await tx.many("peek_topics", items, namespace=asked[0].place.namespace, alone=True):
+    for row in await tx.many("peek_topics", items, namespace=asked[0].key.namespace, alone=True):
         found[row[0]].append(StoredEvent(*row[1:]))
     return found
 
 
-async def named(tx: Tx, place: AutomationKey, topic: str, ids: Sequence[str]) -> list[StoredEvent]:
+async def named(tx: Tx, key: AutomationKey, topic: str, ids: Sequence[str]) -> list[StoredEvent]:
     """Events by message id, in any status."""
     rows = await tx.rows(
-        "events_named", namespace=place.namespace, automation=place.automation, topic=topic,
+        "events_named", namespace=key.namespace, automation=key.automation, topic=topic,
         message_ids=list(ids),
     )  # fmt: skip
     return [StoredEvent(*row) for row in rows]
 
 
-async def oldest(tx: Tx, place: AutomationKey) -> dict[str, str]:
+async def oldest(tx: Tx, key: AutomationKey) -> dict[str, str]:
     """The id of each consumer's oldest pending event."""
-    rows = await tx.rows("oldest_events", namespace=place.namespace, automation=place.automation)
+    rows = await tx.rows("oldest_events", namespace=key.namespace, automation=key.automation)
     found: dict[str, str] = {}
     for consumer, event_id in rows:
         if event_id is not None:
@@ -174,18 +172,18 @@ class Reservation(NamedTuple):
 
 
 async def reserve(
-    tx: Tx, place: AutomationKey, run_id: str, wanted: Reservation, *, now: int
+    tx: Tx, key: AutomationKey, run_id: str, wanted: Reservation, *, now: int
 ) -> None:
     """Pin events for a run: every one of them, or none and BadReservation or EventChanged."""
     items = {(topic, message_id): revision for topic, message_id, revision in wanted.items}
     if not items:
         return
     rows = await tx.many(
-        "reserve_events", list(items), namespace=place.namespace, automation=place.automation,
+        "reserve_events", list(items), namespace=key.namespace, automation=key.automation,
         run_id=run_id, now=now,
     )  # fmt: skip
     if len(rows) < len(items):
-        await complain(tx, place, run_id, wanted)
+        await complain(tx, key, run_id, wanted)
     changed = [name for *name, revision in rows if items[*name] not in (revision, -1)]
     if changed:
         raise _changed(changed)
@@ -197,12 +195,12 @@ def _changed(names: Sequence[Sequence[str]]) -> EventChanged:
     return EventChanged(f"published again since prepare looked: {listed}")
 
 
-async def complain(tx: Tx, place: AutomationKey, run_id: str, wanted: Reservation) -> None:
+async def complain(tx: Tx, key: AutomationKey, run_id: str, wanted: Reservation) -> None:
     """BadReservation with what cannot be pinned for the run, or EventChanged. An event that the run
     holds already is fine: the answer to an earlier try was lost."""
     complaints, changed = [], list[tuple[str, str]]()
     for topic, ids in wanted.ids.items():
-        found = {one.message_id: one for one in await named(tx, place, topic, ids)}
+        found = {one.message_id: one for one in await named(tx, key, topic, ids)}
         for message_id in ids:
             event = found.get(message_id)
             if event is None:

@@ -34,35 +34,35 @@ async def requeue(
 ) -> list[EventName]:
     """Make a skipped event pending again, or the event behind a dead letter; without an id, all of
     the topic. Returns the events that their readers get once more."""
-    hand = await commands.take(tx, namespace, name)
-    [newest] = await state.versions(tx, hand.place, limit=1)
+    locked = await commands.take(tx, namespace, name)
+    [newest] = await state.versions(tx, locked.key, limit=1)
     letters = topic in _GRAPH.decode(newest.graph).dead_letters
-    found = await _chosen(tx, hand.place, topic, message_id, letters)
+    found = await _chosen(tx, locked.key, topic, message_id, letters)
     back: list[EventName] = []
     for event in found:
         if letters:
-            back.append(await _behind(tx, hand.place, event, now, new_ids))
+            back.append(await _behind(tx, locked.key, event, now, new_ids))
         else:
             back.append(await _again(tx, event, now))
     for one in back:
         each = answer._replace(id=next(new_ids))
-        await answers.put(tx, hand.place, "requeue", each, event_id=one.id, now=now)
-    if back and await events.mark(tx, hand.place, sorted({one.topic for one in back})):
-        await state.poke(tx, hand.automation, now=now)
+        await answers.put(tx, locked.key, "requeue", each, event_id=one.id, now=now)
+    if back and await events.mark(tx, locked.key, sorted({one.topic for one in back})):
+        await state.poke(tx, locked.automation, now=now)
     return back
 
 
 async def _chosen(
-    tx: Tx, place: AutomationKey, topic: str, message_id: str | None, letters: bool
+    tx: Tx, key: AutomationKey, topic: str, message_id: str | None, letters: bool
 ) -> Sequence[StoredEvent]:
     if message_id is None:
         status = EventStatus.PENDING if letters else EventStatus.SKIPPED
-        return await views.list_events(tx, place, topic=topic, status=status, limit=AT_ONCE)
-    found = await events.named(tx, place, topic, [message_id])
+        return await views.list_events(tx, key, topic=topic, status=status, limit=AT_ONCE)
+    found = await events.named(tx, key, topic, [message_id])
     if not found:
         raise BadInput(
-            f"there is no event {topic}/{message_id} in automation {place.automation}",
-            hint=f"See `rota automation events {place.automation} --topic {topic}`.",
+            f"there is no event {topic}/{message_id} in automation {key.automation}",
+            hint=f"See `rota automation events {key.automation} --topic {topic}`.",
         )
     return found
 
@@ -78,22 +78,22 @@ async def _again(tx: Tx, event: StoredEvent, now: int) -> EventName:
 
 
 async def _behind(
-    tx: Tx, place: AutomationKey, event: StoredEvent, now: int, new_ids: Iterator[str]
+    tx: Tx, key: AutomationKey, event: StoredEvent, now: int, new_ids: Iterator[str]
 ) -> EventName:
     """The event that a dead letter is about. It is published once more if it was pruned since."""
     if event.status == EventStatus.RESERVED:
         raise WrongState(f"a run has taken the dead letter {event.message_id}")
     letter = _LETTER.decode(event.payload)
-    known = await state.topics(tx, place)
+    known = await state.topics(tx, key)
     if letter.topic not in known:
-        raise WrongState(f"automation {place.automation} no longer has the topic {letter.topic}")
+        raise WrongState(f"automation {key.automation} no longer has the topic {letter.topic}")
     await tx.rows("close_letter", id=event.id, now=now)
-    found = await events.named(tx, place, letter.topic, [letter.id])
+    found = await events.named(tx, key, letter.topic, [letter.id])
     if found:
         return await _again(tx, found[0], now)
     inputs = [row[0] for row in await tx.rows("inputs_of_events", ids=[event.id])]
     fresh = NewEvent(letter.topic, letter.id, msgspec.json.encode(letter.payload).decode())
     told = await events.publish(
-        tx, place, [fresh], new_ids=new_ids, created_by=event.created_by, now=now, inherited=inputs
+        tx, key, [fresh], new_ids=new_ids, created_by=event.created_by, now=now, inherited=inputs
     )
     return told.events[0]

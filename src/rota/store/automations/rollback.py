@@ -33,8 +33,8 @@ async def rollback(
     old = await state.lock(tx, namespace, name)
     if old is None:
         raise UnknownAutomation(f"there is no automation {name!r}", name=name)
-    place = AutomationKey(namespace, name)
-    made = await state.versions(tx, place, limit=VERSIONS_MAX)
+    key = AutomationKey(namespace, name)
+    made = await state.versions(tx, key, limit=VERSIONS_MAX)
     target = next((one for one in made if one.version == version), None)
     listed = f"List the versions with `rota automation versions {name}`."
     if target is None:
@@ -53,7 +53,7 @@ async def rollback(
         name, parts.queue, target.digest, target.graph, handlers, topic_rows(graph), target.source
     )
     number = made[0].version + 1
-    lost = await put_in_force(tx, fresh, number, place, now, new_ids, restored=target)
+    lost = await put_in_force(tx, fresh, number, key, now, new_ids, restored=target)
     return Deployment(number, old.version, lost)
 
 

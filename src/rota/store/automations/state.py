@@ -92,9 +92,9 @@ async def versions_without_worker(
     return [(row[0], row[1]) for row in rows]
 
 
-async def handlers(tx: Tx, place: AutomationKey) -> list[DeployedHandler]:
+async def handlers(tx: Tx, key: AutomationKey) -> list[DeployedHandler]:
     """The deployed handlers, in the order of their declaration."""
-    rows = await tx.rows("handlers_of", namespace=place.namespace, automation=place.automation)
+    rows = await tx.rows("handlers_of", namespace=key.namespace, automation=key.automation)
     return [DeployedHandler(*row) for row in rows]
 
 
@@ -115,16 +115,16 @@ class TopicSchema(NamedTuple):
     shape: str | None
 
 
-async def topics(tx: Tx, place: AutomationKey) -> dict[str, TopicSchema]:
+async def topics(tx: Tx, key: AutomationKey) -> dict[str, TopicSchema]:
     """The declared topics: whether others may publish to them, and what fits."""
-    rows = await tx.rows("topics_of", namespace=place.namespace, automation=place.automation)
+    rows = await tx.rows("topics_of", namespace=key.namespace, automation=key.automation)
     return {row[0]: TopicSchema(bool(row[1]), row[2]) for row in rows}
 
 
-async def versions(tx: Tx, place: AutomationKey, *, limit: int = 100) -> list[AutomationVersion]:
+async def versions(tx: Tx, key: AutomationKey, *, limit: int = 100) -> list[AutomationVersion]:
     """Every version, newest first."""
     rows = await tx.rows(
-        "definitions_of", namespace=place.namespace, automation=place.automation, limit=limit
+        "definitions_of", namespace=key.namespace, automation=key.automation, limit=limit
     )
     return [AutomationVersion(*row) for row in rows]
 
@@ -300,9 +300,9 @@ async def resolve(tx: Tx, run_id: str, *, now: int) -> bool:
     return resolved
 
 
-async def queue_producers(tx: Tx, place: AutomationKey, *, now: int) -> list[str]:
+async def queue_producers(tx: Tx, key: AutomationKey, *, now: int) -> list[str]:
     """Make every producer due."""
     rows = await tx.rows(
-        "queue_producers", namespace=place.namespace, automation=place.automation, now=now
+        "queue_producers", namespace=key.namespace, automation=key.automation, now=now
     )
     return [row[0] for row in rows]

@@ -68,7 +68,7 @@ async def events_in_the_way(
 
 async def list_events(
     tx: Tx,
-    place: AutomationKey,
+    key: AutomationKey,
     *,
     topic: str = "",
     status: str = "",
@@ -77,29 +77,29 @@ async def list_events(
 ) -> list[StoredEvent]:
     """Events, newest first."""
     rows = await tx.rows(
-        "list_events", namespace=place.namespace, automation=place.automation, topic=topic,
+        "list_events", namespace=key.namespace, automation=key.automation, topic=topic,
         status=status, before=before, limit=limit,
     )  # fmt: skip
     return [StoredEvent(*row) for row in rows]
 
 
 async def list_inputs(
-    tx: Tx, place: AutomationKey, *, before: str = "", limit: int = 50, input_id: str = ""
+    tx: Tx, key: AutomationKey, *, before: str = "", limit: int = 50, input_id: str = ""
 ) -> list[SeenInput]:
     """The inputs, newest first."""
     rows = await tx.rows(
-        "list_inputs", namespace=place.namespace, automation=place.automation, before=before,
+        "list_inputs", namespace=key.namespace, automation=key.automation, before=before,
         id=input_id, until=LATEST, limit=limit,
     )  # fmt: skip
     return [_seen(row) for row in rows]
 
 
 async def unfinished_inputs(
-    tx: Tx, place: AutomationKey, *, until: int = LATEST, limit: int = 50
+    tx: Tx, key: AutomationKey, *, until: int = LATEST, limit: int = 50
 ) -> list[SeenInput]:
     """The inputs before an instant that are not done, oldest first."""
     rows = await tx.rows(
-        "list_unfinished_inputs", namespace=place.namespace, automation=place.automation,
+        "list_unfinished_inputs", namespace=key.namespace, automation=key.automation,
         until=until, limit=limit,
     )  # fmt: skip
     return [_seen(row) for row in rows]
@@ -133,22 +133,22 @@ async def inputs_of_output(tx: Tx, mutation_id: str, *, namespace: str) -> list[
 
 
 async def list_outputs(
-    tx: Tx, place: AutomationKey, *, status: str = "", before: str = "", limit: int = 50
+    tx: Tx, key: AutomationKey, *, status: str = "", before: str = "", limit: int = 50
 ) -> list[LedgerRow]:
     """Side effects, newest first."""
     rows = await tx.rows(
-        "list_outputs", namespace=place.namespace, automation=place.automation, status=status,
+        "list_outputs", namespace=key.namespace, automation=key.automation, status=status,
         before=before, limit=limit,
     )  # fmt: skip
     return [LedgerRow(*row) for row in rows]
 
 
 async def list_activity(
-    tx: Tx, place: AutomationKey, *, before: str = "", limit: int = 50
+    tx: Tx, key: AutomationKey, *, before: str = "", limit: int = 50
 ) -> list[SeenRun]:
     """Handler runs, newest first."""
     rows = await tx.rows(
-        "list_activity", namespace=place.namespace, automation=place.automation, before=before,
+        "list_activity", namespace=key.namespace, automation=key.automation, before=before,
         limit=limit,
     )  # fmt: skip
     return await _with_changes(tx, rows)

@@ -13,12 +13,23 @@ T = TypeVar("T")
 
 
 async def counted(function: Any, call: Awaitable[T]) -> T:
-    """Await a call of a store function, and count it by the name of the function."""
+    """Await a call of a store function, and count it."""
     began = time.perf_counter()
     try:
         value = await call
     except StoreError as error:
-        STORE_ERRORS.add(error.code)
+        count_error(error)
         raise
-    STORE_SECONDS_METER.observe(time.perf_counter() - began, getattr(function, "__name__", OTHER))
+    count_call(function, began)
     return value
+
+
+def count_call(function: Any, began: float) -> None:
+    """Count a call of a store function by the name of the function."""
+    STORE_SECONDS_METER.observe(time.perf_counter() - began, getattr(function, "__name__", OTHER))
+
+
+def count_error(error: Exception) -> None:
+    """Count a call that failed because of the database."""
+    if isinstance(error, StoreError):
+        STORE_ERRORS.add(error.code)

@@ -23,6 +23,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 _ITEMS = re.compile(r"\{(from|,) items: ([^}]*)\}")
+# An insert of nothing but items.
+_INSERT = re.compile(
+    r"(insert into [^)]*\)\s+)select ([^{]*?)\s*\{from items: [^}]*\}(?:\s*where true)?"
+)
 _ITEM = re.compile(r"\bitem\.(\w+)")
 _IN = re.compile(r"\{in (\w+)\}")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
@@ -79,8 +83,10 @@ def _compile_sqlite(text: str) -> Compiled:
 
 
 def _single(text: str, values: dict[str, str]) -> str:
-    """With the values in the place of the columns; each value must appear."""
+    """With the values in the place of the columns; each value must appear. SQLite prepares an
+    insert of a `select` for many rows, with a savepoint; one row needs none."""
     if values.keys() == set(_ITEM.findall(text)):
+        text = _INSERT.sub(r"\1values (\2)", text)
         return _ITEM.sub(lambda match: values[match.group(1)], _ITEMS.sub("", text))
     row = ", ".join(f"{value} as {name}" for name, value in values.items())
     return _ITEMS.sub(lambda match: f"{match.group(1)} (select {row}) as item", text)

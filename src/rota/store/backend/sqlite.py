@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import apsw
 
 from rota import errors
 from rota.settings import Settings
 from rota.store.backend import sqlite_backup, sqlite_guard
-from rota.store.backend.call_meter import counted
+from rota.store.backend.call_meter import count_call, count_error
 from rota.store.backend.dialect import SQLITE
 from rota.store.backend.sqlite_errors import keep_errno, translate
 from rota.store.backend.sqlite_files import Identity, OpenFiles, create_private
@@ -109,7 +110,8 @@ class SqliteDatabase:
         **kwargs: P.kwargs,
     ) -> T:
         """Run `function` in the writer's next transaction."""
-        return cast(T, await self._counted(self._writer.call, function, args, kwargs))
+        value: T = await self._call(self._writer.call, function, args, kwargs)
+        return value
 
     async def write_brief(
         self,
@@ -118,7 +120,8 @@ class SqliteDatabase:
         **kwargs: P.kwargs,
     ) -> T:
         """The same, at once where that is possible."""
-        return cast(T, await self._counted(self._writer.call_brief, function, args, kwargs))
+        value: T = await self._call(self._writer.call_brief, function, args, kwargs)
+        return value
 
     async def write_and_notify(
         self,
@@ -130,7 +133,7 @@ class SqliteDatabase:
     ) -> T:
         """Commit, then wake the other processes on this file."""
         call = self._writer.call_brief if brief else self._writer.call
-        value = cast(T, await self._counted(call, function, args, kwargs))
+        value: T = await self._call(call, function, args, kwargs)
         for topic in topics:
             self.notify_soon(topic)
         return value
@@ -143,20 +146,24 @@ class SqliteDatabase:
     ) -> T:
         """Run `function` on a snapshot; in-memory databases have but one connection."""
         thread = self._reader or self._writer
-        return cast(T, await self._counted(thread.call, function, args, kwargs))
-
-    def _counted(
-        self, call: Callable[..., Awaitable[Any]], function: Any, args: Any, kwargs: Any
-    ) -> Awaitable[Any]:
-        return counted(function, self._call(call, function, args, kwargs))
+        value: T = await self._call(thread.call, function, args, kwargs)
+        return value
 
     async def _call(
         self, call: Callable[..., Awaitable[Any]], function: Any, args: Any, kwargs: Any
     ) -> Any:
+        began = time.perf_counter()
         try:
-            return await call(function, args, kwargs)
+            value = await call(function, args, kwargs)
         except apsw.Error as error:
-            raise translate(error, self.place) from error
+            problem = translate(error, self.place)
+            count_error(problem)
+            raise problem from error
+        except errors.StoreError as error:
+            count_error(error)
+            raise
+        count_call(function, began)
+        return value
 
     async def migrating(self, work: Callable[[], Awaitable[T]]) -> T:
         """One transaction migrates a file, so that its lock is enough."""

@@ -46,7 +46,7 @@ class Cause(NamedTuple):
     subject: str
     details: Details
     times: int = 1  # which claim of the run: each may cause one notification of each kind
-    since: int | None = None  # where given, one is recorded however often it is caused
+    since: int | None = None  # if given, only the first of several causes is recorded
 
 
 class FreshNotification(NamedTuple):
@@ -115,7 +115,7 @@ async def settled(tx: Tx, outcomes: Sequence[Outcome], *, now: int, continues: b
 
 def recovers(claim: Claim) -> bool:
     """Whether the completion of a run may be a recovery, as its chain had failed before."""
-    return bool(StoredRunOptions.read(claim.options).recovers)
+    return claim.options is not None and StoredRunOptions.read(claim.options).recovers == 1
 
 
 def _cause_of(outcome: Outcome, continues: bool) -> Cause | None:

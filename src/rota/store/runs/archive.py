@@ -110,8 +110,13 @@ def _fields(record: msgspec.Struct) -> dict[str, Any]:
 
 
 async def _make_months(tx: Tx, months: set[str]) -> None:
-    if tx.dialect.name != "postgres" or not await _missing(tx, months):
+    if tx.dialect.name != "postgres" or not months:
         return
+    if not await _missing(tx, months):
+        # Another process may be dropping one of them: it is gone now, or stays until this commit.
+        await tx.script(f"lock table {tx.schema}.archive in row exclusive mode")
+        if not await _missing(tx, months):
+            return
     # Two that archive at the same time make a month once.
     await tx.script(f"lock table {tx.schema}.archive in access exclusive mode")
     for month in await _missing(tx, months):

@@ -54,6 +54,20 @@ async def load(tx: Tx, roots: Sequence[str]) -> dict[str, list[StoredStep]]:
     return found
 
 
+async def page(tx: Tx, *, root_id: str, after: str, limit: int) -> list[StoredStep] | None:
+    """Steps of a chain after the one with a key, in order; None when there is no such step."""
+    position = -1
+    if after:
+        known = await tx.rows("step_of", root_id=root_id, key=after)
+        if not known:
+            return None
+        position = StoredStep(*known[0]).position
+    rows = await tx.rows(
+        "steps_after", root_id=root_id, position=position, key=after, limit=limit, alone=not after
+    )
+    return [StoredStep(*row) for row in rows]
+
+
 class ChildStart(NamedTuple):
     """A child about to be inserted, and the step by which its parent remembers it."""
 

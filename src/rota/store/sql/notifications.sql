@@ -45,7 +45,7 @@ returning subject
 
 -- name: new_notifications
 -- Locked, since a namespace without rules has no lock of rules. Rows that a settlement closes at this
--- moment are taken by the next look: waiting for them could be a deadlock.
+-- moment are taken by the next poll: waiting for them could be a deadlock.
 select id, kind, source, name, schedule, queue, tags, run_id, details, created_at,
     dispatched_at, sent_to, recipients
 from notifications

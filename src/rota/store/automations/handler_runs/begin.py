@@ -64,7 +64,7 @@ class Held(NamedTuple):
     handlers: dict[str, DeployedHandler]
 
     @property
-    def place(self) -> AutomationKey:
+    def key(self) -> AutomationKey:
         """Which automation."""
         return AutomationKey(self.automation.namespace, self.automation.name)
 
@@ -223,7 +223,7 @@ async def let_go(tx: Tx, claim: Claim, mutation: LedgerRow | None, now: int) -> 
 async def _choose(tx: Tx, claim: Claim, held: Held, group: Group) -> Work | HandlerRunSettled:
     handlers, now = list(held.handlers.values()), group.now
     several = in_line(handlers, now=now) > 1
-    oldest = await events.oldest(tx, held.place) if several else {}
+    oldest = await events.oldest(tx, held.key) if several else {}
     planned = choose(handlers, oldest, now=now)
     if planned is None:
         return await _sleep(tx, claim, held, now)

@@ -34,7 +34,7 @@ async def prepared(
 ) -> None:
     """Checkpoint: the plan, the reservation of its events and the wake time, all or nothing.
     `seen` are the revisions of the events as `prepare` saw them."""
-    place = AutomationKey(claim.namespace, claim.name)
+    key = AutomationKey(claim.namespace, claim.name)
     named: dict[str, Any] = {
         "run_id": claim.id, "claim_count": claim.claim_count, "lease_owner": claim.lease_owner,
         "phase": Phase.PREPARED,
@@ -44,21 +44,21 @@ async def prepared(
     wanted = events.Reservation(plan.reservations, seen)
     if tx.dialect.fuses:
         [(held, moved)] = await tx.many(
-            "note_prepared", wanted.items, namespace=place.namespace, automation=place.automation,
+            "note_prepared", wanted.items, namespace=key.namespace, automation=key.automation,
             handler=work.run.handler, wake_at=plan.wake_at, now=now, alone=True, **named,
         )  # fmt: skip
         if not held:
             raise lost(claim)
         if not moved:
-            await events.complain(tx, place, claim.id, wanted)
+            await events.complain(tx, key, claim.id, wanted)
         return
     if not await tx.rows("prepare_handler_run", **named):
         raise lost(claim)
-    await events.reserve(tx, place, claim.id, wanted, now=now)
+    await events.reserve(tx, key, claim.id, wanted, now=now)
     if work.handler is not None and work.handler.wake_at == plan.wake_at:
         return
     await tx.rows(
-        "set_wake", namespace=place.namespace, automation=place.automation,
+        "set_wake", namespace=key.namespace, automation=key.automation,
         name=work.run.handler, wake_at=plan.wake_at,
     )  # fmt: skip
 

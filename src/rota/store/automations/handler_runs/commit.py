@@ -257,7 +257,7 @@ async def stop(
     left_out = None
     if after.skips and free and stop.fix is None:
         target = SkipTarget(
-            held.place, work.run, held.handlers.get(work.run.handler), stop.error,
+            held.key, work.run, held.handlers.get(work.run.handler), stop.error,
             stop.failed.crashes or count.number, stop.dead_letter, stop.next_run_at,
         )  # fmt: skip
         left_out = await leave_out(tx, target, now=now, new_ids=new_ids)

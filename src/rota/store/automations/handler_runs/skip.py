@@ -23,7 +23,7 @@ from rota.store.backend.database import Tx
 class SkipTarget(NamedTuple):
     """The facts about the failed run that a skip needs."""
 
-    place: AutomationKey
+    key: AutomationKey
     run: HandlerRun
     handler: DeployedHandler | None
     error: str
@@ -47,8 +47,8 @@ async def leave_out(
     nothing to skip that would let it continue."""
     if target.run.kind == "producer":
         return await _leave_out_check(tx, target, now)
-    found = await views.events_in_the_way(tx, target.place.namespace, [target.run])
-    chosen = found.get(target.place.automation, [])
+    found = await views.events_in_the_way(tx, target.key.namespace, [target.run])
+    chosen = found.get(target.key.automation, [])
     if not chosen:
         return None
     ids = [event.id for event in chosen]
@@ -63,7 +63,7 @@ async def _leave_out_check(tx: Tx, target: SkipTarget, now: int) -> LeftOut | No
     if target.handler is None:
         return None
     await tx.rows(
-        "leave_out_check", namespace=target.place.namespace, automation=target.place.automation,
+        "leave_out_check", namespace=target.key.namespace, automation=target.key.automation,
         name=target.handler.name, next_run_at=target.next_run_at, now=now,
     )  # fmt: skip
     changed = replace(target.handler, next_run_at=target.next_run_at, queued_at=None)
@@ -78,7 +78,7 @@ async def _bury(
     for event in stored:
         inputs = [row[0] for row in await tx.rows("inputs_of_events", ids=[event.id])]
         told = await events.publish(
-            tx, target.place, [_letter(target, event, now)], new_ids=new_ids,
+            tx, target.key, [_letter(target, event, now)], new_ids=new_ids,
             created_by=target.run.run_id, now=now, inherited=inputs,
         )  # fmt: skip
         readers |= told.readers

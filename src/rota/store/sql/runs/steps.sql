@@ -35,6 +35,11 @@ select {step columns} from steps where root_id = :root_id and key = :key
 -- name: steps_of
 select {step columns} from steps where root_id {in roots} order by root_id, position
 
+-- name: steps_after
+select {step columns} from steps
+where root_id = :root_id and position >= :position and (position > :position or key > :key)
+order by position, key limit :limit
+
 -- name: forget_failures
 -- The failures that ended an attempt do not belong to the next one (see workflows/run.py).
 update steps set wake_at = 0

@@ -1,4 +1,4 @@
-"""Lists of schedules by name, in pages. `app.schedules` has these methods."""
+"""Schedules by name."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rota.client.schedule_view import ScheduleView, view_of
 from rota.core.runs.lifecycle import Status
-from rota.core.runs.names import checked_search
-from rota.store.schedules import templates
+from rota.core.runs.names import checked_name, checked_search
+from rota.core.suggest import suggestion
+from rota.errors import UnknownSchedule
+from rota.store.schedules import templates as store
 
 if TYPE_CHECKING:
     from rota.client.client import Client
+
 
 COUNT_MAX = 10_000
 
@@ -23,11 +26,28 @@ class ListedCounts(NamedTuple):
     paused: int
 
 
-class ScheduleLists:
-    """Lists of the schedules of one namespace."""
+class ScheduleFinder:
+    """Finds the schedules of one namespace."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
+
+    async def get(self, name: str) -> ScheduleView:
+        """Find a schedule by name.
+
+        Args:
+            name: The schedule.
+
+        Raises:
+            UnknownSchedule: There is no schedule of that name.
+        """
+        checked_name(name, "schedule name")
+        found = await self._client.connection.database.read(
+            store.find, namespace=self._client.settings.namespace, name=name
+        )
+        if found is None:
+            raise await self._unknown(name)
+        return view_of(found)
 
     async def list(
         self, *, after: str = "", limit: int = 1000, search: str = "", paused: bool = False
@@ -41,7 +61,7 @@ class ScheduleLists:
             paused: Only those that are paused.
         """
         rows = await self._client.connection.database.read(
-            templates.listing, namespace=self._client.settings.namespace, after=after, limit=limit,
+            store.listing, namespace=self._client.settings.namespace, after=after, limit=limit,
             search=checked_search(search), status=Status.PAUSED if paused else "",
         )  # fmt: skip
         return [view_of(row) for row in rows]
@@ -53,7 +73,12 @@ class ScheduleLists:
             search: A part of the name.
         """
         found = await self._client.connection.database.read(
-            templates.count, namespace=self._client.settings.namespace,
-            search=checked_search(search), limit=COUNT_MAX,
+            store.count, namespace=self._client.settings.namespace, search=checked_search(search),
+            limit=COUNT_MAX,
         )  # fmt: skip
         return ListedCounts(*found)
+
+    async def _unknown(self, name: str) -> UnknownSchedule:
+        names = [shown.schedule.name for shown in await self.list()]
+        hint = suggestion(name, names)
+        return UnknownSchedule(f"there is no schedule {name!r}", hint=hint, name=name)

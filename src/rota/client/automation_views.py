@@ -1,0 +1,404 @@
+"""Automations as people see them: state, events, inputs, side effects, activity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rota.client.code_state import code_states
+from rota.core.automations.model import (
+    AnswerRow,
+    AutomationVersion,
+    CodeState,
+    DeployedAutomation,
+    EventName,
+    InputRow,
+    LedgerRow,
+    RefusedDeploy,
+    SeenInput,
+    SeenRun,
+    StoredEvent,
+    Touched,
+)
+from rota.core.automations.planner import DeployedHandler
+from rota.core.automations.text import Said, refusal, say, schedule_words
+from rota.core.runs.model import Run
+from rota.core.runs.names import checked_limit, checked_search
+from rota.core.suggest import suggestion
+from rota.core.time.instants import DAY, moment
+from rota.errors import UnknownAutomation, UnknownInput
+from rota.settings import Settings
+from rota.store.automations import answers, effects, events, refused, views
+from rota.store.automations import state as store
+from rota.store.automations.events import AutomationKey
+from rota.store.backend.database import Tx
+
+if TYPE_CHECKING:
+    from rota.client.client import Client
+
+
+class AutomationView(NamedTuple):
+    """An automation as people see it: a word, a sentence, what can be done, and its parts."""
+
+    automation: DeployedAutomation
+    said: Said
+    schedule: str
+    next_at: datetime | None
+    open_run: Run | None
+    mutation: LedgerRow | None  # the change that waits for approval or is in doubt
+    handlers: list[DeployedHandler]
+    pending: dict[str, int]  # events by topic
+    skips: tuple[EventName, ...] = ()  # what `resolve(name, "skip")` would leave out
+    error: str | None = None  # what the run in the way last complained about
+    code: CodeState = CodeState()  # whether a live worker has the deployed code
+
+    @property
+    def status(self) -> str:
+        """Running, Idle, Needs attention or Stopped."""
+        return self.said.word
+
+    @property
+    def sentence(self) -> str:
+        """The same in one plain sentence."""
+        return self.said.sentence
+
+
+class AutomationReads:
+    """Shows the automations of one namespace."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def list(
+        self, *, archived: bool = False, after: str = "", limit: int = 1000, search: str = ""
+    ) -> list[AutomationView]:
+        """List automations by name.
+
+        Args:
+            archived: Also those that were archived.
+            after: The last name of the page before.
+            limit: The most automations to return, up to 1,000.
+            search: A part of the name.
+        """
+        return await self._client.connection.database.read(
+            _list, self._client.settings, archived=archived, after=after, now=self._now(),
+            limit=checked_limit(limit), search=checked_search(search),
+        )  # fmt: skip
+
+    async def show(self, name: str) -> AutomationView:
+        """Show one automation: its state in words, and its parts.
+
+        Args:
+            name: The automation.
+
+        Returns:
+            The automation with its open run, its handlers and its pending events.
+
+        Raises:
+            UnknownAutomation: There is no automation of that name.
+
+        Example:
+            view = await app.automations.show("inbox")
+            print(view.status, view.sentence)
+        """
+        found = await self._found(name)
+        [standing] = await self._client.connection.database.read(
+            _views, self._client.settings, [found], now=self._now()
+        )
+        return standing
+
+    async def versions(self, name: str, *, limit: int = 50) -> Sequence[AutomationVersion]:
+        """List the versions that were deployed or made by a fix, newest first.
+
+        Args:
+            name: The automation.
+            limit: At most so many.
+
+        Raises:
+            UnknownAutomation: There is no automation of that name.
+        """
+        key = await self._key(name)
+        return await self._client.connection.database.read(store.versions, key, limit=limit)
+
+    async def refused_deploys(self) -> dict[str, RefusedDeploy]:
+        """The automations of which the last deploy was refused, and why."""
+        return await self._client.connection.database.read(
+            refused.listing, namespace=self._namespace
+        )
+
+    async def events(
+        self, name: str, *, topic: str = "", status: str = "", before: str = "", limit: int = 50
+    ) -> Sequence[StoredEvent]:
+        """List events, newest first.
+
+        Args:
+            name: The automation.
+            topic: Only events of this topic.
+            status: Only events with this status.
+            before: The last id of the page before.
+            limit: At most so many.
+
+        Raises:
+            UnknownAutomation: There is no automation of that name.
+        """
+        return await self._client.connection.database.read(
+            views.list_events, await self._key(name), topic=topic, status=status,
+            before=before, limit=limit,
+        )  # fmt: skip
+
+    async def event(self, name: str, topic: str, message_id: str) -> StoredEvent | None:
+        """Find one event.
+
+        Args:
+            name: The automation.
+            topic: Its topic.
+            message_id: Its message id.
+
+        Returns:
+            The event, or None.
+        """
+        key = await self._key(name)
+        found = await self._client.connection.database.read(events.named, key, topic, [message_id])
+        return found[0] if found else None
+
+    async def users_of(self, events: Sequence[StoredEvent]) -> dict[str, str]:
+        """The ids of the runs that used or skipped these events, by `StoredEvent.id`.
+
+        Events of pruned runs are omitted.
+
+        Args:
+            events: Events from `events`.
+        """
+        return await self._client.connection.database.read(
+            views.users_of, [one.id for one in events]
+        )
+
+    async def is_pruned(self, input_id: str) -> bool:
+        """Whether runs that used events of an input were pruned, with their part of the ledger: the
+        changes of `outcome` are not all then.
+
+        Args:
+            input_id: An id from `inputs`.
+        """
+        return await self._client.connection.database.read(views.count_forgotten, input_id) > 0
+
+    async def inputs(self, name: str, *, before: str = "", limit: int = 50) -> Sequence[SeenInput]:
+        """List inputs and how far each got, newest first.
+
+        Args:
+            name: The automation.
+            before: The last id of the page before.
+            limit: At most so many.
+
+        Raises:
+            UnknownAutomation: There is no automation of that name.
+        """
+        return await self._client.connection.database.read(
+            views.list_inputs, await self._key(name), before=before, limit=limit
+        )
+
+    async def outcome(self, name: str, input_id: str) -> tuple[SeenInput, Sequence[LedgerRow]]:
+        """One input and the changes it led to, as far as they are kept: see `is_pruned`.
+
+        Args:
+            name: The automation.
+            input_id: An id from `inputs`.
+
+        Raises:
+            UnknownInput: The automation has no such input.
+        """
+        key = await self._key(name)
+        found = await self._client.connection.database.read(
+            views.list_inputs, key, input_id=input_id, limit=1
+        )
+        if not found:
+            raise UnknownInput(
+                f"automation {name} has no input {input_id}",
+                hint=f"List what came in with `rota automation inputs {name}`.",
+            )
+        led_to = await self._client.connection.database.read(views.outputs_of_input, input_id)
+        return found[0], led_to
+
+    async def outputs(
+        self, name: str, *, status: str = "", before: str = "", limit: int = 50
+    ) -> Sequence[LedgerRow]:
+        """List side effects, newest first.
+
+        Args:
+            name: The automation.
+            status: Only side effects with this status.
+            before: The last id of the page before.
+            limit: At most so many.
+
+        Raises:
+            UnknownAutomation: There is no automation of that name.
+        """
+        return await self._client.connection.database.read(
+            views.list_outputs, await self._key(name), status=status, before=before,
+            limit=limit,
+        )  # fmt: skip
+
+    async def inputs_of(self, mutation_id: str) -> Sequence[InputRow]:
+        """The inputs that led to a side effect.
+
+        Args:
+            mutation_id: An id from `outputs`.
+        """
+        return await self._client.connection.database.read(
+            views.inputs_of_output, mutation_id, namespace=self._namespace
+        )
+
+    async def activity(self, name: str, *, before: str = "", limit: int = 50) -> Sequence[SeenRun]:
+        """List handler runs, newest first.
+
+        Args:
+            name: The automation.
+            before: The last id of the page before.
+            limit: At most so many.
+
+        Raises:
+            UnknownAutomation: There is no automation of that name.
+        """
+        return await self._client.connection.database.read(
+            views.list_activity, await self._key(name), before=before, limit=limit
+        )
+
+    async def handler_run(self, run_id: str) -> SeenRun | None:
+        """One handler run with its change; None for a run that is not one.
+
+        Args:
+            run_id: The id of the run.
+        """
+        return await self._client.connection.database.read(views.find_activity, run_id)
+
+    async def touched(self, run_id: str) -> Sequence[Touched]:
+        """The events of a run, and what it did to them.
+
+        Args:
+            run_id: The id of the run.
+        """
+        return await self._client.connection.database.read(views.touched, run_id)
+
+    async def pending(self, name: str, *, limit: int = 50) -> Sequence[SeenInput]:
+        """List the inputs that are not done, oldest first.
+
+        Args:
+            name: The automation.
+            limit: At most so many.
+
+        Raises:
+            UnknownAutomation: There is no automation of that name.
+        """
+        return await self._client.connection.database.read(
+            views.unfinished_inputs, await self._key(name), limit=limit
+        )
+
+    async def stale(self, name: str, *, limit: int = 50) -> Sequence[SeenInput]:
+        """List the inputs older than `stale_days` that are not done.
+
+        Args:
+            name: The automation.
+            limit: At most so many.
+
+        Raises:
+            UnknownAutomation: There is no automation of that name.
+        """
+        until = self._now() - round(self._client.settings.stale_days * DAY)
+        return await self._client.connection.database.read(
+            views.unfinished_inputs, await self._key(name), until=until, limit=limit
+        )
+
+    async def answers(
+        self, name: str, *, change_id: str = "", before: str = "", limit: int = 50
+    ) -> Sequence[AnswerRow]:
+        """List the answers of people, newest first.
+
+        Args:
+            name: The automation.
+            change_id: Only answers about this change.
+            before: The last id of the page before.
+            limit: At most so many.
+
+        Raises:
+            UnknownAutomation: There is no automation of that name.
+        """
+        return await self._client.connection.database.read(
+            answers.list_answers, await self._key(name), change_id=change_id, before=before,
+            limit=limit,
+        )  # fmt: skip
+
+    # -- how -------------------------------------------------------------------------------
+
+    async def _found(self, name: str) -> DeployedAutomation:
+        database = self._client.connection.database
+        found = await database.read(store.find, namespace=self._namespace, name=name)
+        if found is None:
+            known = await database.read(store.listing, namespace=self._namespace)
+            hint = suggestion(name, [one.name for one in known])
+            refusals = await self.refused_deploys()
+            if name in refusals:
+                raise UnknownAutomation(
+                    f"automation {name} was never deployed: {refusal(refusals[name])}",
+                    hint="Correct the code, then `rota up` or `rota automation deploy`.",
+                    name=name, problems=list(refusals[name].problems),
+                )  # fmt: skip
+            raise UnknownAutomation(f"there is no automation {name!r}", hint=hint, name=name)
+        return found
+
+    async def _key(self, name: str) -> AutomationKey:
+        return AutomationKey(self._namespace, (await self._found(name)).name)
+
+    @property
+    def _namespace(self) -> str:
+        return self._client.settings.namespace
+
+    def _now(self) -> int:
+        return self._client.clock.now()
+
+
+async def _list(tx: Tx, /, settings: Settings, *, now: int, **where: Any) -> list[AutomationView]:
+    found = await store.listing(tx, namespace=settings.namespace, **where)
+    return await _views(tx, settings, found, now=now) if found else []
+
+
+async def _views(
+    tx: Tx, settings: Settings, found: Sequence[DeployedAutomation], *, now: int
+) -> list[AutomationView]:
+    """How these are, with a few questions for all of them together."""
+    namespace = settings.namespace
+    names = [one.name for one in found]
+    open_runs = await store.read_open_runs(tx, namespace=namespace, names=names)
+    handlers = await store.handlers_of_all(tx, namespace=namespace, names=names)
+    pending = await views.count_pending(tx, namespace=namespace, names=names)
+    # One that rests without work has nothing to explain: its chain has only this run.
+    halted = [
+        open_run
+        for open_run in open_runs.values()
+        if open_run.reason not in (store.IDLE, store.EVENT)
+    ]
+    roots = [open_run.root_id for open_run in halted]
+    ledger = await effects.of_chains(tx, roots) if roots else {}
+    errors = await views.last_errors(tx, halted)
+    skips = await views.to_skip(tx, namespace, halted, ledger)
+    codes = await code_states(tx, found, settings, now=now)
+    shown = []
+    for one in found:
+        open_run, own = open_runs.get(one.name), handlers[one.name]
+        root_id = open_run.root_id if open_run else ""
+        change, left_out = ledger.get(root_id), tuple(skips.get(one.name, ()))
+        error = errors.get(root_id)
+        said = say(
+            one, open_run, own, error=error, mutation=change, skips=left_out, code=codes[one.name],
+            now=now,
+        )  # fmt: skip
+        next_at = (
+            moment(open_run.available_at)
+            if open_run and open_run.available_at is not None
+            else None
+        )
+        shown.append(AutomationView(
+            one, said, schedule_words(own), next_at, open_run, change, own, pending[one.name],
+            left_out, error, codes[one.name],
+        ))  # fmt: skip
+    return shown
