@@ -62,6 +62,37 @@ async def test_find_a_run_among_100_000(page: WatchedPage) -> None:
     assert "bulk-77123" in await page.text()
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("bulk-7712", "quick"),  # the beginning of an external id, as one looks for it
+        (f"01a0{77_123:08x}", "quick"),  # the beginning of an id
+        ("lose_bo", "close_books"),  # a part of a name
+        ("LOSE_BO", "close_books"),
+    ],
+)
+async def test_find_by_the_part_that_one_remembers(page: WatchedPage, text: str, name: str) -> None:
+    view = page.page
+    await page.go("/runs")
+    await view.fill("#f-q", text)
+    await view.press("#f-q", "Enter")
+    await view.wait_for_url("**q=*")
+    names = await view.locator("#rows .what > a:first-of-type").all_inner_texts()
+    assert names
+    assert {*names} == {name}
+
+
+async def test_a_search_that_finds_nothing_says_how_far_it_looked(page: WatchedPage) -> None:
+    view = page.page
+    await page.go("/runs?q=deadbeef01")
+    assert "No run fits these filters" in await page.text()
+    assert "Looked back to" in await page.text()
+    assert await view.locator("text=Look through all ids").count() == 1
+    await view.click("text=Look further back")
+    await view.wait_for_url("**before=*")
+    assert "Looked back to" in await page.text()
+
+
 async def test_filters_live_in_the_address_and_pages_have_cursors(page: WatchedPage) -> None:
     view = page.page
     await page.go("/runs?q=quick")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 
 from tests.browser.kit.browser import BrowserThread, WatchedPage
@@ -16,7 +18,9 @@ PATHS = (
     "/automations/refunds?tab=inputs", "/automations/refunds?tab=outputs",
     "/automations/refunds?tab=runs", "/automations/refunds?tab=versions",
     "/schedules/sync-orders?only=not-run", "/runs/new?workflow=fulfil",
-    "/pipelines", "/workers",
+    "/pipelines", "/workers", "/runs?q=nothing-like-it", "/runs?q=clos&queue=default",
+    "/schedules?q=orders", "/schedules?show=bad", "/automations?q=refu", "/automations?q=none",
+    "/pipelines?q=none", "/workers?q=none",
 )  # fmt: skip
 
 
@@ -26,8 +30,8 @@ async def every_path(page: WatchedPage) -> list[str]:
     await page.go("/runs?q=close_books")
     found.append(await page.page.get_attribute("#rows a[href^='/runs/']", "href") or "")
     await page.go("/pipelines")
-    found.append(await page.page.get_attribute("a[href^='/pipeline-runs/']", "href") or "")
-    return found
+    pipeline_run = await page.page.get_attribute("a[href^='/pipeline-runs/']", "href") or ""
+    return [*found, pipeline_run, f"{pipeline_run}?status=failed"]
 
 
 @pytest.mark.parametrize("half", [0, 1])
@@ -61,6 +65,34 @@ async def test_a_hostile_name_is_text(page: WatchedPage) -> None:
     await page.go("/runs?q=quick")
     assert HOSTILE[:40] in await page.text()
     assert not await page.page.query_selector("main script")
+
+
+NAMES = (
+    "x" * 200, "<b>bold</b><script>alert(1)</script>", "שלום עולם \u202eabc",
+    "\U0001f680 deploy \U0001f469\u200d\U0001f469\u200d\U0001f467", "a name of many words " * 6,
+)  # fmt: skip
+
+
+async def test_odd_names_fit_every_width(browser: BrowserThread, shop: ShopServer) -> None:
+    app = shop.app
+    for name in NAMES:
+        shop.call(app.schedules.create(name, "quick", "every 1h", input={"text": name}))
+    shop.call(app.schedules.pause(NAMES[0], note="n" * 300))
+    run = shop.call(
+        app.options(external_id=NAMES[0], tags={NAMES[4]: NAMES[2]}).start("quick", NAMES[4])
+    )
+    page = await browser.open(shop.address)
+    found = []
+    shown = [f"/schedules/{quote(name, safe='')}" for name in NAMES]
+    for path in ("/", "/runs", "/schedules", *shown, f"{shown[4]}/edit", f"/runs/{run.id}"):
+        await page.go(path)
+        for width in (380, 820, 1440):
+            await page.page.set_viewport_size({"width": width, "height": 900})
+            found += [f"{path[:40]} at {width} px: {one}" for one in await page.overflow()]
+    await page.close()
+    for name in NAMES:
+        shop.call(app.schedules.delete(name))
+    assert not found, "\n".join(found)
 
 
 async def test_pages_can_be_read_without_javascript(

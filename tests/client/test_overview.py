@@ -118,3 +118,22 @@ async def test_what_waits_for_a_person_is_one_list_with_one_action_each(database
             ("schedule", "update"),
             ("run", "retry"),
         ]
+
+
+async def test_failures_are_the_last_attempts_of_their_chains(database_url: str) -> None:
+    app = an_app()
+    async with virtual(app, url=database_url) as world:
+        before = moment(app.clock.now())
+        tried, alone = await app.start("bad"), await app.start("bad")
+        await app.start("good")
+        await world.settle()
+        await app.runs.retry(tried.id)
+        await world.settle()
+        again = (await app.runs.chain(tried.id))[-1]
+        assert again.id != tried.id
+        found = await app.overview.failures(since=before)
+        assert [run.id for run in found] == [again.id, alone.id]
+        await world.advance("1h")
+        assert not await app.overview.failures(since=moment(app.clock.now()))
+        with pytest.raises(BadInput, match="limit"):
+            await app.overview.failures(since=before, limit=0)

@@ -96,6 +96,15 @@ FITS: list[tuple[dict[str, Any], Callable[[Run], bool]]] = [
     ({"tag": 'a"b'}, lambda run: "you" in (run.tags or "")),
     ({"tag": "to=m"}, lambda run: False),
     ({"external_id": "x9"}, lambda run: run.external_id == "x9"),
+    ({"search": "B"}, lambda run: run.name == "b"),
+    ({"search": "%"}, lambda run: False),
+    ({"search": "_"}, lambda run: False),
+    ({"search": "!"}, lambda run: False),
+    ({"search": "x1"}, lambda run: (run.external_id or "").startswith("x1")),
+    ({"search": "0000000c", "queue": "slow"}, lambda run: run.id.endswith("0000000c")
+        and run.queue == "slow"),
+    ({"search": "00000C"}, lambda run: False),
+    ({"search": "b", "kind": "pipeline"}, lambda run: (run.name, run.kind) == ("b", "pipeline")),
     ({"error": "ValueError"}, lambda run: '"ValueError"' in (run.error or "")),
     ({"error": "Value"}, lambda run: False),
     ({"schedule": "hourly"}, lambda run: run.schedule_id is not None),
@@ -168,6 +177,42 @@ async def test_a_bounded_search_says_how_far_it_looked_and_goes_on_there(
             assert looks >= 3
 
 
+async def test_a_search_finds_ids_and_external_ids_however_old_on_its_first_page(
+    database_url: str,
+) -> None:
+    async with client_of(database_url) as client:
+        await fill(client, 120)
+        everything = await client.runs.list(limit=1000)
+        old = min(everything, key=lambda run: run.id)
+        named = [run for run in everything if (run.external_id or "").startswith("x1")]
+        found = await client.runs.page(search=old.id[:20].upper(), limit=1)
+        assert old.id in [run.id for run in found.by_id]
+        found = await client.runs.page(search="x1", limit=1)
+        assert [run.id for run in found.by_id] == [run.id for run in named][:20]
+        assert found.next is not None
+        assert not (await client.runs.page(search="x1", limit=1, after=found.next)).by_id
+        done = await client.runs.page(search="x1", status="completed")
+        assert [run.id for run in done.by_id] == [
+            run.id for run in named if run.status == "completed"
+        ]
+        assert not (await client.runs.page(status="completed")).by_id
+        assert not (await client.runs.page(search="y1")).by_id
+
+
+async def test_runs_of_pipelines_are_found_by_name_behind_many_newer_workflow_runs(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists, "WINDOW", 10)
+    async with client_of(database_url) as client:
+        await fill(client, 60)
+        pipelines = [run.id for run in await client.runs.list(kind="pipeline", limit=1000)]
+        for _ in range(30):
+            await client.start("work")
+        found = await client.runs.page(kind="pipeline", limit=3)
+        assert [run.id for run in found.runs] == pipelines[:3]
+        assert [run.id for run in await walked(client, 3, kind="pipeline")] == pipelines
+
+
 async def test_a_cursor_holds_while_runs_are_added_and_fits_its_filters_only(
     database_url: str,
 ) -> None:
@@ -191,7 +236,7 @@ async def test_a_cursor_holds_while_runs_are_added_and_fits_its_filters_only(
 async def test_a_filter_that_no_database_holds_is_bad_input(database_url: str, text: Any) -> None:
     async with client_of(database_url) as client:
         names = ("name", "status", "queue", "kind", "tag", "schedule", "external_id", "error")
-        for name in (*names, "root_id", "since", "until"):
+        for name in (*names, "root_id", "search", "since", "until"):
             with pytest.raises(BadInput):
                 await client.runs.page(**{name: text})
         for limit in (0, -1, 1001, 2**64):

@@ -53,6 +53,8 @@ WITHOUT_ROUTE = {
     "pipelines.write_results": "it writes a file on this machine",
     "pipelines.close": "it ends the client",
     "overview.activity": "a chart of the dashboard",
+    "overview.failures": "GET /runs?status=failed has them",
+    "schedules.count": "a page counts what schedules.list has",
     "automations.deploy_all": "a worker does it when it starts",
     "tokens.authenticate": "the gate calls it",
     "sessions.open": "POST /login, a page",

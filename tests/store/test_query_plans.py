@@ -116,6 +116,7 @@ CASES = [
 ]  # fmt: skip
 
 SPOT: dict[str, Any] = {"namespace": SPACE, "now": NOW, "limit": 10, "until": NOW, "name": "name1"}
+ANY_NAME = {"search": "", "status": ""}
 ONE = {"id": "s1", "reason": "turn", "limit": 1, "now": NOW}
 RANGE = {"from_at": 0, "to_at": NOW, "due_at": NOW, "at": NOW, "limit": 10, "id": "s1"}
 PAGE = {"before_at": NOW, "before_id": ""}
@@ -134,7 +135,8 @@ CASES += [
     Case("overdue_schedules", ("runs_timer",), SPOT | {"at": 0, "id": ""}),
     Case("fired_between", ("runs_occurrence",), RANGE),
     Case("get_schedule", ("runs_templates",), SPOT),
-    Case("list_schedules", ("runs_templates",), SPOT | {"after": "name2"}),
+    Case("list_schedules", ("runs_templates",), SPOT | {"after": "name2"} | ANY_NAME),
+    Case("count_listed_schedules", ("runs_templates",), SPOT | ANY_NAME),
     Case("schedules_of", ("runs_children",), {"origins": ["program"], "namespace": SPACE}),
     Case("open_of_schedules", OPEN, {"ids": ["s1", "s2"]}),
     Case("open_roots_of", OPEN, {"ids": ["s1", "s2"]}),
@@ -194,7 +196,8 @@ CASES += [
 LISTED: dict[str, Any] = {
     "namespace": SPACE, "before": "~", "first": "", "limit": 10, "window": 100, "name": "",
     "status": "", "queue": "", "kind": "", "schedule_id": "", "external_id": "", "root_id": "",
-    "tag": "", "error": "",
+    "tag": "", "error": "", "search": "", "name_like": "%%", "id_part": "", "id_beyond": "~",
+    "beyond": "~",
 }  # fmt: skip
 FAILED = LISTED | {"status": "failed"}
 OF_NAME = LISTED | {"name": "work"}
@@ -209,6 +212,10 @@ CASES += [
     Case("ids_of_name", ("runs_by_name",), OF_NAME),
     Case("end_of_name", ("runs_by_name",), OF_NAME),
     Case("ids_called", ("runs_external",), LISTED | {"external_id": "pending-x1"}),
+    Case("ids_beginning", ("runs_external",), LISTED | {"search": "pending-x1"}),
+    Case("runs_called", ("runs_external",), LISTED | {"external_id": "pending-x1"}),
+    Case("names_of_kinds", ("runs_by_name",), LISTED),
+    Case("names_with_external_ids", ("runs_external",), LISTED),
     Case("ids_of_chain", CHAIN, LISTED | {"root_id": "running000001"}),
     Case("ids_pending", ("runs_ready",), LISTED),
     Case("size_pending", ("runs_ready",), LISTED),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rota.client.code_state import code_states
 from rota.core.automations.model import (
@@ -24,6 +24,7 @@ from rota.core.automations.model import (
 from rota.core.automations.planner import DeployedHandler
 from rota.core.automations.text import Said, refusal, say, schedule_words
 from rota.core.runs.model import Run
+from rota.core.runs.names import checked_limit, checked_search
 from rota.core.suggest import suggestion
 from rota.core.time.instants import DAY, moment
 from rota.errors import UnknownAutomation, UnknownInput
@@ -69,16 +70,21 @@ class AutomationReads:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def list(self, *, archived: bool = False, after: str = "") -> list[AutomationView]:
-        """List automations by name, up to 1000.
+    async def list(
+        self, *, archived: bool = False, after: str = "", limit: int = 1000, search: str = ""
+    ) -> list[AutomationView]:
+        """List automations by name.
 
         Args:
             archived: Also those that were archived.
             after: The last name of the page before.
+            limit: The most automations to return, up to 1,000.
+            search: A part of the name.
         """
         return await self._client.connection.database.read(
-            _list, self._client.settings, archived=archived, after=after, now=self._now()
-        )
+            _list, self._client.settings, archived=archived, after=after, now=self._now(),
+            limit=checked_limit(limit), search=checked_search(search),
+        )  # fmt: skip
 
     async def show(self, name: str) -> AutomationView:
         """Show one automation: its state in words, and its parts.
@@ -351,11 +357,8 @@ class AutomationReads:
         return self._client.clock.now()
 
 
-async def _list(
-    tx: Tx, settings: Settings, *, archived: bool, after: str, now: int
-) -> list[AutomationView]:
-    namespace = settings.namespace
-    found = await store.listing(tx, namespace=namespace, archived=archived, after=after)
+async def _list(tx: Tx, /, settings: Settings, *, now: int, **where: Any) -> list[AutomationView]:
+    found = await store.listing(tx, namespace=settings.namespace, **where)
     return await _views(tx, settings, found, now=now) if found else []
 
 

@@ -15,12 +15,13 @@ from rota.core.runs.filters import RunFilter
 from rota.core.runs.ids import created_at_of as created_at
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Queue, Run, WorkerRecord
+from rota.core.runs.names import checked_limit, checked_search
 from rota.core.runs.stored_errors import error_line
 from rota.core.time.instants import DAY, SECOND, Duration, micros, moment, shown
 from rota.errors import BadInput
 from rota.store import metrics as store
 from rota.store.metrics import NewestRun
-from rota.store.runs import lists, workers
+from rota.store.runs import history, lists, workers
 
 if TYPE_CHECKING:
     from rota.client.client import Client
@@ -201,17 +202,24 @@ class Overview:
             )
         return found
 
-    async def workers(self, *, everyone: bool = False) -> Sequence[WorkerState]:
-        """List workers with their liveness.
+    async def workers(
+        self, *, everyone: bool = False, search: str = "", after: str = "", limit: int = 1_000
+    ) -> Sequence[WorkerState]:
+        """List workers with their liveness, in the order of their start.
 
         Args:
             everyone: Also those that have stopped.
+            search: A part of the name of their machine.
+            after: The id of the last worker of the page before.
+            limit: The most workers to return, up to 1,000.
         """
         client = self._client
         namespace, now = client.settings.namespace, client.clock.now()
         rows = await client.connection.database.read(
-            workers.listing, namespace=namespace, everyone=everyone
-        )
+            workers.page, namespace=namespace, everyone=everyone,
+            search=checked_search(search), after=checked_search(after, "after"),
+            limit=checked_limit(limit),
+        )  # fmt: skip
         busy = await client.connection.database.read(store.busy_slots, namespace=namespace)
         return [
             WorkerState(
@@ -257,6 +265,23 @@ class Overview:
                 AttentionItem("schedule", row.name, sentence, moment(row.created_at), "update")
             )
         return sorted(items, key=lambda item: (item.since, item.kind, item.name))
+
+    async def failures(self, *, since: datetime, limit: int = 50) -> list[Run]:
+        """List runs that failed or crashed and have no later attempt, newest first.
+
+        Args:
+            since: Only runs created since then.
+            limit: The most runs to read, for failed and crashed ones each, up to 1,000.
+        """
+        found: list[Run] = []
+        for status in (Status.FAILED, Status.CRASHED):
+            found += await self._client.runs.list(
+                status=status, since=since, limit=checked_limit(limit)
+            )
+        last = await self._client.connection.database.read(
+            history.last_ids, [run.root_id for run in found]
+        )
+        return [run for run in found if run.id in last]
 
 
 def _window(within: Duration) -> int:

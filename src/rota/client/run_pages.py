@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Python programs may ask for long lists; pages of surfaces are shorter.
 LIST_MAX = 100_000
+# Runs that a search finds by their ids, however old they are.
+BY_ID_MAX = 20
 
 
 class RunFilters(RunSelection, total=False):
@@ -32,11 +34,14 @@ class RunFilters(RunSelection, total=False):
 
 class RunList(NamedTuple):
     """One page of runs, newest first. `next` is the cursor of the page after it, None at the end.
-    `looked_back_to` is set when the page ended at the bound of its search before it was full."""
+    `looked_back_to` is set when the page ended at the bound of its search before it was full.
+    `by_id` belongs to the first page of a search: up to 20 runs of which the id or external id
+    begins with the text, however old; those of `runs` may be among them."""
 
     runs: list[Run]
     next: str | None
     looked_back_to: datetime | None
+    by_id: Sequence[Run] = ()
 
 
 def _selection(filters: RunFilters) -> RunSelection:
@@ -75,8 +80,8 @@ class RunPages:
         """Return runs, newest first. A rare filter is searched for to the end of the history.
 
         Args:
-            filters: name, status, queue, kind, tag, schedule, external_id, error, root_id, since,
-                until, before (the last id of the page before), limit.
+            filters: name, status, queue, kind, tag, schedule, external_id, error, root_id, search,
+                since, until, before (the last id of the page before), limit.
 
         Raises:
             BadInput: There is no such status or kind, or a value cannot be stored.
@@ -113,8 +118,8 @@ class RunPages:
         Args:
             after: `next` of the page before; None begins with the newest run.
             limit: The most runs to return, up to 1,000.
-            filters: name, status, queue, kind, tag, schedule, external_id, error, root_id, since,
-                until.
+            filters: name, status, queue, kind, tag, schedule, external_id, error, root_id, search,
+                since, until.
 
         Raises:
             BadInput: There is no such status or kind, or a value cannot be stored.
@@ -126,15 +131,22 @@ class RunPages:
         """
         check_options(filters, RunSelection, self.page)
         wanted = checked_filter(**filters)
+        schedule_id = await self._schedule_id(wanted)
         found = await self._client.connection.database.read(
             lists.page, wanted, namespace=self._client.settings.namespace,
-            before=wanted.id_after(after), limit=checked_limit(limit),
-            schedule_id=await self._schedule_id(wanted),
+            before=wanted.id_after(after), limit=checked_limit(limit), schedule_id=schedule_id,
         )  # fmt: skip
+        by_id: Sequence[Run] = ()
+        if wanted.search and after is None:
+            by_id = await self._client.connection.database.read(
+                lists.beginning, wanted, namespace=self._client.settings.namespace,
+                limit=BY_ID_MAX, schedule_id=schedule_id,
+            )  # fmt: skip
         return RunList(
             found.runs,
             None if found.next_id is None else wanted.cursor(found.next_id),
             None if found.looked_back_to is None else moment(found.looked_back_to),
+            by_id,
         )
 
     async def _schedule_id(self, wanted: RunFilter) -> str:

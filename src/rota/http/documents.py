@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from rota.http.document import ApiDocument, Instant
 
 # -- runs --------------------------------------------------------------------------------------
@@ -64,11 +66,13 @@ class ListedRun(ApiDocument, frozen=True):
 
 
 class RunListDocument(ApiDocument, frozen=True):
-    """Runs, newest first; `next` is the cursor of the next page."""
+    """Runs, newest first; `next` is the cursor of the next page. `by_id` has what a search found by
+    the beginning of an id or external id, however old."""
 
     runs: list[ListedRun]
     next: str | None = None
     looked_back_to: Instant | None = None
+    by_id: list[ListedRun] = msgspec.field(default_factory=list)
 
 
 class StartedRun(ApiDocument, frozen=True):

@@ -17,7 +17,7 @@ from rota.core import typed
 from rota.core.pipelines.names import KIND, pipeline_id_of, run_name
 from rota.core.runs.lifecycle import Trigger
 from rota.core.runs.model import NewRun, Run
-from rota.core.runs.names import checked_limit, checked_position
+from rota.core.runs.names import checked_limit, checked_position, checked_search
 from rota.core.runs.retry import RetryPolicy
 from rota.core.suggest import suggestion
 from rota.core.typed import JsonReader as TypedReader
@@ -134,15 +134,36 @@ class PipelineClient:
             )
         return folder
 
-    async def known(self) -> list[KnownPipeline]:
-        """The pipelines with a folder here, and those of the newest 1,000 runs, by name."""
-        found = {name: KnownPipeline(name, True) for name, at in self._folders.items() if at}
-        for run in await self._client.runs.list(kind="pipeline", limit=1_000):
-            name = pipeline_id_of(run.name)
-            one = found.get(name, KnownPipeline(name, False))
-            if one.last_run is None and run.name != PART_NAME:
-                found[name] = one._replace(last_run=run)
-        return [found[name] for name in sorted(found)]
+    async def known(
+        self, *, search: str = "", after: str = "", limit: int = 1_000
+    ) -> list[KnownPipeline]:
+        """List the pipelines with a folder here, and those that have runs, by name.
+
+        Args:
+            search: A part of the name.
+            after: The last name of the page before.
+            limit: The most pipelines to return, up to 1,000.
+        """
+        text = checked_search(search).lower()
+        here = {name for name, at in self._folders.items() if at}
+        names = here | await self._names_of_runs()
+        wanted = sorted(name for name in names if text in name.lower() and name > after)
+        found = []
+        for name in wanted[: checked_limit(limit)]:
+            last = await self._client.runs.page(name=run_name(name), limit=1)
+            found.append(KnownPipeline(name, name in here, *last.runs))
+        return found
+
+    async def _names_of_runs(self) -> set[str]:
+        from rota.store.runs.lists import names_of_kinds
+
+        stored = await self._client.connection.database.read(
+            names_of_kinds, namespace=self._client.settings.namespace
+        )
+        prefix = run_name("")
+        return {pipeline_id_of(one) for one in stored if one.startswith(prefix)} - {
+            pipeline_id_of(PART_NAME)
+        }
 
     async def forecast(
         self,

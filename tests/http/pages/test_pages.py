@@ -10,10 +10,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
+import pytest
 
 from rota import Rota, gather
 from rota.automations import Prepared
-from rota.http.pages import PAGES
+from rota.http.pages import PAGES, schedules
 from rota.testing import virtual
 from rota.tools import tool
 from tests.http.kit import BASE, browsing
@@ -208,6 +209,48 @@ async def test_a_schedule_is_found_among_many_and_counted_over_all(database_url:
             assert found.count('</a><span class="sub">') == 10
             second = (await http.get("/schedules?after=tenant-49")).text
             assert "20 of 70 schedules shown" in second
+
+
+async def test_schedules_that_failed_lately_are_found_beyond_a_look(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedules, "LOOK_MAX", 5)
+    monkeypatch.setattr(schedules, "PAGE_SIZE", 2)
+    app = shop()
+    async with virtual(app, url=database_url) as world:
+        for number in range(12):
+            fails = number in (3, 4, 11)
+            await app.schedules.create(
+                f"s{number:02}", "work", "every 1h", timezone="UTC", input={"fails": fails}
+            )
+        await world.advance("2h")
+        async with browsing(app) as http:
+            found: list[str] = []
+            path = "/schedules?show=bad"
+            for _ in range(5):
+                text = html.unescape((await http.get(path)).text)
+                found += re.findall(r'<tr data-key="(s\d\d)"', text)
+                later = re.findall(r'href="([^"]+)" rel="next"', text)
+                if not later:
+                    break
+                path = later[0]
+            assert found == ["s03", "s04", "s11"]
+
+
+async def test_lists_search_a_part_of_the_name(database_url: str) -> None:
+    async with browsed(database_url) as (_, http, _parameters):
+        for path, wanted in (
+            ("/automations?q=AYM", "payments</a>"),
+            ("/automations?q=none", "No automation is called like that"),
+            ("/workers?q=no-such-machine", "No worker is on such a machine"),
+            ("/pipelines?q=none", "No run of a pipeline fits"),
+            ("/schedules?q=none", "No schedule is like that"),
+            ("/runs?q=OR", "work</a>"),
+            ("/runs?q=none", "No run fits these filters"),
+            ("/runs?name=wor", "No run fits these filters"),
+        ):
+            text = (await http.get(path)).text
+            assert wanted in text, path
 
 
 async def test_every_page_counts_what_waits(database_url: str) -> None:

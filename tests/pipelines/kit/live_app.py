@@ -102,3 +102,12 @@ async def world(
         app.pipelines.listen(made.reported.append)
         async with app:
             yield made
+
+
+async def assert_every_page(app: Rota, run_id: str, size: int = 2) -> None:
+    """Pages of the items that begin anywhere are a part of the whole list."""
+    whole = [each async for each in app.pipelines.items(run_id)]
+    assert whole
+    for after in range(len(whole) + 2):
+        found = await app.pipelines.items_page(run_id, after=after, limit=size)
+        assert found.items == whole[after : after + size], after

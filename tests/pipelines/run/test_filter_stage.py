@@ -13,7 +13,7 @@ import pytest
 from rota.errors import RunFailed
 from tests.ai.kit.model_server import Model, Say
 from tests.kit import select
-from tests.pipelines.kit.live_app import says, world
+from tests.pipelines.kit.live_app import assert_every_page, says, world
 
 ITEMS = "input: {items: [{n: 1}, {n: 2}, {n: 3}, {n: 4}]}"
 
@@ -114,6 +114,7 @@ async def test_an_item_that_the_filter_cannot_ask_about_has_failed(
         ref = await it.app.pipelines.start(it.pipeline(ASKED))
         result = await ref.result(timeout=60)
         assert (result.outcome, result.exit_code) == ("partial", 7)
+        await assert_every_page(it.app, ref.id)
         counts = (result.total, result.processed, result.failed, result.filtered, result.skipped)
         assert counts == (4, 1, 2, 1, 0)
         assert kept(result.output) == [2]
@@ -133,6 +134,7 @@ async def test_an_item_that_the_filter_cannot_ask_about_has_failed(
         assert [(each.item["n"], each.status) for each in items] == [
             (2, "completed"), (4, "completed"), (3, "filtered"), (1, "filtered"),
         ]  # fmt: skip
+        await assert_every_page(it.app, ref.id)
 
 
 async def test_items_that_the_filter_cannot_ask_about_stay_failed_until_it_can(

@@ -14,7 +14,7 @@ from rota.pipelines.definition.nodes import ScriptNode
 from rota.pipelines.run.inputs import stream
 from rota.pipelines.run.script import script_items
 from tests.ai.kit.model_server import Model, Say
-from tests.pipelines.kit.live_app import says, world
+from tests.pipelines.kit.live_app import assert_every_page, says, world
 
 ALL = """
 name: Everything
@@ -66,6 +66,7 @@ async def test_all_kinds_of_nodes_work_together(database_url: str, tmp_path: Pat
         assert "green pear 5 kg" in page["result"]
         assert "brown walnut 3 kg" in page["result"]
         assert (result.total, result.processed) == (2, 2)
+        await assert_every_page(it.app, (await it.app.runs.list())[0].id, 1)
         # 3 questions of the filter (fig is too light to be asked about), 2 colours, 1 summary.
         assert result.calls == len(it.prompts) == 6
         nodes = {each.node for each in it.reported if each.phase == "node"}

@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
+from rota.core.runs.model import StoredStep
 from rota.errors import RunFailed, WrongState
+from rota.pipelines.run.run_store import CHUNK_ITEMS
+from rota.store.backend.database import Tx
+from rota.store.pipelines import steps
 from tests.ai.kit.model_server import Model, Say
 from tests.pipelines.kit.live_app import says, world
 
@@ -178,3 +182,28 @@ async def test_a_new_run_takes_over_results_of_equal_content(
         assert len(it.prompts) == 9
         other = await it.app.pipelines.start(longer, cache_from=first.id, model="local:big")
         assert (await other.result(timeout=60)).calls == 9
+
+
+async def test_a_later_page_of_items_does_not_read_what_comes_before_it(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 3 * CHUNK_ITEMS + 50
+    async with world(database_url, tmp_path) as it:
+        await it.run(numbered(count, ", parallel: 50"))
+        run_id = (await it.app.runs.list())[0].id
+        whole = [each async for each in it.app.pipelines.items(run_id)]
+        read: list[StoredStep] = []
+        page = steps.page
+
+        async def counted(tx: Tx, **where: Any) -> list[StoredStep]:
+            found = await page(tx, **where)
+            read.extend(one for one in found if "~end" not in one.key)
+            return found
+
+        monkeypatch.setattr(steps, "page", counted)
+        for after in (0, 1, CHUNK_ITEMS - 1, CHUNK_ITEMS, 2 * CHUNK_ITEMS + 3, count - 5, count):
+            read.clear()
+            found = await it.app.pipelines.items_page(run_id, after=after, limit=20)
+            assert found.items == whole[after : after + 20]
+            earlier = [one for one in read if one.position < after - CHUNK_ITEMS]
+            assert not earlier, after

@@ -22,7 +22,7 @@ from tests.pipelines.kit.killed_child import (
     doubled,
     put_items,
 )
-from tests.pipelines.kit.live_app import ai_settings
+from tests.pipelines.kit.live_app import ai_settings, assert_every_page
 
 COUNT = 600
 
@@ -79,6 +79,7 @@ async def test_machines_share_the_items_of_one_run(
                     await other.wait()
             assert (result.outcome, result.processed) == ("completed", COUNT)
             assert len(json.loads((await app.pipelines.result(ref.id)).output or "")) == COUNT
+            await assert_every_page(app, ref.id, 7)
     assert len(model.askers) > 1
     assert {each.root_id for each in reported} == {ref.id}
     assert any(0 < each.done < COUNT for each in reported)

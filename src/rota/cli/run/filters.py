@@ -35,6 +35,7 @@ _OPTIONS = (
         shell_complete=complete.schedules,
     ),
     click.option("--error", metavar="CLASS", help="Only runs that ended with this error."),
+    click.option("--search", metavar="TEXT", help="Part of a name, external id or id."),
     click.option("--since", metavar="TIME", help="Created since: 2h, 9:00, 2027-03-28."),
     click.option("--until", metavar="TIME", help="Created before: 2h, 9:00, 2027-03-28."),
 )  # fmt: skip

@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 from datetime import datetime
+from string import hexdigits
 from typing import TypedDict, Unpack
 
 import msgspec
 
+from rota.core.runs.ids import SHORT
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.names import checked_key, checked_name
 from rota.core.suggest import suggestion
@@ -24,8 +27,10 @@ _FIRST_ID, _LAST_ID = "", "~"  # below and above every id
 
 
 class RunSelection(TypedDict, total=False):
-    """The filters of runs. `tag` is `key` or `key=value`, `error` the class of an exception;
-    `since` and `until` bound when a run was created. An empty text selects everything."""
+    """The filters of runs. `tag` is `key` or `key=value`, `error` the class of an exception.
+    `search` is a part of a name, the beginning of an external id, or the beginning or end of an id
+    (8 characters or more). `since` and `until` bound when a run was created. An empty text selects
+    everything."""
 
     name: str
     status: str
@@ -36,6 +41,7 @@ class RunSelection(TypedDict, total=False):
     external_id: str
     error: str
     root_id: str
+    search: str
     since: datetime | None
     until: datetime | None
 
@@ -52,8 +58,20 @@ class RunFilter(msgspec.Struct, frozen=True):
     external_id: str = ""
     error: str = ""
     root_id: str = ""
+    search: str = ""
     since_at: int | None = None
     until_at: int | None = None
+
+    @property
+    def id_part(self) -> str:
+        """The searched text as the beginning or the end of an id, if it can be one."""
+        text = self.search.lower()
+        return text if len(text) >= SHORT and set(text) <= set(hexdigits) else ""
+
+    @property
+    def name_like(self) -> str:
+        """The pattern of names that hold the searched text; `!` takes a sign as it is."""
+        return f"%{re.sub('[!%_]', lambda sign: f'!{sign[0]}', self.search)}%"
 
     @property
     def digest(self) -> str:
@@ -101,6 +119,11 @@ class RunFilter(msgspec.Struct, frozen=True):
         return min(found[1], self.beyond_id)
 
 
+def beyond(prefix: str) -> str:
+    """Above every text that begins with the prefix."""
+    return f"{prefix}{chr(sys.maxunicode)}"
+
+
 def _id_at(at: int) -> str:
     return f"{at // 1000:012x}"
 
@@ -120,6 +143,7 @@ def checked_filter(**given: Unpack[RunSelection]) -> RunFilter:
         external_id=_keyed(given.get("external_id"), "external_id"),
         root_id=_keyed(given.get("root_id"), "root_id"),
         status=checked_status(given.get("status"), "status"),
+        search=_keyed(given.get("search"), "search"),
         kind=_one_of(given.get("kind"), "kind", KINDS),
         since_at=_at(given.get("since"), "since"),
         until_at=_at(given.get("until"), "until"),

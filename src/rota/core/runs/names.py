@@ -22,6 +22,11 @@ def checked_key(key: object, what: str) -> str:
     return _checked(key, what, KEY_BYTES_MAX)
 
 
+def checked_search(text: object, what: str = "search") -> str:
+    """A text to look for, which may be empty, or BadInput."""
+    return "" if text == "" else checked_key(text, what)
+
+
 def checked_priority(priority: object) -> int:
     """A priority, or BadInput."""
     if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) > PRIORITY_MAX:

@@ -10,7 +10,6 @@ from rota.client.automation_views import AutomationView
 from rota.client.overview import AttentionItem
 from rota.client.schedule_pages import LastOutcomes
 from rota.core.pipelines.names import pipeline_id_of
-from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import error_line
 from rota.core.time.instants import DAY, instant, moment
@@ -68,12 +67,9 @@ async def inbox_of(
         found.append(_waiting(one, clock) if view is None else _automation(view, clock))
         seen.add(one.run_id)
     since = moment(clock.now - FAILED_US)
-    for status in (Status.FAILED, Status.CRASHED):
-        for run in await client.runs.list(status=status, since=since, limit=FAILED_LOOK):
-            if run.kind != "automation" and run.parent_id is None and run.id not in seen:
-                last = (await client.runs.chain(run.id))[-1]
-                if last.id == run.id:
-                    found.append(_failed(run, clock))
+    for run in await client.overview.failures(since=since, limit=FAILED_LOOK):
+        if run.kind != "automation" and run.parent_id is None and run.id not in seen:
+            found.append(_failed(run, clock))
     for name, known in outcomes.items():
         if any(
             one.due_at >= clock.now - FAILED_US and outcome_word(one.status, one.reason) == "missed"

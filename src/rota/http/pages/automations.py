@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from rota.client.automation_views import AutomationView
 from rota.http.pages.status import AUTOMATION_WORDS, StatusView, named
 from rota.http.pages.text import Stamp, WallClock, clipped, counted, number, segment
-from rota.http.pages.view import clock_of, page
+from rota.http.pages.view import clock_of, link, page
 from rota.http.request import Answer, WebRequest
 
 LIVE = "automation run"
+PAGE_SIZE = 50
+SEARCH_FROM = 8  # fewer fit on the screen
 SENTENCE_WIDTH = 160
 
 
@@ -31,12 +33,21 @@ class AutomationRow:
 
 async def show(request: WebRequest) -> Answer:
     """The page."""
-    clock = clock_of(request)
-    rows = [row_of(view, clock) for view in await request.client.automations.list()]
-    headline, context = sentences(rows)
+    clock, automations = clock_of(request), request.client.automations
+    search, after = request.query.get("q").strip(), request.query.get("after")
+    views = await automations.list(search=search, after=after, limit=PAGE_SIZE + 1)
+    rows = [row_of(view, clock) for view in views[:PAGE_SIZE]]
+    waits = [one.name for one in await request.client.overview.attention()
+        if one.kind == "automation"]  # fmt: skip
+    headline, context = sentences(rows, waits)
+    has_more = len(views) > PAGE_SIZE
     return page(
         request, "automations.html", title="Automations", place="automations", live=LIVE,
-        headline=headline, context=context, rows=rows,
+        headline=headline, context=context, rows=rows, search=search,
+        is_long=has_more or len(rows) > SEARCH_FROM or bool(search or after),
+        older=link("/automations", q=search, after=rows[-1].name) if has_more else "",
+        first=link("/automations", q=search) if after else "",
+        shown=f"{counted(len(rows), 'automation')} shown, by name",
     )  # fmt: skip
 
 
@@ -52,14 +63,14 @@ def row_of(view: AutomationView, clock: WallClock) -> AutomationRow:
     )  # fmt: skip
 
 
-def sentences(rows: Sequence[AutomationRow]) -> tuple[str, str]:
-    """The state of the automations."""
-    if not rows:
+def sentences(rows: Sequence[AutomationRow], waits: Sequence[str]) -> tuple[str, str]:
+    """The state of the automations: those that wait for a person, and what is pending here."""
+    if not rows and not waits:
         return "No automation is deployed.", ""
-    waits = [row.name for row in rows if row.mark]
     pending = sum(row.pending for row in rows)
-    behind = f"{number(pending)} events are pending." if pending else "No event is pending."
+    behind = f"{counted(pending, 'event')} pending." if pending else "No event is pending."
     if not waits:
-        return "Nothing needs you.", f"{counted(len(rows), 'automation')}. {behind}"
-    head = f"{', '.join(waits[:3])} {'needs' if len(waits) == 1 else 'need'} you."
-    return head, behind
+        return "Nothing needs you.", behind
+    names = ", ".join(clipped(name, 48) for name in waits[:3])
+    more = f" and {number(len(waits) - 3)} more" if len(waits) > 3 else ""
+    return f"{names}{more} {'needs' if len(waits) == 1 else 'need'} you.", behind

@@ -72,6 +72,14 @@ class GridView:
 
 
 @dataclass(frozen=True)
+class GridPages:
+    """Addresses of the squares before and after those that are shown."""
+
+    earlier: str
+    later: str
+
+
+@dataclass(frozen=True)
 class ItemView:
     """One item in a table."""
 
@@ -128,14 +136,16 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
     pipelines = pipelines_of(request)
     result = await pipelines.result(run.id)
     snapshot = read_snapshot(run.input)
-    grid = await pipelines.items_page(run.id, limit=GRID_MAX)
-    failed = await _failed(pipelines, run.id) if result.failed else []
     wanted, href = request.query.get("status"), f"/pipeline-runs/{run.id}"
-    at = request.query.get("after")
-    listed = await pipelines.items_page(
-        run.id, after=int(at) if at.isdigit() else 0, limit=ITEMS_SIZE, status=wanted or None
-    )
-    older = link(href, status=wanted, after=listed.next) if listed.next else ""
+    at, after_item = _number(request, "grid"), _number(request, "after")
+    item = _number(request, "item")
+    if item:  # by its number: the grid and the list that have it
+        at, after_item = (item - 1) // GRID_MAX * GRID_MAX, item - 1
+    chosen = wanted or None
+    grid = await pipelines.items_page(run.id, after=at, limit=GRID_MAX, status=chosen)
+    failed = await _failed(pipelines, run.id) if result.failed else []
+    listed = await pipelines.items_page(run.id, after=after_item, limit=ITEMS_SIZE, status=chosen)
+    older = link(href, status=wanted, grid=at, after=listed.next) if listed.next else ""
     name = pipeline_id_of(run.name)
     output = result.output or ""
     return page(
@@ -143,18 +153,33 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
         problem=problem, status=200 if problem is None else 409, run=run, name=name, href=href,
         state=run_state(run), sentence=sentence_of(run, result, clock),
         follows=follows_of(run, result), tiles=tiles_of(result, snapshot),
-        grid=grid_of(grid, run), failed=[item_view(one) for one in failed],
+        grid=grid_of(grid, run, at, result.total), grid_pages=_grid_pages(href, wanted, at, grid),
+        item=item or "", failed=[item_view(one) for one in failed],
         failed_line=f"{number(len(failed))} of {number(result.failed)}",
         failed_all=link(href, status="failed") if result.failed > len(failed) else "",
         items=[item_view(one) for one in listed.items], items_heading="Items and answers",
         items_line=f"{counted(len(listed.items), 'item')} shown", status_filter=wanted,
-        older=older, item_chips=item_chips(href, wanted, result),
+        older=older, first=link(href, status=wanted, grid=at) if after_item else "",
+        item_chips=item_chips(href, wanted, result),
         result=clipped_text(output), is_table=output.lstrip().startswith("|"),
         result_fields=_fields(result),
         result_none=_no_result(run), downloads=_downloads(run, result),
         facts=facts_of(run, snapshot, clock), can_stop=run.status in OPEN,
         can_retry=_can_retry(run), retry_label=retry_label(result),
     )  # fmt: skip
+
+
+def _number(request: WebRequest, name: str) -> int:
+    """A number in the address; 0 if it is none."""
+    text = request.query.get(name)
+    return int(text) if text.isdecimal() and len(text) < 10 else 0
+
+
+def _grid_pages(href: str, wanted: str, at: int, found: ItemsPage) -> GridPages:
+    """The addresses of the squares before and after."""
+    earlier = f"{link(href, status=wanted, grid=max(0, at - GRID_MAX))}#grid" if at else ""
+    later = f"{link(href, status=wanted, grid=found.next)}#grid" if found.next else ""
+    return GridPages(earlier, later)
 
 
 async def _failed(pipelines: PipelineClient, run_id: str) -> list[ItemOutcome]:
@@ -179,7 +204,7 @@ def item_chips(href: str, wanted: str, result: PipelineResult) -> list[Chip]:
         "skipped": result.skipped, "filtered": result.filtered,
     }  # fmt: skip
     return [
-        Chip(ITEMS[key].word if key else "All", f"{link(href, status=key)}#items", key == wanted,
+        Chip(ITEMS[key].word if key else "All", f"{link(href, status=key)}#grid", key == wanted,
             ITEMS[key] if key else None, number(count))
         for key, count in counts.items()
         if count or key == wanted
@@ -273,8 +298,8 @@ _KINDS = {
 }  # fmt: skip
 
 
-def grid_of(found: ItemsPage, run: Run) -> GridView:
-    """One square per item, in the order of the input."""
+def grid_of(found: ItemsPage, run: Run, at: int, total: int) -> GridView:
+    """One square per item of a part of the list, in the order of the input."""
     items = found.items
     counts: Counter[str] = Counter(one.status for one in items)
     cells = []
@@ -292,9 +317,16 @@ def grid_of(found: ItemsPage, run: Run) -> GridView:
         for key, word in words.items()
         if counts[key]
     ]
-    more = f", the first {number(GRID_MAX)}" if found.next else ""
     label = ", ".join(entry.text for entry in legend)
-    return GridView(cells, legend, f"in order of the input{more}", f"Items: {label}")
+    return GridView(cells, legend, _grid_line(found, at, total), f"Items: {label}")
+
+
+def _grid_line(found: ItemsPage, at: int, total: int) -> str:
+    """Which items the squares are."""
+    end = found.next or at + len(found.items)
+    if not at and not found.next:
+        return "in order of the input"
+    return f"looked at {number(at + 1)} to {number(end)} of {number(total)}, in order of the input"
 
 
 _TITLES = ("title", "name", "subject", "id", "text", "question")

@@ -9,16 +9,19 @@ import msgspec
 
 from rota.client.run_pages import RunList
 from rota.core.pipelines.names import pipeline_id_of, run_name
+from rota.core.runs.filters import RunSelection
 from rota.core.runs.model import Run
 from rota.http.pages.run_row import run_href
 from rota.http.pages.status import StatusView, run_state
 from rota.http.pages.text import MISSING, Stamp, WallClock, counted, money, number, tokens, took
 from rota.http.pages.view import clock_of, link, page
 from rota.http.request import Answer, WebRequest
+from rota.pipelines.executor import PART_NAME
 from rota.pipelines.outcome import PipelineResult
 
 LIVE = "pipeline run"
 PAGE_SIZE = 50
+SEARCH_FROM = 8  # fewer fit on the screen
 
 
 @dataclass(frozen=True)
@@ -43,24 +46,27 @@ class PipelineRow:
 async def show(request: WebRequest) -> Answer:
     """The page."""
     clock, query = clock_of(request), request.query
-    name, before = query.get("name"), query.get("before")
-    found = await pipeline_runs(request, name, before)
-    rows = [row_of(run, clock) for run in found.runs]
-    older = link("/pipelines", name=name, before=found.next) if found.next else ""
+    name, before, search = query.get("name"), query.get("before"), query.get("q").strip()
+    found = await pipeline_runs(request, name, before, search)
+    rows = [row_of(run, clock) for run in found.runs if run.name != PART_NAME]
+    older = link("/pipelines", name=name, q=search, before=found.next) if found.next else ""
     headline, context = sentences(rows, name)
+    is_filtered = bool(name or search or before)
     return page(
         request, "pipelines.html", title="Pipelines", place="pipelines", live=LIVE,
-        headline=headline, context=context, rows=rows, older=older,
-        shown=counted(len(rows), "run"),
+        headline=headline, context=context, rows=rows, older=older, search=search, name=name,
+        newest=link("/pipelines", name=name, q=search) if before else "",
+        is_filtered=is_filtered, is_long=len(rows) > SEARCH_FROM or is_filtered,
+        shown=f"{counted(len(rows), 'run')} shown",
     )  # fmt: skip
 
 
-async def pipeline_runs(request: WebRequest, name: str, before: str) -> RunList:
-    """Runs of pipelines, newest first."""
-    page_of, after = request.client.runs.page, before or None
+async def pipeline_runs(request: WebRequest, name: str, before: str, search: str) -> RunList:
+    """Runs of pipelines, newest first: of one, or of those with a text in their names."""
+    chosen = RunSelection(kind="pipeline", search=search)
     if name:
-        return await page_of(name=run_name(name), after=after, limit=PAGE_SIZE)
-    return await page_of(kind="pipeline", after=after, limit=PAGE_SIZE)
+        chosen["name"] = run_name(name)
+    return await request.client.runs.page(after=before or None, limit=PAGE_SIZE, **chosen)
 
 
 def result_of(run: Run) -> PipelineResult | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -11,9 +10,11 @@ from rota.client.overview import RecentCounts
 from rota.client.run_pages import RunList
 from rota.client.start import Startable
 from rota.core.json_schema import shape_of
+from rota.core.runs.filters import RunFilter
 from rota.core.runs.lifecycle import OPEN
+from rota.core.runs.model import Run
 from rota.core.time.instants import DAY, HOUR, instant, moment
-from rota.errors import RotaError, UnknownRun
+from rota.errors import RotaError
 from rota.http.pages.forms import read_input
 from rota.http.pages.input_form import example_of, parameters_of
 from rota.http.pages.run_row import run_href, run_row
@@ -35,6 +36,7 @@ class RunSearch:
     """The filters, as the address has them."""
 
     q: str = ""
+    name: str = ""
     status: str = ""
     kind: str = ""
     queue: str = ""
@@ -58,7 +60,8 @@ class RunSearch:
     @property
     def has_rare(self) -> bool:
         """Whether a filter behind "More filters" is on."""
-        return bool(self.queue or self.schedule or self.tag or self.error or self.since)
+        rare = (self.name, self.queue, self.schedule, self.tag, self.error, self.since)
+        return any(rare)
 
     @property
     def is_on(self) -> bool:
@@ -96,7 +99,7 @@ async def show(request: WebRequest) -> Answer:
     """The page."""
     query, clock = RunSearch.of(request.query), clock_of(request)
     found, problem = await _find(request, query, clock)
-    rows = [run_row(run, clock) for run in found.runs]
+    rows = [run_row(run, clock) for run in _with_older(found)]
     counts = await request.client.overview.counts()
     headline, context = sentences(counts)
     return page(
@@ -108,6 +111,7 @@ async def show(request: WebRequest) -> Answer:
         is_first_page=not query.before, shown=_shown(found, clock),
         older=query.href(before=found.next) if found.next else "",
         newest=query.href(before="") if query.before else "", looked=_looked(found, clock),
+        by_end=link("/find", q=query.q) if _is_short_id(query.q) else "",
     )  # fmt: skip
 
 
@@ -121,23 +125,29 @@ async def _find(
 
 
 async def _list(request: WebRequest, query: RunSearch, clock: WallClock) -> RunList:
-    runs = request.client.runs
-    if query.q and not query.before:
-        with contextlib.suppress(UnknownRun):
-            return RunList([await runs.get(query.q)], None, None)
     filters = filters_of(query, clock.now)
-    return await runs.page(after=query.before or None, limit=PAGE_SIZE, **filters)
+    return await request.client.runs.page(after=query.before or None, limit=PAGE_SIZE, **filters)
+
+
+def _with_older(found: RunList) -> list[Run]:
+    """The runs of a page, and below them those that a search found by their ids, however old."""
+    shown = {run.id for run in found.runs}
+    return [*found.runs, *(run for run in found.by_id if run.id not in shown)]
+
+
+def _is_short_id(text: str) -> bool:
+    return bool(RunFilter(search=text).id_part)
 
 
 def filters_of(query: RunSearch, now: int) -> dict[str, Any]:
-    """The filters of the client that an address means; a search text is a name."""
-    names = ("status", "kind", "queue", "schedule", "tag", "error")
+    """The filters of the client that an address means."""
+    names = ("name", "status", "kind", "queue", "schedule", "tag", "error")
     filters: dict[str, Any] = {name: getattr(query, name) for name in names if getattr(query, name)}
     since = since_at(query.since, now)
     if since is not None:
         filters["since"] = since
     if query.q:
-        filters["name"] = query.q
+        filters["search"] = query.q
     return filters
 
 
@@ -175,8 +185,8 @@ def status_chips(query: RunSearch, counts: RecentCounts) -> list[Chip]:
 
 def active_chips(query: RunSearch) -> list[Chip]:
     """The filters that are on; each takes itself away."""
-    names = {"q": "", "kind": "kind ", "queue": "queue ", "schedule": "schedule ", "tag": "tag ",
-        "error": "error ", "since": "last "}  # fmt: skip
+    names = {"q": "", "name": "name ", "kind": "kind ", "queue": "queue ",
+        "schedule": "schedule ", "tag": "tag ", "error": "error ", "since": "last "}  # fmt: skip
     return [
         Chip(f"{label}{getattr(query, name)}", query.href(**{name: "", "before": ""}), is_on=True)
         for name, label in names.items()
@@ -185,10 +195,11 @@ def active_chips(query: RunSearch) -> list[Chip]:
 
 
 def _shown(found: RunList, clock: WallClock) -> str:
-    if not found.runs:
+    runs = _with_older(found)
+    if not runs:
         return ""
-    first, last = (clock.day(run.created_at) for run in (found.runs[0], found.runs[-1]))
-    said = f"{counted(len(found.runs), 'run')} shown, from {first} back to {last}"
+    first, last = (clock.day(run.created_at) for run in (runs[0], runs[-1]))
+    said = f"{counted(len(runs), 'run')} shown, from {first} back to {last}"
     return said if found.looked_back_to is None else f"{said} · {_looked(found, clock)}"
 
 

@@ -229,7 +229,7 @@ def facts_of(view: ScheduleView, there: WallClock) -> list[Fact]:
     policies = intent.policies
     retries = policies.retry.attempts - 1 if policies.retry else 0
     facts = [
-        Fact("Runs", intent.workflow, link("/runs", q=intent.workflow), is_id=True),
+        Fact("Runs", intent.workflow, link("/runs", name=intent.workflow), is_id=True),
         Fact("When", f"{intent.text} ({words_of(view.text, there.zone)})"),
         Fact("Zone", there.zone),
         Fact("Overlap", OVERLAPS.get(policies.overlap, policies.overlap)),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from rota.client.schedule_finder import COUNT_MAX, ListedCounts
 from rota.client.schedule_pages import LastOutcomes
 from rota.client.schedule_view import ScheduleView
 from rota.core.runs.lifecycle import Status
@@ -29,7 +31,8 @@ from rota.http.request import Answer, WebRequest
 from rota.schedules.preview import zone_of
 
 PAGE_SIZE = 50
-SCHEDULES_MAX = 1_000
+LOOK_MAX = 500  # schedules that one search for failures reads
+NAMED = 2  # names that a sentence has
 SEARCH_FROM = 8  # fewer fit on the screen
 LOOK = 20
 LIVE = "schedule run"
@@ -57,33 +60,67 @@ class ScheduleRow:
     zone_next: str
 
 
+class Listing(NamedTuple):
+    """Rows of a page, and the name after which the next one begins."""
+
+    rows: list[ScheduleRow]
+    next: str
+
+
 async def show(request: WebRequest) -> Answer:
     """The page."""
     clock, query = clock_of(request), request.query
     chosen, after, search = query.get("show"), query.get("after"), query.get("q").strip()
-    views = await request.client.schedules.list(limit=SCHEDULES_MAX)
-    names = [view.schedule.name for view in views]
-    found = await request.client.schedules.last_outcomes(names, last=LOOK) if names else {}
-    rows = [schedule_row(view, found.get(view.schedule.name, NOTHING), clock) for view in views]
-    named = [row for row in rows if search.lower() in row.name.lower()]
-    shown = [row for row in named if _fits(row, chosen)]
-    rest = [row for row in shown if row.name > after] if after else shown
-    headline, context = sentences(rows)
-    older = ""
-    if len(rest) > PAGE_SIZE:
-        older = link("/schedules", after=rest[PAGE_SIZE - 1].name, show=chosen, q=search)
+    schedules = request.client.schedules
+    counts, every = await schedules.count(search=search), await schedules.count()
+    found = await _find(request, chosen, after, search, clock)
+    first = found if not (chosen or after or search) else await _find(request, "", "", "", clock)
+    paused = await schedules.list(paused=True, limit=NAMED)
+    headline, context = sentences(every, [one.schedule.name for one in paused], _missed(first.rows))
     return page(
         request, "schedules.html", title="Schedules", place="schedules", live=LIVE,
-        headline=headline, context=context, total=len(rows), rows=rest[:PAGE_SIZE], older=older,
-        first=link("/schedules", show=chosen, q=search) if after else "",
-        shown=_shown(rest, shown), chips=_chips(named, chosen, search), search=search,
-        chosen=chosen, is_long=len(rows) > SEARCH_FROM or bool(search),
+        headline=headline, context=context, total=every.total, rows=found.rows,
+        older=_href(chosen, search, found.next) if found.next else "",
+        first=_href(chosen, search) if after else "", shown=_shown(found, counts, chosen),
+        chips=_chips(counts, chosen, search), search=search, chosen=chosen,
+        is_long=every.total > SEARCH_FROM or bool(search),
     )  # fmt: skip
 
 
-def _shown(rest: Sequence[ScheduleRow], all_rows: Sequence[ScheduleRow]) -> str:
-    count = min(PAGE_SIZE, len(rest))
-    return f"{number(count)} of {counted(len(all_rows), 'schedule')} shown, by name"
+def _href(chosen: str, search: str, after: str = "") -> str:
+    return link("/schedules", show=chosen, q=search, after=after)
+
+
+async def _find(
+    request: WebRequest, chosen: str, after: str, search: str, clock: WallClock
+) -> Listing:
+    """A page by name. Those that failed lately are looked for among a bounded number."""
+    looks_at = LOOK_MAX if chosen == "bad" else PAGE_SIZE
+    views = await request.client.schedules.list(
+        after=after, search=search, paused=chosen == "paused", limit=looks_at + 1
+    )
+    views, has_more = views[:looks_at], len(views) > looks_at
+    names = [view.schedule.name for view in views]
+    known = await request.client.schedules.last_outcomes(names, last=LOOK) if names else {}
+    rows = [schedule_row(view, known.get(view.schedule.name, NOTHING), clock) for view in views]
+    if chosen == "bad":
+        bad = [row for row in rows if row.is_bad]
+        if len(bad) > PAGE_SIZE:
+            return Listing(bad[:PAGE_SIZE], bad[PAGE_SIZE - 1].name)
+        return Listing(bad, names[-1] if has_more else "")
+    return Listing(rows, names[-1] if has_more else "")
+
+
+def _shown(found: Listing, counts: ListedCounts, chosen: str) -> str:
+    if chosen == "bad":
+        looked = f", looked at names up to {clipped(found.next, 48)}" if found.next else ""
+        return f"{counted(len(found.rows), 'schedule')} shown, by name{looked}"
+    total = counts.paused if chosen == "paused" else counts.total
+    return f"{number(len(found.rows))} of {_up_to(total)} shown, by name"
+
+
+def _up_to(count: int) -> str:
+    return f"{number(count)} or more" if count >= COUNT_MAX else counted(count, "schedule")
 
 
 def schedule_row(view: ScheduleView, found: LastOutcomes, clock: WallClock) -> ScheduleRow:
@@ -123,45 +160,47 @@ def _in_zone(at: int | None, zone: str, clock: WallClock) -> str:
     return f"{WallClock(zone, clock.now).day(at)} {city(zone)}"
 
 
-def _fits(row: ScheduleRow, chosen: str) -> bool:
-    return {"bad": row.is_bad, "paused": row.is_paused}.get(chosen, True)
-
-
-def _chips(rows: Sequence[ScheduleRow], chosen: str, search: str) -> list[Chip]:
-    paused, bad = sum(row.is_paused for row in rows), sum(row.is_bad for row in rows)
+def _chips(counts: ListedCounts, chosen: str, search: str) -> list[Chip]:
+    plus = "+" if counts.total >= COUNT_MAX else ""
     return [
-        Chip("All", link("/schedules", q=search), chosen not in ("bad", "paused"), None,
-            number(len(rows))),
-        Chip("Failed or missed lately", link("/schedules", show="bad", q=search), chosen == "bad",
-            STATES["failed"], number(bad)),
-        Chip("Paused", link("/schedules", show="paused", q=search), chosen == "paused",
-            STATES["paused"], number(paused)),
+        Chip("All", _href("", search), chosen not in ("bad", "paused"), None,
+            f"{number(counts.total)}{plus}"),
+        Chip("Failed or missed lately", _href("bad", search), chosen == "bad", STATES["failed"]),
+        Chip("Paused", _href("paused", search), chosen == "paused", STATES["paused"],
+            f"{number(counts.paused)}{plus}"),
     ]  # fmt: skip
 
 
-def sentences(rows: Sequence[ScheduleRow]) -> tuple[str, str]:
-    """The state of the schedules, in one sentence, and what is not as planned."""
-    if not rows:
+def _missed(rows: Sequence[ScheduleRow]) -> list[str]:
+    return [row.name for row in rows if row.has_missed]
+
+
+def sentences(
+    counts: ListedCounts, paused: Sequence[str], missed: Sequence[str]
+) -> tuple[str, str]:
+    """The state of the schedules, in one sentence, and what is not as planned. `paused` has the
+    first of those that are paused, `missed` those of the first page."""
+    if not counts.total:
         return "No schedule yet.", ""
-    paused = [row.name for row in rows if row.is_paused]
-    missed = [row.name for row in rows if row.has_missed]
-    on = len(rows) - len(paused)
-    if len(rows) == 1:
+    on = counts.total - counts.paused
+    if counts.total == 1:
         head = "It is on." if on else "It is paused."
+    elif not counts.paused:
+        head = f"All {number(on)} are on."
     else:
-        all_on = on == len(rows)
-        head = f"All {number(on)} are on." if all_on else f"{number(on)} of {len(rows):,} are on."
+        head = f"{number(on)} of {number(counts.total)} are on."
     said = []
-    if paused and len(rows) > 1:
-        said.append(f"{_names(paused)} {'is' if len(paused) == 1 else 'are'} paused.")
+    if paused and counts.total > 1:
+        verb = "is" if counts.paused == 1 else "are"
+        said.append(f"{_names(paused, counts.paused)} {verb} paused.")
     if missed:
-        said.append(f"{_names(missed)} missed occurrences lately.")
+        said.append(f"{_names(missed, len(missed))} missed occurrences lately.")
     return head, " ".join(said)
 
 
-def _names(names: Sequence[str]) -> str:
+def _names(names: Sequence[str], count: int) -> str:
     """`a and b`; `a, b and 5 more`."""
-    shown = [clipped(name, 48) for name in names[:2]]
-    if len(names) > 2:
-        return f"{', '.join(shown)} and {number(len(names) - 2)} more"
+    shown = [clipped(name, 48) for name in names[:NAMED]]
+    if count > NAMED:
+        return f"{', '.join(shown)} and {number(count - NAMED)} more"
     return " and ".join(shown)

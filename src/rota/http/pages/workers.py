@@ -10,10 +10,12 @@ from rota.core.time.instants import instant, span
 from rota.http.pages.chart import share
 from rota.http.pages.status import STATES, WORKERS, StatusView, named
 from rota.http.pages.text import Stamp, WallClock, counted, number, rough
-from rota.http.pages.view import PageProblem, after, clock_of, page
+from rota.http.pages.view import PageProblem, after, clock_of, link, page
 from rota.http.request import Answer, WebRequest
 
 LIVE = "worker run"
+PAGE_SIZE = 50
+SEARCH_FROM = 8  # fewer fit on the screen
 OPEN = StatusView("Open", "s-ok", "ok")
 FULL = StatusView("At its limit", "s-warn", "warn")
 
@@ -149,7 +151,13 @@ def _period(limit: Queue) -> str:
 
 async def show(request: WebRequest, problem: PageProblem | None = None) -> Answer:
     """The page."""
-    fleet = await fleet_of(request)
+    fleet, clock = await fleet_of(request), clock_of(request)
+    search, after_id = request.query.get("q").strip(), request.query.get("after")
+    found = await request.client.overview.workers(
+        search=search, after=after_id, limit=PAGE_SIZE + 1
+    )
+    rows = [worker_row(one, clock) for one in found[:PAGE_SIZE]]
+    has_more = len(found) > PAGE_SIZE
     waiting = sum(row.pending for row in fleet.queues)
     none = "Nothing waits." if not waiting else (
         f"{counted(waiting, 'run')} wait. Nothing is lost; they start as soon as a worker is there."
@@ -158,8 +166,12 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
     return page(
         request, "workers.html", title="Workers and queues", place="workers", live=LIVE,
         problem=problem, status=200 if problem is None else 422, headline=headline,
-        context=context, workers=fleet.workers, queues=fleet.queues, none_alive=none,
-        silent=[row for row in fleet.workers if row.mark][:3],
+        context=context, workers=rows, queues=fleet.queues, none_alive=none,
+        silent=[row for row in fleet.workers if row.mark][:3], search=search,
+        is_long=len(fleet.workers) > SEARCH_FROM or bool(search),
+        older=link("/workers", q=search, after=rows[-1].id) if has_more else "",
+        first=link("/workers", q=search) if after_id else "",
+        shown=f"{counted(len(rows), 'worker')} shown, in the order of their start",
     )  # fmt: skip
 
 

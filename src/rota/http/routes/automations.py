@@ -61,9 +61,10 @@ def input_document(seen: SeenInput) -> InputDocument:
 
 
 class AutomationsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A page of automations."""
+    """A page of automations; `search` is a part of the name."""
 
     archived: bool = False
+    search: Text = ""
     after: Text = ""
     limit: Limit = 200
 
@@ -73,8 +74,10 @@ async def list_automations(
     request: WebRequest, query: AutomationsQuery
 ) -> list[AutomationDocument]:
     """List automations by name; `after` is the last name of the page before."""
-    found = await request.client.automations.list(archived=query.archived, after=query.after)
-    return [automation_document(one) for one in found[: query.limit]]
+    found = await request.client.automations.list(
+        archived=query.archived, after=query.after, limit=query.limit, search=query.search
+    )
+    return [automation_document(one) for one in found]
 
 
 @route("GET", "/automations/{name}", "read", "automations.show", problems=NOT_FOUND, etag=True)

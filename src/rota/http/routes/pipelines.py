@@ -41,10 +41,22 @@ def _pipeline(known: KnownPipeline) -> PipelineDocument:
     return PipelineDocument(known.id, known.is_here, last)
 
 
+class PipelinesQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A page of pipelines; `search` is a part of the name, `after` the last name of the page
+    before."""
+
+    search: Text = ""
+    after: Text = ""
+    limit: Limit = 200
+
+
 @route("GET", "/pipelines", "read", "pipelines.known")
-async def list_pipelines(request: WebRequest) -> list[PipelineDocument]:
+async def list_pipelines(request: WebRequest, query: PipelinesQuery) -> list[PipelineDocument]:
     """List pipelines with a folder on this server, and those that ran, by name."""
-    return [_pipeline(one) for one in await pipelines_of(request.client).known()]
+    found = await pipelines_of(request.client).known(
+        search=query.search, after=query.after, limit=query.limit
+    )
+    return [_pipeline(one) for one in found]
 
 
 @route("GET", "/pipelines/{pipeline_id}", "read", "pipelines.load", problems=NOT_FOUND, etag=True)

@@ -37,7 +37,8 @@ BATCH_MAX = 1_000
 
 
 class RunSelectionBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Filters of runs. `tag` is `key` or `key=value`."""
+    """Filters of runs. `tag` is `key` or `key=value`; `search` is a part of a name, the beginning
+    of an external id, or an end of an id."""
 
     name: Text = ""
     status: Text = ""
@@ -48,6 +49,7 @@ class RunSelectionBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
     external_id: Text = ""
     error: Text = ""
     root_id: Text = ""
+    search: Text = ""
     since: datetime | None = None
     until: datetime | None = None
 
@@ -72,8 +74,9 @@ async def list_runs(request: WebRequest, query: RunListQuery) -> RunListDocument
         after=query.cursor or None, limit=query.limit, **query.chosen
     )
     return RunListDocument(
-        documents(ListedRun, found.runs), found.next, written(found.looked_back_to)
-    )
+        documents(ListedRun, found.runs), found.next, written(found.looked_back_to),
+        documents(ListedRun, found.by_id),
+    )  # fmt: skip
 
 
 class StartBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

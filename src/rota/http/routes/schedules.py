@@ -74,15 +74,19 @@ async def match_of(request: WebRequest, name: str) -> str | None:
 
 
 class SchedulesQuery(PageQuery, frozen=True, kw_only=True):
-    """A page of schedules."""
+    """A page of schedules; `search` is a part of the name."""
 
+    search: Text = ""
+    paused: bool = False
     limit: Limit = 100
 
 
 @route("GET", "/schedules", "read", "schedules.list")
 async def list_schedules(request: WebRequest, query: SchedulesQuery) -> ScheduleListDocument:
     """List schedules by name."""
-    found = await request.client.schedules.list(after=position(query), limit=query.limit)
+    found = await request.client.schedules.list(
+        after=position(query), limit=query.limit, search=query.search, paused=query.paused
+    )
     return ScheduleListDocument(
         [schedule_document(one) for one in found],
         cursor(found, query, lambda one: one.schedule.name),

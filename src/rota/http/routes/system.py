@@ -19,7 +19,7 @@ from rota.errors import RotaError
 from rota.http.address import HEADER
 from rota.http.cursor import cursor, position
 from rota.http.document import document, documents, written
-from rota.http.fields import NOT_FOUND, PageQuery, Text
+from rota.http.fields import NOT_FOUND, Limit, PageQuery, Text
 from rota.http.request import Text as TextAnswer
 from rota.http.request import WebRequest
 from rota.http.route import Route, RouteReply, route
@@ -158,15 +158,21 @@ async def who_am_i(request: WebRequest) -> Me:
 
 
 class WorkersQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Whether to list workers that have stopped."""
+    """A page of workers; `search` is a part of the name of their machine, `after` the last id of
+    the page before. `everyone` includes those that have stopped."""
 
     everyone: bool = False
+    search: Text = ""
+    after: Text = ""
+    limit: Limit = 200
 
 
 @route("GET", "/workers", "read", "overview.workers")
 async def list_workers(request: WebRequest, query: WorkersQuery) -> list[WorkerDocument]:
     """List workers; their state comes from the age of their heartbeat."""
-    found = await request.client.overview.workers(everyone=query.everyone)
+    found = await request.client.overview.workers(
+        everyone=query.everyone, search=query.search, after=query.after, limit=query.limit
+    )
     return [
         document(
             WorkerDocument, one.worker, state=one.state, heartbeat_age_s=one.heartbeat_age_s,

@@ -86,19 +86,17 @@ async def items(client: Client, run_id: str) -> AsyncIterator[ItemOutcome]:
 async def items_page(
     client: Client, run_id: str, *, after: int, limit: int, status: str | None
 ) -> ItemsPage:
-    """One page of the items. It reads from the first item on: positions of a graph's nodes and of
-    shards have no common order in the database."""
+    """One page of the items. The items before it are not read."""
     if status is not None and status not in get_args(ItemStatus):
         raise BadInput(
             f"there is no status {shown(status)} of items",
             hint=f"There are: {', '.join(get_args(ItemStatus))}.",
         )
+    run = await find(client, run_id)
     found: list[ItemOutcome] = []
-    number = 0
-    async for each in items(client, run_id):
+    number = after
+    async for each in item_outcomes(run.reader, run.snapshot, skip=after):
         number += 1
-        if number <= after:
-            continue
         if status is None or each.status == status:
             found.append(each)
         if len(found) == limit or number - after >= max(LOOK_MAX, limit):

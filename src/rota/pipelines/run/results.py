@@ -67,11 +67,27 @@ async def source_of_node(
     return source._replace(content=lambda item: asking.content_of(item, in_batch=in_batch))
 
 
-async def outcomes(source: Source) -> AsyncIterator[ItemOutcome]:
-    """Every item of the stage with what became of it, in order."""
-    own = Ahead(_by_position(source.reader.steps(stage_prefix(source.stage))))
-    theirs = Ahead(_of_parts(source))
-    async for placed in source.reader.items(source.item_list):
+async def count_outcomes(source: Source) -> int:
+    """How many outcomes the stage has."""
+    listed = await source.reader.item_list(source.item_list)
+    return 0 if listed is None else listed.count - len(_left_out(source))
+
+
+def _left_out(source: Source) -> list[int]:
+    """The positions without an outcome: what a retry of the filter dropped."""
+    return sorted(at for at, held in source.withheld.items() if not held.is_failed)
+
+
+async def outcomes(source: Source, *, skip: int = 0) -> AsyncIterator[ItemOutcome]:
+    """Every item of the stage with what became of it, in order, without the first `skip`. Those are
+    not read."""
+    start = skip
+    for at in _left_out(source):
+        start += at <= start
+    prefix = stage_prefix(source.stage)
+    own = Ahead(_by_position(source.reader.steps(prefix, start=start)))
+    theirs = Ahead(_of_parts(source, start))
+    async for placed in source.reader.items(source.item_list, start=start):
         held = source.withheld.get(placed.position)
         if held is not None:
             if held.is_failed:
@@ -84,29 +100,32 @@ async def outcomes(source: Source) -> AsyncIterator[ItemOutcome]:
 
 
 async def dropped_items(
-    reader: RunReader, stage: str, held: Mapping[int, Withheld]
+    reader: RunReader, stage: str, held: Mapping[int, Withheld], *, skip: int = 0
 ) -> AsyncIterator[ItemOutcome]:
-    """The items that a filter has dropped, with the reason; those of retries come last."""
-    count = 0
-    incoming = aiter(reader.items(INPUT))
-    source = await anext(incoming, None)
-    async for placed in reader.items(stage + DROPPED):
-        while source is not None and source.position < placed.item["at"]:
-            source = await anext(incoming, None)
-        assert source is not None, "what was dropped came in"
+    """The items that a filter has dropped, with the reason, without the first `skip`; those of
+    retries come last."""
+    dropped = await reader.item_list(stage + DROPPED)
+    count = dropped.count if dropped else 0
+    incoming: AsyncIterator[PositionedItem] | None = None
+    source = None
+    async for placed in reader.items(stage + DROPPED, start=skip):
+        if incoming is None:
+            incoming = reader.items(INPUT, start=placed.item["at"])
+        while source is None or source.position < placed.item["at"]:
+            source = await anext(incoming)  # what was dropped came in
         yield ItemOutcome(
             position=placed.position, item=source.item, status="filtered",
             reason=placed.item["reason"],
         )  # fmt: skip
-        count += 1
     if all(each.is_failed for each in held.values()):
         return
     async for placed in reader.items(stage):
         late = held.get(placed.position)
         if late is not None and not late.is_failed:
-            yield ItemOutcome(
-                position=count, item=placed.item, status="filtered", reason=late.reason
-            )
+            if count >= skip:
+                yield ItemOutcome(
+                    position=count, item=placed.item, status="filtered", reason=late.reason
+                )
             count += 1
 
 
@@ -128,9 +147,9 @@ def _unasked(item: Item, held: Withheld) -> ItemOutcome:
     )  # fmt: skip
 
 
-async def _of_parts(source: Source) -> AsyncIterator[list[StoredStep]]:
+async def _of_parts(source: Source, start: int) -> AsyncIterator[list[StoredStep]]:
     for reader in source.parts:
-        async for steps in _by_position(reader.steps(stage_prefix(source.stage))):
+        async for steps in _by_position(reader.steps(stage_prefix(source.stage), start=start)):
             yield steps
 
 

@@ -93,9 +93,11 @@ class RunReader:
         """One step, if it is there."""
         return await self._read(store.step, root_id=self.root_id, key=key)
 
-    async def steps(self, prefix: str, limit: int = PAGE) -> AsyncIterator[StoredStep]:
-        """All steps under a prefix, in the order of their keys."""
-        after = prefix
+    async def steps(
+        self, prefix: str, limit: int = PAGE, *, start: int = 0
+    ) -> AsyncIterator[StoredStep]:
+        """All steps under a prefix, in the order of their keys; those of a position and later."""
+        after = f"{prefix}{start:09d}" if start else prefix
         while True:
             page = await self._read(
                 store.page, root_id=self.root_id, after=after, until=prefix + LAST, limit=limit
@@ -131,14 +133,17 @@ class RunReader:
             last = step
         return None if last is None else msgspec.json.decode(last.output or "", type=ItemList)
 
-    async def items(self, name: str) -> AsyncIterator[PositionedItem]:
-        """The items of a list, in order."""
+    async def items(self, name: str, *, start: int = 0) -> AsyncIterator[PositionedItem]:
+        """The items of a list, in order, from a position on."""
         item_list = await self.item_list(name)
         if item_list is None:
             return
-        async for step in self.steps(f"in/{slash_free(name)}/{item_list.writer}/", limit=4):
+        prefix = f"in/{slash_free(name)}/{item_list.writer}/"
+        # A chunk has its first position as its key, and at most so many items.
+        async for step in self.steps(prefix, limit=4, start=max(0, start - CHUNK_ITEMS)):
             for number, item in enumerate(chunk_items(step)):
-                yield PositionedItem(step.position + number, item)
+                if step.position + number >= start:
+                    yield PositionedItem(step.position + number, item)
 
     async def call_totals(self) -> CallTotals:
         """The cost of all calls of the chain, also of those with lost answers."""

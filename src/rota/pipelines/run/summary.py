@@ -25,6 +25,7 @@ from rota.pipelines.run.results import (
     Source,
     Spool,
     Tally,
+    count_outcomes,
     dropped_items,
     outcome_of,
     outcomes,
@@ -84,23 +85,36 @@ async def item_outcomes(
     parts: list[RunReader] | None = None,
     *,
     dropped: bool = True,
+    skip: int = 0,
 ) -> AsyncIterator[ItemOutcome]:
-    """Every item with what became of it; those that a filter dropped come last, if at all."""
+    """Every item with what became of it, without the first `skip`; those that a filter dropped come
+    last, if at all."""
     parts = await part_readers(reader) if parts is None else parts
     if snapshot.pipeline.mode == "job":
-        async for step in reader.steps(stage_prefix(JOB)):
-            yield outcome_of(PositionedItem(0, snapshot.parameters), step)
+        async for outcome in _of_job(reader, snapshot, skip):
+            yield outcome
         return
     held = await withheld.read(reader, FILTER) if filter_stages(snapshot) else {}
     for source in await _sources(reader, snapshot, parts, held):
-        async for outcome in outcomes(source):
+        async for outcome in outcomes(source, skip=skip):
             yield outcome
+        skip = max(0, skip - await count_outcomes(source)) if skip else 0
     for item_list in filter_nodes(snapshot):
         async for outcome in unasked(reader, item_list):
+            if skip == 0:
+                yield outcome
+            skip = max(0, skip - 1)
+    if dropped and filter_stages(snapshot):
+        async for outcome in dropped_items(reader, FILTER, held, skip=skip):
             yield outcome
-    for stage in filter_stages(snapshot) if dropped else ():
-        async for outcome in dropped_items(reader, stage, held):
-            yield outcome
+
+
+async def _of_job(reader: RunReader, snapshot: Snapshot, skip: int) -> AsyncIterator[ItemOutcome]:
+    """The call of a pipeline without items."""
+    async for step in reader.steps(stage_prefix(JOB)):
+        if skip == 0:
+            yield outcome_of(PositionedItem(0, snapshot.parameters), step)
+        skip = max(0, skip - 1)
 
 
 async def _sources(

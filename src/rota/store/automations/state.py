@@ -38,12 +38,19 @@ async def find(tx: Tx, *, namespace: str, name: str) -> DeployedAutomation | Non
 
 
 async def listing(
-    tx: Tx, *, namespace: str, archived: bool = False, after: str = "", limit: int = 1000
+    tx: Tx,
+    *,
+    namespace: str,
+    archived: bool = False,
+    after: str = "",
+    limit: int = 1000,
+    search: str = "",
 ) -> list[DeployedAutomation]:
-    """Automations by name."""
+    """Automations by name, after one, with a text in their names."""
     rows = await tx.rows(
-        "list_automations", namespace=namespace, after=after, archived=int(archived), limit=limit
-    )
+        "list_automations", namespace=namespace, after=after, archived=int(archived), limit=limit,
+        search=search,
+    )  # fmt: skip
     return [DeployedAutomation(*row) for row in rows]
 
 

@@ -102,6 +102,14 @@ _CLAIMABLE = (
 _FILTERED = ("id", "namespace", "kind", "name", "status", "queue", "schedule_id", "external_id",
     "root_id", "tags")  # fmt: skip
 _FITS = re.compile(r"\{fits (\w+)\}")
+# A search: a part of the name, the beginning of the external id, an end of the id.
+_SEARCHED = (
+    ":search = ''",
+    "lower(seen.name) like lower(:name_like) escape '!'",
+    "substr(seen.external_id, 1, length(:search)) = :search",
+    "(:id_part <> '' and substr(seen.id, 1, length(:id_part)) = :id_part)",
+    "(:id_part <> '' and substr(seen.id, length(seen.id) - length(:id_part) + 1) = :id_part)",
+)
 _EQUAL = ("name", "status", "queue", "kind", "schedule_id", "external_id", "root_id")
 
 
@@ -114,6 +122,7 @@ def _fits(alias: str) -> str:
             f"{alias}.namespace = :namespace and {alias}.kind <> 'schedule'",
             *equal,
             f"(:tag = '' or replace({tags}, :tag, '') <> {tags})",
+            f"({' or '.join(_SEARCHED).replace('seen.', f'{alias}.')})",
         ]
     )
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from string import hexdigits
 from typing import NamedTuple
 
+from rota.core.runs.filters import beyond
 from rota.core.runs.ids import SHORT
 from rota.core.runs.model import Run
 from rota.errors import UnknownRun
@@ -55,9 +55,8 @@ async def _unknown(tx: Tx, namespace: str, run_id: str) -> UnknownRun:
 async def _like(tx: Tx, namespace: str, given: str) -> list[Run]:
     """The newest runs that an incomplete id may mean."""
     limit = CANDIDATES_MAX + 1
-    beyond = f"{given}{chr(sys.maxunicode)}"
     rows = await tx.rows(
-        "runs_beginning", namespace=namespace, prefix=given, beyond=beyond, limit=limit
+        "runs_beginning", namespace=namespace, prefix=given, beyond=beyond(given), limit=limit
     )
     rows += await tx.rows("runs_called", namespace=namespace, external_id=given, limit=limit)
     if len(given) >= SHORT and set(given) <= set(hexdigits):

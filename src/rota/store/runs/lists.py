@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rota.core.pipelines.names import PREFIX
-from rota.core.runs.filters import RunFilter
+from rota.core.runs.filters import RunFilter, beyond
 from rota.core.runs.ids import created_at_of as created_at
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
@@ -22,6 +22,10 @@ from rota.store.backend.database import Row, Tx
 WINDOW = 2_000
 # The same for programs that want a whole list: fewer, longer reads.
 LONG_WINDOW = 20_000
+# Entries that a search by the beginning of an id or external id looks at.
+BEGINNING_WINDOW = 100
+# Names of automations and pipelines that one page asks for one by one.
+NAMES_MAX = 40
 
 _UNSUCCESSFUL = (Status.FAILED, Status.CRASHED, Status.CANCELLED, Status.SKIPPED)
 # Statuses of runs that may hold an error.
@@ -93,13 +97,7 @@ async def ids(
     window: int = WINDOW,
 ) -> FoundIds:
     """The ids of one page."""
-    given: Given = {
-        "namespace": namespace, "before": before, "first": wanted.first_id, "limit": limit,
-        "window": max(window, limit), "name": wanted.name, "status": wanted.status,
-        "queue": wanted.queue, "kind": wanted.kind, "schedule_id": schedule_id,
-        "external_id": wanted.external_id, "root_id": wanted.root_id, "tag": wanted.tag_text,
-        "error": wanted.error_text,
-    }  # fmt: skip
+    given = _given(wanted, namespace, before, limit, schedule_id) | {"window": max(window, limit)}
     if wanted.error and wanted.status not in ("", *_WITH_ERROR):
         return FoundIds([])
     if wanted.root_id:
@@ -111,11 +109,52 @@ async def ids(
         return _merged(parts, limit)
     if wanted.status in (*_UNSUCCESSFUL, *_OPEN):
         return await _of_status(tx, given, wanted.status)
-    few = await _of_schedule(tx, given) if schedule_id else None
-    if few is not None:
-        return few
+    if schedule_id:
+        return await _of_schedule(tx, given)
     indexed = wanted.kind in _NAMED_KINDS or wanted.name.startswith(PREFIX)
-    return await _scan(tx, given, "name" if wanted.name and indexed else "newest")
+    if wanted.name or not indexed:
+        return await _scan(tx, given, "name" if indexed else "newest")
+    return await _of_kind(tx, given)
+
+
+async def beginning(
+    tx: Tx, wanted: RunFilter, *, namespace: str, limit: int, schedule_id: str = ""
+) -> list[Run]:
+    """The newest runs of which the id or the external id begins with the searched text. The first
+    external ids in their order are read, if there are many."""
+    given = _given(wanted, namespace, wanted.beyond_id, limit, schedule_id)
+    rows = await tx.rows(
+        "ids_beginning", **given, window=BEGINNING_WINDOW, id_beyond=beyond(wanted.id_part),
+        beyond=beyond(wanted.search),
+    )  # fmt: skip
+    found = await tx.rows("runs_by_id", ids=_first(rows)) if rows else []
+    return [Run(*row) for row in found]
+
+
+def _given(wanted: RunFilter, namespace: str, before: str, limit: int, schedule_id: str) -> Given:
+    return {
+        "namespace": namespace, "before": before, "first": wanted.first_id, "limit": limit,
+        "name": wanted.name, "status": wanted.status, "queue": wanted.queue, "kind": wanted.kind,
+        "schedule_id": schedule_id, "external_id": wanted.external_id, "root_id": wanted.root_id,
+        "tag": wanted.tag_text, "error": wanted.error_text, "search": wanted.search,
+        "name_like": wanted.name_like, "id_part": wanted.id_part,
+    }  # fmt: skip
+
+
+async def names_of_kinds(tx: Tx, *, namespace: str, limit: int = LONG_WINDOW) -> list[str]:
+    """The names of the automations and pipelines that have runs."""
+    return _first(await tx.rows("names_of_kinds", namespace=namespace, limit=limit))
+
+
+async def _of_kind(tx: Tx, given: Given) -> FoundIds:
+    """Runs of a kind that is indexed by name: each name's newest, as one list. With many names the
+    newest runs are looked through."""
+    names = await names_of_kinds(tx, namespace=given["namespace"], limit=NAMES_MAX + 1)
+    if len(names) > NAMES_MAX:
+        return await _scan(tx, given, "newest")
+    window = max(given["limit"], given["window"] // max(1, len(names)))
+    parts = [await _scan(tx, given | {"name": one, "window": window}, "name") for one in names]
+    return _merged(parts, given["limit"])
 
 
 async def _of_status(tx: Tx, given: Given, status: str) -> FoundIds:
@@ -127,11 +166,15 @@ async def _of_status(tx: Tx, given: Given, status: str) -> FoundIds:
     return await _scan(tx, given, "newest") if few is None else few
 
 
-async def _of_schedule(tx: Tx, given: Given) -> FoundIds | None:
-    """Runs of a schedule; None when there are more than the window holds."""
+async def _of_schedule(tx: Tx, given: Given) -> FoundIds:
+    """Runs of a schedule: among the newest runs, or all of them if they are few. The newest come
+    first because a schedule that fires often is found there at once."""
+    newest = await _scan(tx, given, "newest")
+    if newest.looked_to is None:
+        return newest
     [(size,)] = await tx.rows("size_of_schedule", **given)
     if size >= given["window"]:
-        return None
+        return newest
     return FoundIds(_first(await tx.rows("ids_of_schedule", **given)))
 
 

@@ -70,6 +70,17 @@ async def listing(tx: Tx, *, namespace: str, everyone: bool = False) -> list[Wor
     return [WorkerRecord(*row) for row in rows]
 
 
+async def page(
+    tx: Tx, *, namespace: str, everyone: bool, search: str, after: str, limit: int
+) -> list[WorkerRecord]:
+    """Workers with a text in the name of their machine, after one of them."""
+    rows = await tx.rows(
+        "page_of_workers", namespace=namespace, all_of_them=int(everyone), search=search,
+        after=after, limit=limit,
+    )  # fmt: skip
+    return [WorkerRecord(*row) for row in rows]
+
+
 async def forget(tx: Tx, *, namespace: str, before: int) -> None:
     """Remove rows of workers that stopped long ago, and code that no worker has any more."""
     await tx.rows("forget_workers", namespace=namespace, before=before)

@@ -93,10 +93,29 @@ async def find(tx: Tx, *, namespace: str, name: str, lock: bool = False) -> Sche
     return Schedule(*rows[0]) if rows else None
 
 
-async def listing(tx: Tx, *, namespace: str, after: str = "", limit: int = 1000) -> list[Schedule]:
-    """Schedules by name."""
-    rows = await tx.rows("list_schedules", namespace=namespace, after=after, limit=limit)
+async def listing(
+    tx: Tx,
+    *,
+    namespace: str,
+    after: str = "",
+    limit: int = 1000,
+    search: str = "",
+    status: str = "",
+) -> list[Schedule]:
+    """Schedules by name, after one, with a text in their names."""
+    rows = await tx.rows(
+        "list_schedules", namespace=namespace, after=after, limit=limit, search=search,
+        status=status,
+    )  # fmt: skip
     return [Schedule(*row) for row in rows]
+
+
+async def count(tx: Tx, *, namespace: str, search: str, limit: int) -> tuple[int, int]:
+    """How many schedules have a text in their names, up to a limit, and how many are paused."""
+    [(total, paused)] = await tx.rows(
+        "count_listed_schedules", namespace=namespace, search=search, limit=limit
+    )
+    return total, paused
 
 
 async def declared_by(tx: Tx, *, namespace: str, origins: Sequence[str]) -> list[Schedule]:

@@ -32,6 +32,7 @@ select {automation columns} from automations where namespace = :namespace and na
 -- name: list_automations
 select {automation columns} from automations
 where namespace = :namespace and name > :after and (:archived = 1 or status <> 'archived')
+    and (:search = '' or replace(lower(name), lower(:search), '') <> lower(name))
 order by name limit :limit
 
 -- name: automation_digests

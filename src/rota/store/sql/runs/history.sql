@@ -11,9 +11,11 @@ order by id desc limit :limit
 select id from runs where id like :ending order by id desc limit :limit
 
 -- name: runs_called
-select id from runs
-where namespace = :namespace and external_id = :external_id
-order by id desc limit :limit
+select runs.id
+from ({query names_with_external_ids}) as names
+join runs on runs.namespace = :namespace and runs.name = names.name
+    and runs.external_id = :external_id and runs.external_id is not null
+order by runs.id desc limit :limit
 
 -- name: chain_of
 -- Every attempt of a chain, first to last.

@@ -73,9 +73,20 @@ select count(*), min(id) from (
     order by runs.id desc limit :window
 ) as seen
 
--- name: ids_called
--- By external id alone: a loose scan over the names that have external ids, then one lookup for
--- each.
+-- name: names_of_kinds
+-- The names of automations and pipelines that have runs, by a loose scan.
+with recursive names (name) as (
+    select min(name) from runs
+    where namespace = :namespace and kind <> 'workflow' and kind <> 'schedule'
+    union all
+    select (select min(runs.name) from runs where runs.namespace = :namespace
+        and runs.kind <> 'workflow' and runs.kind <> 'schedule' and runs.name > names.name)
+    from names where names.name is not null
+)
+select name from names where name is not null limit :limit
+
+-- name: names_with_external_ids
+-- By a loose scan over the index of external ids.
 with recursive names (name) as (
     select min(name) from runs where namespace = :namespace and external_id is not null
     union all
@@ -83,11 +94,36 @@ with recursive names (name) as (
         and runs.external_id is not null and runs.name > names.name)
     from names where names.name is not null
 )
+select name from names where name is not null
+
+-- name: ids_called
+-- By external id alone: one lookup for each name that has external ids.
 select id from (
     select {filter columns}
-    from names join runs on runs.namespace = :namespace and runs.name = names.name
+    from ({query names_with_external_ids}) as names
+    join runs on runs.namespace = :namespace and runs.name = names.name
         and runs.external_id = :external_id and runs.external_id is not null
-    where names.name is not null
+) as seen
+where {fits seen} and id < :before and id >= :first
+order by id desc limit :limit
+
+-- name: ids_beginning
+-- By the beginning of an id or of an external id, however old the run: a range of an index each.
+select id from (
+    select * from (
+        select {filter columns} from runs
+        where :id_part <> '' and runs.id >= :id_part and runs.id < :id_beyond
+        order by runs.id desc limit :window
+    ) as by_id
+    union
+    select * from (
+        select {filter columns}
+        from ({query names_with_external_ids}) as names
+        join runs on runs.namespace = :namespace and runs.name = names.name
+            and runs.external_id >= :search and runs.external_id < :beyond
+            and runs.external_id is not null
+        limit :window
+    ) as called
 ) as seen
 where {fits seen} and id < :before and id >= :first
 order by id desc limit :limit

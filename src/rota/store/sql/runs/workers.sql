@@ -43,6 +43,17 @@ from workers
 where namespace = :namespace and (:all_of_them = 1 or status <> 'offline')
 order by started_at, id
 
+-- name: page_of_workers
+-- With a text in the name of their machine, in the order of their start, after one of them.
+select id, namespace, host, pid, pid_started, queues, names, seats, status, version, started_at,
+    heartbeat_at, stopped_at, code_id
+from workers
+where namespace = :namespace and (:all_of_them = 1 or status <> 'offline')
+    and (:search = '' or replace(lower(host), lower(:search), '') <> lower(host))
+    and (:after = '' or (started_at, id) > (
+        select last.started_at, last.id from workers as last where last.id = :after))
+order by started_at, id limit :limit
+
 -- name: forget_workers
 delete from workers where namespace = :namespace and status = 'offline' and stopped_at < :before
 

@@ -29,7 +29,17 @@ where namespace = :namespace and name = :name and kind = 'schedule'
 -- name: list_schedules
 select {schedule columns} from runs
 where namespace = :namespace and kind = 'schedule' and name > :after
+    and (:status = '' or status = :status)
+    and (:search = '' or replace(lower(name), lower(:search), '') <> lower(name))
 order by name limit :limit
+
+-- name: count_listed_schedules
+select count(*), coalesce(sum(paused), 0) from (
+    select case when status = 'paused' then 1 else 0 end as paused from runs
+    where namespace = :namespace and kind = 'schedule'
+        and (:search = '' or replace(lower(name), lower(:search), '') <> lower(name))
+    order by name limit :limit
+) as listed
 
 -- name: schedules_of
 -- Those a program declares: its name is their parent, so that finding them costs what they are.
