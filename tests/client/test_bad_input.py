@@ -155,3 +155,29 @@ async def test_what_is_no_workflow_cannot_be_started() -> None:
                 await app.start(other)
             with pytest.raises(UsageError, match="is not a workflow"):
                 await app.start_many(other, [()])
+
+
+@pytest.mark.parametrize("given", [5, None, b"id", 1.5], ids=repr)
+async def test_an_id_or_a_name_that_is_not_text_is_refused(database_url: str, given: Any) -> None:
+    app, _ = plain()
+    async with virtual(app, url=database_url):
+        runs, automations = app.runs, app.automations
+        for call in (runs.get, runs.steps, runs.chain, runs.children, runs.retry, runs.cancel):
+            with pytest.raises(BadInput, match=r"run id=.* is not text"):
+                await call(given)
+        with pytest.raises(BadInput, match=r"run id=.* is not text"):
+            await runs.signal(given, "go")
+        with pytest.raises(BadInput, match=r"automation name=.* is not text"):
+            await automations.show(given)
+        with pytest.raises(BadInput, match=r"automation name=.* is not text"):
+            await automations.pause(given)
+
+
+async def test_start_many_without_a_list_of_items_is_refused(database_url: str) -> None:
+    app, echo = plain()
+    none: Any = 5
+    async with virtual(app, url=database_url):
+        for start in (echo.start_many(none), app.start_many("echo", none)):
+            with pytest.raises(BadInput, match="start_many got 5, not a list of items"):
+                await start
+        assert await app.runs.list() == []

@@ -331,6 +331,7 @@ class AutomationReads:
     # -- how -------------------------------------------------------------------------------
 
     async def _found(self, name: str) -> DeployedAutomation:
+        checked_search(name, "automation name")
         database = self._client.connection.database
         found = await database.read(store.find, namespace=self._namespace, name=name)
         if found is None:

@@ -29,6 +29,7 @@ from rota.core.automations.model import (
     NewInput,
     Resolution,
 )
+from rota.core.runs.names import checked_search
 from rota.core.suggest import check_options
 from rota.engine.wakeups import READY, TIMER
 from rota.errors import UnknownAutomation, UsageError
@@ -391,6 +392,7 @@ class Automations(AutomationReads):
 
     async def _command(self, verb: Any, name: str, *args: Any, **options: Any) -> Any:
         refuse_in_workflow(f"automations.{verb.__name__}")
+        checked_search(name, "automation name")
         try:
             done = await self._client.connection.database.write_brief(
                 verb, self._namespace, name, *args, now=self._now(), **options

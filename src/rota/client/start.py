@@ -69,6 +69,16 @@ class Start(NamedTuple):
 Item = tuple[Any, ...] | Start
 
 
+def items_of(items: Iterable[Item]) -> list[Item]:
+    """The items of `start_many`, or BadInput."""
+    if not isinstance(items, Iterable):
+        raise BadInput(
+            f"start_many got {items!r}, not a list of items",
+            hint="Give one tuple of arguments for each run, for example [(1,), (2,)].",
+        )
+    return list(items)
+
+
 def as_start(item: Item) -> Start:
     """One item of `start_many` in its long form."""
     if isinstance(item, Start):
@@ -255,7 +265,7 @@ class RunStarter:
         client, now = self._client, self._client.clock.now()
         definition, name = self._definition(workflow)
         # Every input is checked before the first run is inserted.
-        with spans.start(name, len(items := list(items))):
+        with spans.start(name, len(items := items_of(items))):
             template, rows, plain = self.bulk(definition, name, items, options, now=now)
         store: Any = start_minimal if plain else start_uniform
         returns = definition.signature.returns if definition else None

@@ -17,6 +17,7 @@ from rota.client.start import (
     RunStarter,
     Startable,
     as_start,
+    items_of,
     unknown_workflow,
 )
 from rota.core import spans
@@ -113,12 +114,11 @@ class AppStarter(RunStarter):
         self, workflow: Startable[..., Any] | str, items: Iterable[Item], options: RunOptions
     ) -> list[RunHandle[Any]]:
         """Start one run per item. Inside a workflow they become children, each started once."""
-        flow = current_run()
+        flow, items = current_run(), items_of(items)
         if flow is None:
-            if step_around() is not None:
-                items = list(items)
-                if any(as_start(one).external_id is None for one in items):
-                    self._warn_in_step(workflow)
+            in_step = step_around() is not None
+            if in_step and any(as_start(one).external_id is None for one in items):
+                self._warn_in_step(workflow)
             return await super().start_many(workflow, items, options)
         options.check_many()
         target = self.workflow_named(workflow) if isinstance(workflow, str) else workflow

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from rota.core.runs.filters import beyond
 from rota.core.runs.ids import SHORT
 from rota.core.runs.model import Run
+from rota.core.runs.names import checked_search
 from rota.errors import UnknownRun
 from rota.store.backend.database import Tx
 
@@ -27,6 +28,7 @@ class ChainResult(NamedTuple):
 
 async def get(tx: Tx, *, namespace: str, run_id: str) -> Run:
     """One run by its id, a beginning or a short end of it, or its external id; one must fit."""
+    checked_search(run_id, "run id")
     rows = await tx.rows("get_run", namespace=namespace, id=run_id)
     if rows:
         return Run(*rows[0])
