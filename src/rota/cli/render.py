@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import sys
 import textwrap
@@ -204,6 +205,20 @@ def coloured(text: str) -> str:
     """A status in its colour; click drops it where stdout is not a terminal."""
     colour = colour_of(text)
     return click.style(text, fg=colour) if colour else text
+
+
+SEARCH = click.option("--search", default="", metavar="TEXT", help="Only names with this part.")
+
+
+def not_found(noun: str, search: str) -> str:
+    """The text for a search that finds nothing; empty without a search."""
+    return f"no {noun} has {search!r} in its name" if search else ""
+
+
+def more(search: str, last: str) -> None:
+    """Say how to get the next page of a list by name."""
+    given = f"--search {shlex.quote(search)} " if search else ""
+    click.echo(f"more: {given}--after {shlex.quote(last)}", err=True)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:

@@ -84,6 +84,10 @@ def test_the_list_has_a_sentence_for_each(project: AutomationShell) -> None:
     assert [one["name"] for one in project.json("automation", "list", "--after", "asking")] == [
         "mails"
     ]
+    found = project.json("automation", "list", "--search", "ail")
+    assert [one["name"] for one in found] == ["mails"]
+    said = project.run("automation", "list", "--search", "nothing").stdout
+    assert said == "no automation has 'nothing' in its name\n"
 
 
 def test_long_lists_have_pages(project: AutomationShell) -> None:

@@ -58,6 +58,18 @@ def test_schedules_are_listed_by_name_with_what_they_mean(either: Shell) -> None
     assert [row["name"] for row in either.json("schedule", "list", "--after", "a")] == ["b"]
 
 
+def test_schedules_are_found_by_a_part_of_their_name(either: Shell) -> None:
+    make(either, "nightly-report")
+    make(either, "report-weekly")
+    make(either, "sweep")
+    found = either.json("schedule", "list", "--search", "report")
+    assert [row["name"] for row in found] == ["nightly-report", "report-weekly"]
+    page = either.run("schedule", "list", "--search", "report", "--limit", "1")
+    assert page.stderr == "more: --search report --after nightly-report\n"
+    said = either.run("schedule", "list", "--search", "nothing").stdout
+    assert said == "no schedule has 'nothing' in its name\n"
+
+
 def test_show_shows_meaning_next_last_owner_and_why(either: Shell) -> None:
     past(either, busy_past)
     page = either.run("schedule", "show", "hourly").stdout

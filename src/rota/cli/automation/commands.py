@@ -37,13 +37,14 @@ def automation() -> None:
 
 @automation.command("list")
 @click.option("--archived", is_flag=True, help="Include archived automations.")
+@render.SEARCH
 @click.option("--after", default="", metavar="NAME", help="After this one: the next page.")
 @click.pass_obj
-def list_(call: CommonOptions, archived: bool, after: str) -> None:
+def list_(call: CommonOptions, archived: bool, search: str, after: str) -> None:
     """List automations by name, each with its state."""
 
     async def query(client: Client) -> tuple[Sequence[AutomationView], Iterable[RefusedDeploy]]:
-        found = await client.automations.list(archived=archived, after=after)
+        found = await client.automations.list(archived=archived, search=search, after=after)
         return found, (await client.automations.refused_deploys()).values()
 
     found, refused = connect.ask(call, query)
@@ -54,17 +55,19 @@ def list_(call: CommonOptions, archived: bool, after: str) -> None:
         (one.automation.name, one.status, sum(one.pending.values()), one.sentence) for one in found
     ]
     empty = "no automations yet; `rota up` and `rota automation deploy` deploy what the code has"
-    render.table(("name", "status", "pending", "now"), rows, empty)
+    heads = ("name", "status", "pending", "now")
+    render.table(heads, rows, render.not_found("automation", search) or empty)
     blocked = [one.automation.name for one in found if one.status == "Needs attention"]
     if blocked:
         click.echo(f"to see what is needed: rota automation show {blocked[0]}", err=True)
     shown = {one.automation.name for one in found}
     for refusal in refused:
-        if refusal.automation not in shown and not after and len(found) < PAGE_SIZE:
+        fits = search.lower() in refusal.automation.lower() and not after and len(found) < PAGE_SIZE
+        if refusal.automation not in shown and fits:
             problems = "; ".join(refusal.problems)
             click.echo(f"{refusal.automation} is not deployed; refused: {problems}", err=True)
     if len(found) == PAGE_SIZE:
-        click.echo(f"more: --after {found[-1].automation.name}", err=True)
+        render.more(search, found[-1].automation.name)
 
 
 @automation.command("show")

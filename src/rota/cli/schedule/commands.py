@@ -33,16 +33,18 @@ schedule.add_command(create)
 
 
 @schedule.command("list")
+@render.SEARCH
 @click.option("--after", default="", metavar="NAME", help="After this one: the next page.")
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="How many."
 )
 @click.pass_obj
-def list_(call: CommonOptions, after: str, limit: int) -> None:
+def list_(call: CommonOptions, search: str, after: str, limit: int) -> None:
     """List schedules by name, with their next occurrence."""
 
     async def query(client: Client) -> tuple[Sequence[ScheduleView], int]:
-        return await client.schedules.list(after=after, limit=limit), client.clock.now()
+        found = await client.schedules.list(search=search, after=after, limit=limit)
+        return found, client.clock.now()
 
     found, now = connect.ask(call, query)
     if call.json:
@@ -58,9 +60,10 @@ def list_(call: CommonOptions, after: str, limit: int) -> None:
         for shown in found
     ]  # fmt: skip
     heads = ("name", "status", "workflow", "next", "means", *(["note"] if notes else []))
-    render.table(heads, rows, "no schedules yet; make one with `rota schedule create`")
+    empty = "no schedules yet; make one with `rota schedule create`"
+    render.table(heads, rows, render.not_found("schedule", search) or empty)
     if len(found) == limit:
-        click.echo(f"more: --after {found[-1].schedule.name}", err=True)
+        render.more(search, found[-1].schedule.name)
 
 
 def _next(shown: ScheduleView, now: int) -> str:
