@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from rota import Rota
+from rota import NeedsLogin, Rota
 from rota.automations import Context, Prepared
+from rota.client import answers
 from rota.client.client import Client
 from rota.errors import BadInput
 from rota.pipelines.client import PipelineClient
@@ -73,6 +74,10 @@ async def _nothing(ctx: Context, state: object) -> Prepared:
     return Prepared()
 
 
+async def _login(ctx: Context, state: object) -> Prepared:
+    raise NeedsLogin("the token has expired")
+
+
 async def test_automations_come_in_pages_and_by_a_part_of_their_names(database_url: str) -> None:
     app = Rota(database_url)
     for number in range(7):
@@ -89,6 +94,23 @@ async def test_automations_come_in_pages_and_by_a_part_of_their_names(database_u
         assert await names(limit=2, search="post") == []
         with pytest.raises(BadInput, match="limit"):
             await app.automations.list(limit=0)
+
+
+async def test_an_automation_of_a_later_page_that_needs_attention_is_listed(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "PAGE_SIZE", 2)
+    app = Rota(database_url)
+    for number in range(5):
+        automation = app.automation(f"mail-{number}")
+        automation.topic("letters", external=True)
+        prepare = _nothing if number < 4 else _login
+        automation.consumer("read", subscribes=["letters"], prepare=prepare)
+    async with virtual(app, url=database_url) as world:
+        await app.automations.publish("mail-4", "letters", "l-1", {})
+        await world.settle()
+        [one] = await app.overview.attention()
+        assert (one.kind, one.name, one.reason) == ("automation", "mail-4", "auth")
 
 
 async def test_workers_come_in_pages_and_by_a_part_of_their_machine(database_url: str) -> None:

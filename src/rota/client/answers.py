@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+from collections.abc import AsyncIterator
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
@@ -74,7 +75,7 @@ async def answer_all(
     only if it still waits for what was counted."""
     if how not in get_args(Answer):
         raise BadInput(f"{how!r} answers nothing", hint=f"Use: {', '.join(get_args(Answer))}.")
-    found = [view for view in await _all(automations) if _fits(view, how, options)]
+    found = [view async for view in every_automation(automations) if _fits(view, how, options)]
     answered = BulkAnswer([], {})
     for view in found:
         name = view.automation.name
@@ -88,12 +89,15 @@ async def answer_all(
     return answered
 
 
-async def _all(automations: Automations) -> list[AutomationView]:
-    found = page = await automations.list()
-    while len(page) == PAGE_SIZE:
-        page = await automations.list(after=page[-1].automation.name)
-        found = [*found, *page]
-    return found
+async def every_automation(automations: Automations) -> AsyncIterator[AutomationView]:
+    """Every automation that is not archived, page by page."""
+    after, more = "", True
+    while more:
+        page = await automations.list(after=after, limit=PAGE_SIZE)
+        for view in page:
+            after = view.automation.name
+            yield view
+        more = len(page) == PAGE_SIZE
 
 
 def _fits(view: AutomationView, how: str, options: BulkOptions) -> bool:

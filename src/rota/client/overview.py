@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from rota.client.answers import every_automation
+from rota.client.automation_views import AutomationView
 from rota.client.doctor import absence, served
 from rota.core.automations.text import Word
 from rota.core.runs.filters import RunFilter
@@ -93,6 +95,7 @@ class AttentionItem(NamedTuple):
     action: str
     run_id: str | None = None
     mutation_id: str | None = None  # what an answer has to name as `expected`
+    reason: str | None = None  # why the open run of an automation waits
 
 
 class Overview:
@@ -230,7 +233,7 @@ class Overview:
         ]  # fmt: skip
 
     async def attention(self) -> Sequence[AttentionItem]:
-        """Everything that waits for a person, oldest first, up to 200 of each kind."""
+        """Everything that waits for a person, oldest first: all automations, up to 200 of others."""
         client = self._client
         namespace, now = client.settings.namespace, client.clock.now()
         waiting = await client.connection.database.read(
@@ -238,20 +241,9 @@ class Overview:
             limit=ATTENTION_MAX,
         )  # fmt: skip
         items = [_waiting(run) for run in waiting.runs if run.kind != "automation"]
-        for view in await client.automations.list():
+        async for view in every_automation(client.automations):
             if view.said.word is Word.ATTENTION:
-                since = view.open_run.available_at if view.open_run else None
-                items.append(
-                    AttentionItem(
-                        "automation",
-                        view.automation.name,
-                        view.sentence,
-                        moment(since or view.automation.updated_at),
-                        view.said.actions[0] if view.said.actions else "show",
-                        view.open_run.id if view.open_run else None,
-                        view.mutation.id if view.mutation else None,
-                    )
-                )
+                items.append(_automation(view))
         for run in await client.connection.database.read(
             store.quarantined, namespace=namespace, since=max(0, now - 7 * DAY),
             limit=ATTENTION_MAX,
@@ -282,6 +274,16 @@ class Overview:
             history.last_ids, [run.root_id for run in found]
         )
         return [run for run in found if run.id in last]
+
+
+def _automation(view: AutomationView) -> AttentionItem:
+    run = view.open_run
+    return AttentionItem(
+        "automation", view.automation.name, view.sentence,
+        moment(run.created_at if run else view.automation.updated_at),
+        view.said.actions[0] if view.said.actions else "show", run.id if run else None,
+        view.mutation.id if view.mutation else None, run.reason if run else None,
+    )  # fmt: skip
 
 
 def _window(within: Duration) -> int:

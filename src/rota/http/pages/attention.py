@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rota.client.automation_views import AutomationView
 from rota.client.overview import AttentionItem
 from rota.client.schedule_pages import LastOutcomes
 from rota.core.pipelines.names import pipeline_id_of
@@ -60,11 +59,9 @@ async def inbox_of(
 ) -> list[InboxItem]:
     """Everything that waits for a person: decisions first, then failures and misses of a day."""
     client = request.client
-    views = {view.automation.name: view for view in await client.automations.list()}
     found, seen = [], set()
     for one in await client.overview.attention():
-        view = views.get(one.name) if one.kind == "automation" else None
-        found.append(_waiting(one, clock) if view is None else _automation(view, clock))
+        found.append((_automation if one.kind == "automation" else _waiting)(one, clock))
         seen.add(one.run_id)
     since = moment(clock.now - FAILED_US)
     for run in await client.overview.failures(since=since, limit=FAILED_LOOK):
@@ -83,17 +80,15 @@ async def inbox_of(
     return found
 
 
-def _automation(view: AutomationView, clock: WallClock) -> InboxItem:
-    open_run, name = view.open_run, view.automation.name
-    unknown = open_run is not None and open_run.reason == "reconciliation"
-    approval = open_run is not None and open_run.reason == "approval"
+def _automation(one: AttentionItem, clock: WallClock) -> InboxItem:
+    name, at = one.name, instant(one.since)
+    unknown, approval = one.reason == "reconciliation", one.reason == "approval"
     state = STATES["unknown" if unknown else "waiting" if approval else "attention"]
     what = "Outcome unknown" if unknown else "Waiting for your approval" if approval else state.word
-    since = open_run.created_at if open_run is not None else view.automation.updated_at
-    text = view.sentence.partition(": ")[2] or view.sentence
+    text = one.sentence.partition(": ")[2] or one.sentence
     return InboxItem(
         f"automation/{name}", state, name, f"/automations/{segment(name)}", "", what,
-        clipped(text, TEXT_WIDTH), clock.stamp(since), since,
+        clipped(text, TEXT_WIDTH), clock.stamp(at), at,
         "Answer" if unknown else "Review and approve" if approval else "Look at it",
     )  # fmt: skip
 
