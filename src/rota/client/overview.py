@@ -233,7 +233,7 @@ class Overview:
         ]  # fmt: skip
 
     async def attention(self) -> Sequence[AttentionItem]:
-        """Everything that waits for a person, oldest first: all automations, 200 others of a kind."""
+        """Everything that waits for a person, oldest first. Runs and schedules: 200 at most."""
         client = self._client
         namespace, now = client.settings.namespace, client.clock.now()
         waiting = await client.connection.database.read(
