@@ -21,7 +21,7 @@ def test_a_workflow_is_known_by_its_name() -> None:
         return None
 
     assert list(app.workflows) == ["plain", "other"]
-    assert plain.__doc__ == "What it does."
+    assert plain.__doc__ == "The code of the workflow."
     assert repr(named) == "<workflow other>"
     assert named.version == "3"
 

@@ -112,7 +112,7 @@ async def test_the_timeout_of_a_run_ends_its_waits(
     database_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with world(database_url, tmp_path) as it:
-        it.app.pipelines.use(ai_settings(CLOSED, limits={"failures_max": 3, "open_s": 600}))
+        it.app.pipelines.use(ai_settings(CLOSED, limits={"failures_max": 3, "open_s": 300}))
         text = MANY.replace("settings: {", "settings: {runTimeoutMs: 1500, ")
         text = text.replace("maxRetries: 1", "maxRetries: 9")
         ref = await it.app.pipelines.start(it.pipeline(text))
