@@ -425,7 +425,8 @@ class Worker:
     def _after_settling(self, outcomes: list[Outcome], settled: SettleResult) -> None:
         ours = [outcome for outcome in outcomes if outcome.claim.id in settled.ids]
         if len(ours) < len(outcomes):
-            log.info("settled elsewhere: %s", {o.claim.id for o in outcomes} - settled.ids)
+            lost = sorted({outcome.claim.id for outcome in outcomes} - settled.ids)
+            log.info("settled by another worker: %s", ", ".join(lost))
         run_log.ended(ours, self._clock.now())
         ended = False
         for outcome in ours:
