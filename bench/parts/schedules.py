@@ -121,7 +121,7 @@ async def _fire(url: str, count: int) -> float:
     """One scheduler of Rota, as a process that has just woken up for them."""
     app = make_app(url)[0]
     async with app.connected():
-        took_s, fired = await _took(Scheduler(app.base()).tick())
+        took_s, fired = await _took(Scheduler(app._context()).tick())
     assert fired == count, f"{fired} of {count} were fired"
     return took_s
 

@@ -135,6 +135,7 @@ class RunPages:
         found = await self._client.connection.database.read(
             lists.page, wanted, namespace=self._client.settings.namespace,
             before=wanted.id_after(after), limit=checked_limit(limit), schedule_id=schedule_id,
+            window=lists.SEARCH_WINDOW if wanted.search else lists.WINDOW,
         )  # fmt: skip
         by_id: Sequence[Run] = ()
         if wanted.search and after is None:

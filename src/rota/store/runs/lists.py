@@ -20,6 +20,8 @@ from rota.store.backend.database import Row, Tx
 # Entries that one page looks at. A store of 1,000 runs has hardly fewer, so that a page costs the
 # same however many are stored.
 WINDOW = 2_000
+# The same for a search, which compares texts of each.
+SEARCH_WINDOW = 1_000
 # The same for programs that want a whole list: fewer, longer reads.
 LONG_WINDOW = 20_000
 # Entries that a search by the beginning of an id or external id looks at.
