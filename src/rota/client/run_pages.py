@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
+from rota.core.pipelines.item_chunks import readable
 from rota.core.runs.filters import RunFilter, RunSelection, checked_filter
 from rota.core.runs.model import LogLine, Run, StoredStep
 from rota.core.runs.names import checked_key, checked_limit, checked_position
@@ -204,7 +205,7 @@ class RunPages:
                 f"run {run_id} has no step {shown(after)}",
                 hint="Pass the key of the last step of the page before.",
             )
-        return found
+        return [readable(step) for step in found]
 
     async def logs(self, run_id: str, *, after: int = 0, limit: int = 200) -> Sequence[LogLine]:
         """Return the log lines of one attempt, oldest first.

@@ -13,6 +13,7 @@ from rota.client.caller import refuse_in_workflow
 from rota.client.handle import RunHandle
 from rota.client.start import P, R, Startable
 from rota.core import typed
+from rota.core.pipelines.item_chunks import readable
 from rota.core.runs.lifecycle import Status, Trigger, allowed
 from rota.core.runs.model import NewRun, Run, StoredStep
 from rota.core.runs.names import checked_key, checked_name
@@ -94,7 +95,7 @@ class Runs(BulkVerbs):
         """
         run = await self.get(run_id)
         found = await self._client.connection.database.read(steps.load, [run.root_id])
-        return found[run.root_id]
+        return [readable(step) for step in found[run.root_id]]
 
     async def counts(self) -> dict[str, int]:
         """Return the number of runs of each status.

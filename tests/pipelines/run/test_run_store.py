@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 from rota import Client
+from rota.core.redaction import Redactor
 from rota.engine.journal import Journal
 from rota.pipelines.run.inputs import stream
 from rota.pipelines.run.run_store import CHUNK_ITEMS, RunStore
@@ -56,3 +59,17 @@ async def test_an_item_list_takes_little_space_and_plain_ones_can_be_read(
             assert await size("input") < await size("plain") / 3
         else:
             assert abs(await size("input") - await size("plain")) < 100
+
+
+async def test_surfaces_read_packed_items_as_json_so_that_secret_fields_are_hidden(
+    database_url: str,
+) -> None:
+    items = [{"id": number, "password": f"hunter2-{number}"} for number in range(3)]
+    async with Client(database_url) as client:
+        db, now = client.connection.database, client.clock.now()
+        held = await begin(db, kind="pipeline", now=now)
+        await RunStore(db, Journal(db, client.clock), held).put_items("input", stream(items))
+        for found in (await client.runs.steps(held.id), await client.runs.steps_page(held.id)):
+            texts = [step.output or "" for step in found]
+            assert items in [json.loads(text) for text in texts]
+            assert "hunter2" not in "".join(Redactor(["password"]).text(text) for text in texts)

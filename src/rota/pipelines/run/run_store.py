@@ -11,14 +11,13 @@ Keys sort by stage and position, so a page is a range of the primary key and mem
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
-import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from rota.core.pipelines.item_chunks import KIND, packed, unpacked
 from rota.core.runs.failures import kind_of
 from rota.core.runs.model import Claim, StoredStep
 from rota.engine.clock import Clock
@@ -249,7 +248,7 @@ class RunStore(RunReader):
             return msgspec.json.decode(found.output or "", type=ItemList).count
         end = ItemList(self._writer, count, self.claim.attempt, whole)
         # A completed step is only written again with the same beginning.
-        await self.note(key, kind="items", output=end, started_at=0 if replaces else None)
+        await self.note(key, kind=KIND, output=end, started_at=0 if replaces else None)
         return count
 
     async def put_text(self, name: str, pieces: AsyncIterator[str]) -> int:
@@ -291,7 +290,7 @@ class ItemListWriter:
         position = self.count - len(self._chunk)
         key = f"{self._place}/{self._writer}/{position:09d}"
         chunk = packed(self._chunk) if self._run_store.packs else self._chunk
-        await self._run_store.note(key, kind="items", position=position, output=chunk)
+        await self._run_store.note(key, kind=KIND, position=position, output=chunk)
         self._chunk, self._bytes = [], 0
 
 
@@ -335,17 +334,9 @@ def content_of(key: str) -> str:
     return key.rsplit("/", 1)[1]
 
 
-def packed(items: Sequence[msgspec.Raw]) -> str:
-    """The items of a chunk, compressed: an input is stored for each run, however often it comes."""
-    return base64.b64encode(zlib.compress(msgspec.json.encode(items), 1)).decode()
-
-
 def chunk_items(step: StoredStep) -> list[Item]:
-    """The items of one chunk: a list, or the text of a packed one."""
-    stored = msgspec.json.decode(step.output or "[]", type=list[Item] | str)
-    if isinstance(stored, list):
-        return stored
-    return msgspec.json.decode(zlib.decompress(base64.b64decode(stored)), type=list[Item])
+    """The items of one chunk."""
+    return msgspec.json.decode(unpacked(step.output), type=list[Item])
 
 
 def record_of(step: StoredStep) -> ItemRecord:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from rota.core.pipelines.item_chunks import readable
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run, StoredStep
 from rota.core.time.instants import moment
@@ -170,7 +171,7 @@ async def find(tx: Tx, *, namespace: str, run_id: str) -> ArchivedChain | None:
     return ArchivedChain(
         rows[0][0],
         [_read(Run, one) for one in body["attempts"]],
-        [_read(StoredStep, one) for one in body["steps"]],
+        [readable(_read(StoredStep, one)) for one in body["steps"]],
     )
 
 
