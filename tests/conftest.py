@@ -61,13 +61,20 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from error
 
 
+HERE = Path(__file__).parent
+# Every test of these folders counts as marked `wall_clock`: it starts processes and gives them, or
+# their counterparts, real seconds.
+REAL_PROCESSES = ("browser", "cli", "crash", "examples", "faults")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test that depends on real time is tried twice; any other that fails has failed."""
     for item in items:
         mark = item.get_closest_marker("wall_clock")
         if mark is not None and not mark.args:
             raise pytest.UsageError(f"{item.nodeid} is marked wall_clock without a reason")
-        if mark is not None and not os.environ.get("ROTA_NIGHTLY"):
+        by_folder = any(item.path.is_relative_to(HERE / name) for name in REAL_PROCESSES)
+        if (mark is not None or by_folder) and not os.environ.get("ROTA_NIGHTLY"):
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
