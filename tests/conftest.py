@@ -62,9 +62,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 HERE = Path(__file__).parent
-# Every test of these folders counts as marked `wall_clock`: it starts processes and gives them, or
-# their counterparts, real seconds.
-REAL_PROCESSES = ("browser", "cli", "crash", "examples", "faults")
+# Every test of these folders counts as marked `wall_clock`: it gives processes, sockets or their
+# counterparts real seconds.
+REAL_PROCESSES = (
+    "browser", "cli", "crash", "examples", "faults", "ai", "notifications", "pipelines", "tools",
+)  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -75,7 +77,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid} is marked wall_clock without a reason")
         by_folder = any(item.path.is_relative_to(HERE / name) for name in REAL_PROCESSES)
         if (mark is not None or by_folder) and not os.environ.get("ROTA_NIGHTLY"):
-            item.add_marker(pytest.mark.flaky(reruns=1))
+            item.add_marker(pytest.mark.flaky(reruns=2))
 
 
 def pytest_collection_finish() -> None:

@@ -34,11 +34,11 @@ async def test_a_killed_run_pays_for_no_item_twice(database_url: str, tmp_path: 
         outcome, processed, calls, unanswered = (await received(await child(*words))).split()
         asked = [prompt_of(each).splitlines()[0] for each in model.asked]
     assert (outcome, int(processed)) == ("completed", count)
-    # Each item has one answer that is recorded. The model was asked again only for calls that were
-    # in progress at the kill; the run shows those, arrived or not.
-    assert int(calls) - int(unanswered) == count == len(set(asked))
-    arrived = len(asked) - count
-    assert arrived <= int(unanswered) <= PARALLEL
+    # The model was asked again only for calls that were in progress at the kill.
+    answered = int(calls) - int(unanswered)
+    assert len(set(asked)) == count <= answered <= count + PARALLEL
+    assert int(unanswered) <= PARALLEL
+    assert len(asked) - count <= PARALLEL
     check_output(folder, count)
 
 
