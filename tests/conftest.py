@@ -64,18 +64,18 @@ def pytest_configure(config: pytest.Config) -> None:
 HERE = Path(__file__).parent
 # Every test of these folders counts as marked `wall_clock`: it gives processes, sockets or their
 # counterparts real seconds.
-REAL_PROCESSES = (
+REAL_TIME = (
     "browser", "cli", "crash", "examples", "faults", "ai", "notifications", "pipelines", "tools",
 )  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that depends on real time is tried twice; any other that fails has failed."""
+    """Try a test of real time up to three times; any other that fails has failed."""
     for item in items:
         mark = item.get_closest_marker("wall_clock")
         if mark is not None and not mark.args:
             raise pytest.UsageError(f"{item.nodeid} is marked wall_clock without a reason")
-        by_folder = any(item.path.is_relative_to(HERE / name) for name in REAL_PROCESSES)
+        by_folder = any(item.path.is_relative_to(HERE / name) for name in REAL_TIME)
         if (mark is not None or by_folder) and not os.environ.get("ROTA_NIGHTLY"):
             item.add_marker(pytest.mark.flaky(reruns=2))
 
