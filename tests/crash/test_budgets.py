@@ -61,7 +61,8 @@ def kill_and_restart(url: str, folder: Path, nth: int) -> bool:
 
 async def balanced(url: str, folder: Path) -> None:
     """The run shows each call that reached the provider: answered, or without an answer. The only
-    others that it shows were killed between the commit that announces them and their arrival."""
+    others that it shows were killed between the commit that announces them and their arrival.
+    Every answered call has its item: both are one commit."""
     reported: dict[str, Any] = json.loads((folder / "result.json").read_text())
     rows = await select(url, "select key, output from steps where key like 'us/%'")
     ledger = {key: msgspec.json.decode(text, type=SlotRecord) for key, text in rows}
@@ -79,6 +80,10 @@ async def balanced(url: str, folder: Path) -> None:
     assert reported["calls"] - reported["unanswered"] == answered
     assert len(charged) == reported["calls"] - never_arrived
     assert reported["tokens"] == tokens
+    [[items]] = await select(
+        url, "select count(*) from steps where key like 'at/%' and status = 'completed'"
+    )
+    assert items == answered
 
 
 @pytest.mark.timeout(240)

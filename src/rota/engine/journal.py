@@ -7,6 +7,7 @@ turns out not to be ours any more.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -79,19 +80,21 @@ class Journal:
         self._database = database
         self.clock = clock
         self._batch: Batch[StepRecord, Written] = Batch(self._send, TOGETHER)
+        self._together: Batch[Sequence[StepRecord], Written] = Batch(self._send_together, TOGETHER)
         self._children: Batch[ChildStart, Started | None] = Batch(self._send_children)
         self._child_queries: Batch[ChildQuery, ChildEnd] = Batch(self._send_child_queries)
 
-    async def record(self, claim: Claim, step: StoredStep) -> None:
-        """Durable when this returns; LeaseLost when the run is not ours any more."""
-        written = await self.put(claim, step)
+    async def record_together(self, claim: Claim, steps: Sequence[StoredStep]) -> None:
+        """Record steps of one run, all or none. Durable when this returns; LeaseLost when the run
+        is not ours any more."""
+        written = await self._together.put([StepRecord(claim, step) for step in steps])
         if isinstance(written, Unstorable):
             raise written
         if not written:
-            raise LeaseLost(f"run {claim.id} is no longer held by this worker", run_id=claim.id)
+            raise _lost(claim)
 
     def put(self, claim: Claim, step: StoredStep) -> Awaitable[Written]:
-        """The same; the answer is whether the run is still ours, or why nothing can store this."""
+        """Record a step. Answers whether the run is still ours, or why nothing can store this."""
         return self._batch.put(StepRecord(claim, step))
 
     async def record_child(self, claim: Claim, step: StoredStep, child: NewRun) -> Started:
@@ -154,6 +157,21 @@ class Journal:
         )
 
     async def _send(self, records: Sequence[StepRecord]) -> Sequence[Written]:
+        written = await self._record(records, len(records))
+        return [written] if isinstance(written, Unstorable) else written
+
+    async def _send_together(self, groups: Sequence[Sequence[StepRecord]]) -> Sequence[Written]:
+        written = await self._record([record for group in groups for record in group], len(groups))
+        if isinstance(written, Unstorable):
+            return [written]
+        ends = itertools.accumulate(map(len, groups))
+        return [
+            all(written[end - len(group) : end]) for group, end in zip(groups, ends, strict=True)
+        ]
+
+    async def _record(
+        self, records: Sequence[StepRecord], units: int
+    ) -> Sequence[bool] | Unstorable:
         brief = len(records) <= BRIEF
         write = self._database.write_brief if brief else self._database.write
         try:
@@ -161,12 +179,16 @@ class Journal:
         except StoreError:
             raise
         except Exception as error:
-            if len(records) > 1:
-                raise  # the batch sends each record on its own, to find the bad one
-            return [unstorable(error, f"step {records[0].step.key}")]
+            if units > 1:
+                raise  # the batch sends each unit on its own, to find the bad one
+            return unstorable(error, f"step {records[-1].step.key}")
 
 
 def _ours(claim: Claim, started: Started | None) -> Started:
     if started is None:
-        raise LeaseLost(f"run {claim.id} is no longer held by this worker", run_id=claim.id)
+        raise _lost(claim)
     return started
+
+
+def _lost(claim: Claim) -> LeaseLost:
+    return LeaseLost(f"run {claim.id} is no longer held by this worker", run_id=claim.id)

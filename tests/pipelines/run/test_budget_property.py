@@ -122,7 +122,7 @@ class Scenario:
         caller = ModelCaller(self.bank, SystemClock(), ledger, self._budget)
         caller.spent(await call_ledger.totals(self.disk.read()))
         work = iter(range(40))
-        slots = [asyncio.create_task(self._slot(caller, work)) for _ in range(parallel)]
+        slots = [asyncio.create_task(self._slot(caller, ledger, work)) for _ in range(parallel)]
         if rounds is not None:
             for _ in range(rounds):
                 await asyncio.sleep(0)
@@ -131,10 +131,12 @@ class Scenario:
                 task.cancel()
         await asyncio.gather(*slots, return_exceptions=True)
 
-    async def _slot(self, caller: ModelCaller, work: Iterator[int]) -> None:
+    async def _slot(self, caller: ModelCaller, ledger: CallLedger, work: Iterator[int]) -> None:
         for _ in work:
+            usage = Usage()
             try:
-                await caller.ask(self._question, Usage(), lambda text: text)
+                await caller.ask(self._question, usage, lambda text: text)
+                await ledger.write(usage.owed)  # with the result
             except BudgetSpent:
                 return
             except RotaError:

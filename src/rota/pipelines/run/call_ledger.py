@@ -50,7 +50,6 @@ class SlotRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 class SlotStep(NamedTuple):
     """A slot as it is written: the key of its step, and what the step holds."""
 
-    number: int
     key: str
     record: SlotRecord
 
@@ -60,16 +59,21 @@ class Slot:
 
     def __init__(self, ledger: CallLedger, number: int) -> None:
         self._ledger = ledger
-        self.number = number
         self.key = f"{PREFIX}{ledger.writer}/{number:06d}"
         self.record = SlotRecord()
+        self.is_owed = False  # its last call is over, and not written yet
         self._amount = Amount(0, 0)
+
+    @property
+    def step(self) -> SlotStep:
+        """The slot as it is written."""
+        return SlotStep(self.key, self.record)
 
     async def begin(self) -> None:
         """Write down that a call is sent now; durable when this returns."""
         under_way = _unanswered(self._amount)
         self.record = msgspec.structs.replace(self.record, under_way=under_way)
-        await self._ledger.write(self)
+        await self._ledger.put([self.step])
 
     def hold(self, amount: Amount) -> None:
         """The next call may take so much."""
@@ -80,12 +84,12 @@ class Slot:
         self._end(of_reply(reply))
 
     def _end(self, took: CallTotals | None) -> None:
-        """Its cost is written with the next step of the run, or by `flush`."""
+        """Its cost is not written yet: that is done in the commit of its result."""
         if self.record.under_way is None:
             return  # it was never sent
         ended = self.record.ended if took is None else self.record.ended + took
         self.record = SlotRecord(ended)
-        self._ledger.changed(self)
+        self.is_owed = True
 
     def failed(self, error: BaseException) -> None:
         """The call ended without an answer."""
@@ -100,18 +104,19 @@ class CallLedger:
     """The slots of one claim of a run. `put` writes steps, under the claim.
 
     A slot is free again when its last call is written: one step is never written twice at once.
+    The end of a call is written in the commit of its result. A process that dies before that commit
+    loses the answer: the call stays in progress, and never counts as answered.
     """
 
     def __init__(self, put: Callable[[Sequence[SlotStep]], Awaitable[None]], writer: str) -> None:
-        self._put = put
+        self.put = put
         self.writer = writer
-        self._slots: list[Slot] = []
+        self._count = 0
         self._free: list[Slot] = []
-        self._changed: list[Slot] = []
 
     @contextlib.asynccontextmanager
-    async def call(self, amount: Amount) -> AsyncIterator[Slot]:
-        """A slot for one call that takes at most so much."""
+    async def call(self, amount: Amount, owed: list[Slot]) -> AsyncIterator[Slot]:
+        """A slot for one call that takes at most so much; then it is `owed`, if it was sent."""
         slot = self._free.pop() if self._free else self._new()
         slot.hold(amount)
         try:
@@ -120,40 +125,24 @@ class CallLedger:
             slot.failed(error)
             raise
         finally:
-            if slot not in self._changed:
-                self._free.append(slot)
+            (owed if slot.is_owed else self._free).append(slot)
 
     def _new(self) -> Slot:
-        slot = Slot(self, len(self._slots))
-        self._slots.append(slot)
-        return slot
+        self._count += 1
+        return Slot(self, self._count - 1)
 
-    def changed(self, slot: Slot) -> None:
-        """Remember to write a slot."""
-        self._changed.append(slot)
-
-    def unwritten(self) -> list[SlotStep]:
-        """The slots that changed since they were written; the caller writes them."""
-        slots, self._changed = self._changed, []
-        return [self._step(slot) for slot in slots]
-
-    def written(self, steps: Sequence[SlotStep]) -> None:
+    def written(self, owed: list[Slot]) -> None:
         """These slots are written, and may be used again."""
-        self._free += [self._slots[step.number] for step in steps]
+        for slot in owed:
+            slot.is_owed = False
+        self._free += owed
+        owed.clear()
 
-    async def write(self, slot: Slot) -> None:
-        """Write a slot with a call that begins."""
-        await self._put([self._step(slot)])
-
-    async def flush(self) -> None:
-        """Write all slots that changed."""
-        steps = self.unwritten()
-        if steps:
-            await self._put(steps)
-            self.written(steps)
-
-    def _step(self, slot: Slot) -> SlotStep:
-        return SlotStep(slot.number, slot.key, slot.record)
+    async def write(self, owed: list[Slot]) -> None:
+        """Write the ends of calls that have no result."""
+        if owed:
+            await self.put([slot.step for slot in owed])
+            self.written(owed)
 
 
 async def totals(steps: AsyncIterator[StoredStep]) -> CallTotals:

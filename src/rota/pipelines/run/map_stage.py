@@ -7,13 +7,13 @@ exception.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from rota.core.pipelines.batches import halves
+from rota.core.runs.model import StoredStep
 from rota.errors import BadReply, ItemsFailed, TruncatedReply
 from rota.pipelines.definition.fields import BatchMismatch, Fields, read_batch, read_reply
 from rota.pipelines.run.content_keys import content_key
@@ -48,6 +48,14 @@ class MapOptions(NamedTuple):
         if isinstance(self.max_failures, str):
             return total * int(self.max_failures.rstrip("%")) // 100
         return self.max_failures
+
+
+class MappedItem(NamedTuple):
+    """The result or failure of one item: its step, and the record in it."""
+
+    step: StoredStep
+    record: ItemRecord
+    failed: bool
 
 
 class MapStage:
@@ -168,9 +176,11 @@ class MapStage:
             raise
         except Exception as error:
             key = content or content_key("item", placed.item)
-            await self._fail(placed, key, error, usage.record(raw=usage.raw), started_at)
+            record = usage.record(raw=usage.raw)
+            await self._write([self._result(placed, key, record, error, started_at)], usage)
             return
-        await self._keep(placed, content, with_value(usage.record(), value), started_at)
+        record = with_value(usage.record(), value)
+        await self._write([self._result(placed, content, record, None, started_at)], usage)
 
     async def _from_cache(self, placed: PositionedItem, content: str, started_at: int) -> bool:
         key = item_key(self._name, placed.position, content)
@@ -181,7 +191,8 @@ class MapStage:
             if hit.key == key and cache.reader.root_id == self._context.run_store.root_id:
                 self._count()  # it is there already
             else:
-                await self._keep(placed, content, free(hit.record), started_at)
+                found = self._result(placed, content, free(hit.record), None, started_at)
+                await self._write([found])
             return True
         return False
 
@@ -216,35 +227,37 @@ class MapStage:
     async def _spread(
         self, group: list[PositionedItem], values: list[Any], usage: Usage, started_at: int
     ) -> None:
-        """Write down what a batch brought; a bad one in it is asked about alone."""
-        wrong: list[tuple[PositionedItem, BadReply]] = []
-        notes = []
+        """Write down what a batch brought, in one commit; a bad one in it is asked about alone."""
+        wrong: list[PositionedItem] = []
+        results = []
         for number, (placed, value) in enumerate(zip(group, values, strict=True)):
             record = usage.record(len(group), first=number == 0)
-            if isinstance(value, BadReply) and len(group) > 1:
-                wrong.append((placed, value))
+            is_bad = isinstance(value, BadReply)
+            if is_bad and len(group) > 1:
+                wrong.append(placed)
                 continue
-            content = self._content_in_batch(placed.item)
-            if isinstance(value, BadReply):
-                notes.append(self._fail(placed, content, value, record, started_at))
-            else:
-                notes.append(self._keep(placed, content, with_value(record, value), started_at))
-        await asyncio.gather(*notes)
-        for placed, _ in wrong:
+            results.append(
+                self._result(
+                    placed, self._content_in_batch(placed.item),
+                    record if is_bad else with_value(record, value),
+                    value if is_bad else None, started_at,
+                )
+            )  # fmt: skip
+        await self._write(results, usage)
+        for placed in wrong:
             await self._batch([placed], Usage())
 
     async def _fail_all(
         self, group: list[PositionedItem], error: Exception, usage: Usage, started_at: int
     ) -> None:
-        await asyncio.gather(
-            *(
-                self._fail(
-                    placed, self._content_in_batch(placed.item), error,
-                    usage.record(len(group), first=number == 0, raw=usage.raw), started_at,
-                )
-                for number, placed in enumerate(group)
+        results = [
+            self._result(
+                placed, self._content_in_batch(placed.item),
+                usage.record(len(group), first=number == 0, raw=usage.raw), error, started_at,
             )
-        )  # fmt: skip
+            for number, placed in enumerate(group)
+        ]  # fmt: skip
+        await self._write(results, usage)
 
     async def _cached_of_batch(self, placed: PositionedItem, started_at: int) -> bool:
         if not self._context.caches:
@@ -257,38 +270,30 @@ class MapStage:
 
     # -- writing down ----------------------------------------------------------------------
 
-    async def _keep(
-        self, placed: PositionedItem, content: str, record: ItemRecord, started_at: int
-    ) -> None:
-        await self._note(placed, content, record, None, started_at)
-
-    async def _fail(
-        self,
-        placed: PositionedItem,
-        content: str,
-        error: Exception,
-        record: ItemRecord,
-        started_at: int,
-    ) -> None:
-        await self._note(placed, content, record, error, started_at)
-        self._check_ceiling()
-
-    async def _note(
+    def _result(
         self,
         placed: PositionedItem,
         content: str,
         record: ItemRecord,
         error: Exception | None,
         started_at: int,
-    ) -> None:
+    ) -> MappedItem:
         key = item_key(self._name, placed.position, content)
-        await self._context.run_store.note(
+        step = self._context.run_store.made(
             key, kind="item", position=placed.position, output=record, error=error,
             started_at=started_at,
         )  # fmt: skip
-        self._context.progress.count(record)
-        self._context.progress.failed += error is not None
-        self._count()
+        return MappedItem(step, record, failed=error is not None)
+
+    async def _write(self, results: Sequence[MappedItem], usage: Usage | None = None) -> None:
+        """Write results and the calls that led to them, in one commit."""
+        owed = None if usage is None else usage.owed
+        await self._context.run_store.put([result.step for result in results], owed)
+        for result in results:
+            self._context.progress.count(result.record)
+            self._context.progress.failed += result.failed
+            self._count()
+        self._check_ceiling()
 
     def _count(self) -> None:
         self._context.progress.done += 1

@@ -36,7 +36,7 @@ from rota.errors import (
 )
 from rota.pipelines.definition.fields import re_ask
 from rota.pipelines.definition.sections import PipelineBudget
-from rota.pipelines.run.call_ledger import CallLedger, CallTotals
+from rota.pipelines.run.call_ledger import CallLedger, CallTotals, Slot
 from rota.pipelines.run.prompt_builder import ModelPrompt
 from rota.pipelines.run.run_store import ItemRecord
 from rota.store.pipelines.steps import PROVIDER_WAIT, ProviderWait
@@ -67,6 +67,7 @@ class Usage:
         self.cost_usd: float | None = None
         self.raw: str | None = None  # the last reply
         self.model: str | None = None
+        self.owed: list[Slot] = []  # calls that are written together with the result
         self._began = asyncio.get_running_loop().time()
 
     def add(self, reply: Reply) -> None:
@@ -144,14 +145,15 @@ class ModelCaller:
     async def ask(self, question: ModelPrompt, usage: Usage, read: Callable[[str], T]) -> T:
         """The value that `read` makes of the reply. A reply that it refuses is asked for once more.
 
-        The cost of the calls is durable when this raises, whatever the caller does next.
+        The caller writes the calls that `usage` owes in the commit of the value. Their cost is
+        durable when this raises, whatever the caller does next.
         """
         try:
             return await self._ask(question, usage, read)
         except LOST:
             raise
         except Exception:
-            await self._ledger.flush()
+            await self._ledger.write(usage.owed)
             raise
 
     async def _ask(self, question: ModelPrompt, usage: Usage, read: Callable[[str], T]) -> T:
@@ -171,7 +173,7 @@ class ModelCaller:
             request = self._bounded(tries.request(prompt))
             estimate = self._ai.estimate(request)
             try:
-                reply = await self._once(request, estimate)
+                reply = await self._once(request, estimate, usage)
             except LOST:
                 raise
             except Exception as error:
@@ -207,10 +209,10 @@ class ModelCaller:
     def _bounded(self, request: Request) -> Request:
         return bounded(self._ai, request) if self._budget.bounds_answers else request
 
-    async def _once(self, request: Request, estimate: Estimate) -> Reply:
+    async def _once(self, request: Request, estimate: Estimate, usage: Usage) -> Reply:
         async with (
             self._budget.spending(estimate) as hold,
-            self._ledger.call(hold.amount) as slot,
+            self._ledger.call(hold.amount, usage.owed) as slot,
         ):
             request = msgspec.structs.replace(request, begin=slot.begin)
             if not announces(self._ai):

@@ -10,7 +10,6 @@ Keys sort by stage and position, so a page is a range of the primary key and mem
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -23,7 +22,7 @@ from rota.core.runs.model import Claim, StoredStep
 from rota.engine.clock import Clock
 from rota.engine.journal import Journal, insist
 from rota.pipelines.run import call_ledger
-from rota.pipelines.run.call_ledger import CallLedger, CallTotals, SlotStep
+from rota.pipelines.run.call_ledger import CallLedger, CallTotals, Slot, SlotStep
 from rota.store.backend.database import Database
 from rota.store.pipelines import steps as store
 from rota.store.pipelines.steps import StepKey
@@ -189,10 +188,27 @@ class RunStore(RunReader):
         output: Any = None,
         error: BaseException | None = None,
         started_at: int | None = None,
+        owed: list[Slot] | None = None,
     ) -> None:
-        """Write one step, and before it what the calls took; durable when this returns."""
+        """Write one step, and in the same commit what its calls took; durable when this returns."""
+        made = self.made(
+            key, kind=kind, position=position, output=output, error=error, started_at=started_at
+        )
+        await self.put([made], owed)
+
+    def made(
+        self,
+        key: str,
+        *,
+        kind: str,
+        position: int = 0,
+        output: Any = None,
+        error: BaseException | None = None,
+        started_at: int | None = None,
+    ) -> StoredStep:
+        """A step that ends now. Nothing is written yet."""
         now = self.clock.now()
-        step = StoredStep(
+        return StoredStep(
             root_id=self.root_id, key=key, position=position, kind=kind,
             status="completed" if error is None else "failed", attempt=1,
             run_attempt=self.claim.attempt,
@@ -200,12 +216,18 @@ class RunStore(RunReader):
             error=None if error is None else error_text(error), wake_at=None, child_id=None,
             started_at=now if started_at is None else started_at, finished_at=now,
         )  # fmt: skip
-        slots = self.calls.unwritten()
-        await self._record([*self._slot_steps(slots), step])
-        self.calls.written(slots)
+
+    async def put(self, steps: Sequence[StoredStep], owed: list[Slot] | None = None) -> None:
+        """Write steps and the calls that led to them, all in one commit; durable when this
+        returns."""
+        calls = [] if owed is None else owed
+        together = [*self._slot_steps([slot.step for slot in calls]), *steps]
+        if together:
+            await self._journal.record_together(self.claim, together)
+        self.calls.written(calls)
 
     async def _put_slots(self, slots: Sequence[SlotStep]) -> None:
-        await self._record(self._slot_steps(slots))
+        await self._journal.record_together(self.claim, self._slot_steps(slots))
 
     def _slot_steps(self, slots: Sequence[SlotStep]) -> list[StoredStep]:
         # A completed step is only written again with the same beginning.
@@ -218,13 +240,6 @@ class RunStore(RunReader):
             )
             for slot in slots
         ]  # fmt: skip
-
-    async def _record(self, steps: Sequence[StoredStep]) -> None:
-        """Write steps in this order; those that wait together share a commit."""
-        if len(steps) == 1:
-            await self._journal.record(self.claim, steps[0])
-            return
-        await asyncio.gather(*(self._journal.record(self.claim, step) for step in steps))
 
     def fill(self, name: str) -> ItemListWriter:
         """Begin to fill an item list; chunks of a crashed writer are not looked at again."""

@@ -43,7 +43,9 @@ async def call(
             )  # fmt: skip
         raise
     record = with_value(usage.record(), value)
-    await run_store.note(key, kind="call", position=position, output=record, started_at=started_at)
+    await run_store.note(
+        key, kind="call", position=position, output=record, started_at=started_at, owed=usage.owed
+    )
     context.progress.count(record)
     context.progress.report()
     return record
