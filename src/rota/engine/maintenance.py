@@ -22,12 +22,12 @@ from rota.engine.context import EngineContext
 from rota.engine.wakeups import CANCEL, DONE, READY
 from rota.engine.worker import Worker
 from rota.errors import StoreReadOnly
-from rota.store import disarm
 from rota.store.access import audit
 from rota.store.disarm import Disarmed
 from rota.store.notifications import record
 from rota.store.runs import retention, workers
 from rota.store.runs.recover import reap_runs
+from rota.store.runs.workers import Beat
 from rota.store.schedules import templates
 from rota.store.schedules.overlap import release_stuck
 
@@ -49,7 +49,7 @@ def _json(names: list[str]) -> str:
 
 
 class Maintenance:
-    """Keeps one worker's row, leases and neighbourhood in order."""
+    """Keeps the row and the leases of one worker, and recovers runs of dead workers."""
 
     def __init__(
         self,
@@ -103,50 +103,54 @@ class Maintenance:
             await self._clock.wait(self._worker.renew_now, self._clock.now() + third)
 
     async def heartbeat_loop(self) -> None:
-        """Beat, reap and prune at the pace of the heartbeat."""
+        """Send heartbeats, recover runs and prune, once per heartbeat interval."""
         beat_us = micros(self._settings.heartbeat_s)
         next_at = self._clock.now() + beat_us
         while True:
             await self._clock.wait(asyncio.Event(), next_at)
-            next_at = self._clock.now() + beat_us  # from here: pruning takes a part of it
+            next_at = (
+                self._clock.now() + beat_us
+            )  # counted from here: pruning takes a part of the interval
             await self.beat()
 
     async def beat(self) -> None:
         """One round: clock, heartbeat, limits, reaping, pruning."""
         await self._follow_clock()
-        await self._check_disarmed()
         now = self._clock.now()
-        online = self._worker.claiming or self._disarmed is not None
-        status = "online" if online else "draining"
-        beat = await self._database.write(
-            workers.beat, self._worker.id, status=status, now=now,
-            queues=self._worker.queue_names, names=self._worker.names(),
-            code_id=self._worker.code.id,
-        )  # fmt: skip
-        self._worker.expect_alone(beat.alone_waits)
+        beat = await self._report(now)
         if not beat.is_known:
             assert self._row is not None
             again = msgspec.structs.replace(self._row, heartbeat_at=now)
             await self._database.write(workers.register, again, self._worker.code)
+            beat = await self._report(now)
+        self._note_disarmed(beat.disarmed)
+        self._worker.expect_alone(beat.alone_waits)
         limits = await self._database.read(workers.queues, namespace=self._settings.namespace)
         self._worker.limit(limits)
         if self._disarmed is None:
             await self.reap()
             await self._prune(now)
 
-    async def _check_disarmed(self) -> None:
-        found = await self._database.read(disarm.state)
-        if found == self._disarmed:
+    async def _report(self, now: int) -> Beat:
+        online = self._worker.claiming or self._disarmed is not None
+        return await self._database.write(
+            workers.beat, self._worker.id, status="online" if online else "draining", now=now,
+            queues=self._worker.queue_names, names=self._worker.names(),
+            code_id=self._worker.code.id,
+        )  # fmt: skip
+
+    def _note_disarmed(self, disarmed: Disarmed | None) -> None:
+        if disarmed == self._disarmed:
             return
-        if found is None:
+        if disarmed is None:
             log.info("%s is armed again: this worker acts", self._database.place)
         else:
             log.warning(
                 "%s is disarmed since %s (%s): this worker claims, fires and sends nothing until "
-                "`rota arm`", self._database.place, iso(found.at), found.reason,
+                "`rota arm`", self._database.place, iso(disarmed.at), disarmed.reason,
             )  # fmt: skip
-        self._disarmed = found
-        self._allow(found is None)
+        self._disarmed = disarmed
+        self._allow(disarmed is None)
 
     async def _follow_clock(self) -> None:
         if isinstance(self._clock, SystemClock):
@@ -156,13 +160,13 @@ class Maintenance:
                 self._clock.follow(server, sent=sent, received=self._clock.local_us())
 
     async def reap(self) -> int:
-        """Give runs of dead or silent workers to a successor."""
+        """Recover the runs of dead or silent workers: each gets a successor."""
         now = self._clock.now()
         gone = await self._gone(now)
         total = 0
         while (reaped := await self._reap_some(now, gone)) == REAP_BATCH:
             total += reaped
-        if gone:  # only now: their runs are found by their names
+        if gone:  # only now: their runs are found by their worker ids
             await self._database.write(workers.stop, gone, now=now)
         if total + reaped:
             self._wakeups.notify_soon(READY)
@@ -197,8 +201,8 @@ class Maintenance:
         return len(reaped)
 
     async def _gone(self, now: int) -> list[str]:
-        """Workers that are certainly dead: their process on this machine is gone, or they have
-        been silent for so long that every lease of theirs has lapsed."""
+        """Workers that are certainly dead. On this machine their process has ended; on others they
+        have been silent for so long that all their leases have lapsed."""
         silent_at = now - 2 * micros(self._settings.lease_s)
         rows = await self._database.read(workers.listing, namespace=self._settings.namespace)
         self._wakeups.fleet = self._fleet(rows, now)
@@ -214,7 +218,7 @@ class Maintenance:
         ]
 
     def _fleet(self, rows: Sequence[WorkerRow], now: int) -> Fleet:
-        """The workers that can execute what this one can, and gave a sign of life lately."""
+        """The workers that can execute the same runs as this one and sent a heartbeat lately."""
         assert self._row is not None
         able = (self._row.queues, self._row.names, self._worker.code.id or None)
         since = now - PEER_BEATS * micros(self._settings.heartbeat_s)
@@ -263,7 +267,7 @@ class Maintenance:
         self._prune_at = now + micros("1m") if done else now
 
     async def _prune_runs(self, which: str, before_id: str, before_at: int, until: int) -> bool:
-        """One batch at least; False when the time was up before the end."""
+        """Prune at least one batch; False if the time ran out before the end."""
         after_id: str | None = self._pruned_to.pop(which, "")
         while after_id is not None:
             _, after_id = await self._database.write(
@@ -288,7 +292,7 @@ class Maintenance:
                 return False
 
     async def _shrink(self, until: int) -> bool:
-        """Give the space of what was deleted back to the system, where the database can."""
+        """Return the space of deleted rows to the file system, if the database can."""
         while await self._database.shrink():
             if self._clock.now() > until:
                 return False
@@ -302,5 +306,5 @@ class Maintenance:
             log.debug("could not sign off")
 
     def is_healthy(self) -> bool:
-        """Whether the loop turns."""
+        """Whether the event loop is responsive."""
         return not self._stuck_for_s()

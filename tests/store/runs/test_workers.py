@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rota.core.runs.model import Queue
+from rota.store import disarm
 from rota.store.backend.database import Database, Tx
 from rota.store.runs import workers
 from tests.kit.builders import NOW, SPACE, worker_row
@@ -28,13 +29,20 @@ async def test_workers_are_listed_in_the_order_of_their_start(db: Database) -> N
 
 async def test_a_beat_moves_the_heartbeat(db: Database) -> None:
     await db.write(workers.register, worker_row("w1"))
-    assert await db.write(workers.beat, "w1", status="draining", now=NOW + 5) == (True, False)
+    assert await db.write(workers.beat, "w1", status="draining", now=NOW + 5) == (True, False, None)
     [row] = await db.read(workers.listing, namespace=SPACE)
     assert (row.status, row.heartbeat_at, row.started_at) == ("draining", NOW + 5, NOW)
 
 
+async def test_a_beat_reports_that_the_database_is_disarmed(db: Database) -> None:
+    await db.write(workers.register, worker_row("w1"))
+    await db.write(disarm.disarm, reason="a copy", now=NOW + 1)
+    beat = await db.write(workers.beat, "w1", status="online", now=NOW + 5)
+    assert beat.disarmed == (NOW + 1, "a copy")
+
+
 async def test_a_beat_without_a_row_says_so(db: Database) -> None:
-    assert await db.write(workers.beat, "nobody", status="online", now=NOW) == (False, False)
+    assert await db.write(workers.beat, "nobody", status="online", now=NOW) == (False, False, None)
 
 
 async def test_stopped_workers_are_offline_and_can_come_back(db: Database) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from urllib.parse import SplitResult
@@ -25,9 +26,9 @@ except ImportError as missing:
 from rota import errors, faults
 from rota.settings import Settings
 from rota.store.backend.background import own_context
-from rota.store.backend.call_meter import counted
+from rota.store.backend.call_meter import count_call, count_error
 from rota.store.backend.database import Row, Taken, hosts_of, postgres_url
-from rota.store.backend.dialect import POSTGRES
+from rota.store.backend.dialect import POSTGRES, Compiled
 from rota.store.backend.postgres_abandoned import AbandonedProcesses
 from rota.store.backend.postgres_connection import CONNECT_TIMEOUT_S, Connector
 from rota.store.backend.postgres_errors import UNSTORABLE, ends_connection, translate
@@ -48,6 +49,7 @@ MIGRATION_PAUSE_S = 0.1  # between two looks whether another process still migra
 LOCK_MIGRATIONS = "select 1 where pg_try_advisory_xact_lock(hashtext('rota'))"
 SCRIPT_LOOKS = 1_000_000  # a migration of a large table takes what it takes
 _RETRIES = 5
+CLASHES = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 
 class PostgresTx(WatchedConnection):
@@ -55,13 +57,11 @@ class PostgresTx(WatchedConnection):
 
     dialect = POSTGRES
 
-    def __init__(self, connection: Any, schema: str) -> None:
+    def __init__(self, connection: Any, schema: str, queries: dict[str, Compiled]) -> None:
         super().__init__(connection)
         self.schema = schema
-        self._queries = compiled("postgres", schema)
+        self._queries = queries
         self.begun = False
-        self.channel = ""
-        self.owed: Sequence[str] = ()  # topics to notify of in this transaction
 
     async def rows(self, query: str, *, alone: bool = False, **parameters: Any) -> list[Row]:
         """Run one named query."""
@@ -105,12 +105,27 @@ class PostgresTx(WatchedConnection):
         await self.connection.execute(text)
         self.looks = 0
 
-    async def pay_notifications(self) -> None:
-        """Send what is owed: with the commit if one is to come, otherwise after it."""
-        if self.owed and self.begun:
-            await self.rows("notify_at_commit", channel=self.channel, topics=self.owed)
-        elif self.owed:
-            await self.rows("notify", alone=True, channel=self.channel, topics=self.owed)
+    async def notify(self, channel: str, topics: Sequence[str]) -> None:
+        """NOTIFY with the commit if one is to come, otherwise at once."""
+        if self.begun:
+            await self.rows("notify_at_commit", channel=channel, topics=topics)
+        else:
+            await self.rows("notify", alone=True, channel=channel, topics=topics)
+
+    async def commit(self) -> None:
+        """End the transaction, if one has begun."""
+        self.looks = 0
+        if self.begun:
+            faults.reach("before-commit")
+            await self.connection.execute("commit")
+            faults.reach("after-commit")
+
+    async def rollback(self) -> None:
+        """Undo the transaction, if one has begun and the connection still answers."""
+        self.looks = 0
+        if self.begun and not self.connection.is_closed():
+            with contextlib.suppress(Exception):
+                await self.connection.execute("rollback")
 
     async def _send(
         self, send: Callable[..., Awaitable[Any]], text: str, values: list[Any], alone: bool
@@ -145,6 +160,8 @@ class PostgresDatabase:
         self, parts: SplitResult, options: dict[str, str], schema: str, settings: Settings
     ) -> None:
         self.schema = schema
+        self._channel = f"rota_{schema}"
+        self._queries = compiled("postgres", schema)
         self.place = f"postgresql {hosts_of(parts, options)}{parts.path} schema {schema}"
         self._connector = Connector(parts, options, schema, place=self.place)
         self._listen_connector = self._connector
@@ -199,20 +216,7 @@ class PostgresDatabase:
         **kwargs: P.kwargs,
     ) -> T:
         """Run `function` in a transaction; a deadlock or serialisation clash is tried again."""
-        return cast(T, await counted(function, self._retried(function, args, kwargs)))
-
-    async def _retried(
-        self, function: Any, args: Any, kwargs: Any, topics: Sequence[str] = ()
-    ) -> Any:
-        for left in range(_RETRIES, -1, -1):
-            try:
-                return await self._transact(function, args, kwargs, topics)
-            except errors.StoreBusy as error:
-                if not left or not isinstance(
-                    error.__cause__, asyncpg.DeadlockDetectedError | asyncpg.SerializationError
-                ):
-                    raise
-        raise AssertionError("unreachable")
+        return cast(T, await self._transact(function, args, kwargs))
 
     # A read is a transaction that writes nothing, and brief is what one statement is anyway:
     # PostgreSQL needs no other path for either.
@@ -229,12 +233,12 @@ class PostgresDatabase:
     ) -> T:
         """Run `function` and NOTIFY in one transaction; brief writes only now and then."""
         if brief and self._is_recent(topics):
-            value = await self.write(function, *args, **kwargs)
+            value = await self._transact(function, args, kwargs)
             await self.notify(topics, often=True)  # the commit may have taken long
-            return value
+            return cast(T, value)
         self._note_notification(topics)
         try:
-            return cast(T, await counted(function, self._retried(function, args, kwargs, topics)))
+            return cast(T, await self._transact(function, args, kwargs, topics))
         except BaseException:
             self._notified_at.clear()
             raise
@@ -249,39 +253,62 @@ class PostgresDatabase:
         self._notified_at.update(dict.fromkeys(topics, now))
         self._topics.difference_update(topics)
 
-    async def _transact(self, function: Any, args: Any, kwargs: Any, topics: Sequence[str]) -> Any:
-        async with self._places:
-            connection = self._idle() or await self._connected()
-            tx = PostgresTx(connection, self.schema)
-            tx.channel, tx.owed = self._channel(), topics
+    # One function, although it is long: every start, step and claim passes here, and each layer of
+    # coroutines costs a microsecond or two when the caches are cold (0092).
+    async def _transact(
+        self, function: Any, args: Any, kwargs: Any, topics: Sequence[str] = ()
+    ) -> Any:
+        began, retries = time.perf_counter(), _RETRIES
+        while True:
+            await self._places.acquire()
+            tx: PostgresTx | None = None
             try:
-                return await self._perform(tx, function, args, kwargs)
+                connection = self._idle() or await self._connected()
+                tx = PostgresTx(connection, self.schema, self._queries)
+                self._watchdog.watch(tx)
+                value = await function(tx, *args, **kwargs)
+                if topics:
+                    await tx.notify(self._channel, topics)
+                if tx.begun:
+                    await tx.commit()
+                count_call(function, began)
+                return value
+            except BaseException as error:
+                ours = error if tx is None else await self._undone(tx, error)
+                if retries and isinstance(error, CLASHES) and isinstance(ours, errors.StoreBusy):
+                    retries -= 1
+                    continue
+                count_error(ours)
+                if ours is error:
+                    raise
+                raise ours from error
             finally:
-                if self._closed:  # in the meantime; no other code knows this connection
-                    connection.terminate()
-                elif not connection.is_closed():
-                    self._free.append(connection)
+                if tx is not None:
+                    self._watchdog.forget(tx)
+                    self._give_back(tx.connection)
+                self._places.release()
 
-    async def _perform(self, tx: PostgresTx, function: Any, args: Any, kwargs: Any) -> Any:
-        connection = tx.connection
-        self._watchdog.watch(tx)
+    async def _undone(self, tx: PostgresTx, error: BaseException) -> BaseException:
+        """Undo a failed transaction; returns its error as one of ours."""
         try:
-            return await _in_transaction(tx, function, args, kwargs)
-        except asyncio.CancelledError:
+            await tx.rollback()
+        except asyncio.CancelledError as cancelled:
+            error = cancelled
+        if isinstance(error, asyncio.CancelledError):
             # A task was cancelled in the middle of a statement: the connection's state is unknown.
-            self._abandon(connection)
-            raise
-        except errors.RotaError:
-            raise
-        except Exception as error:
-            ours = translate(error, self.place)
-            if ends_connection(error, ours):
-                connection.terminate()
-            if ours is error:
-                raise
-            raise ours from error
-        finally:
-            self._watchdog.forget(tx)
+            self._abandon(tx.connection)
+        if isinstance(error, errors.RotaError) or not isinstance(error, Exception):
+            return error
+        ours = translate(error, self.place)
+        if ends_connection(error, ours):
+            tx.connection.terminate()
+        return ours
+
+    def _give_back(self, connection: Any) -> None:
+        if self._closed:  # in the meantime; no other code knows this connection
+            connection.terminate()
+        elif not connection.is_closed():
+            self._free.append(connection)
 
     def _idle(self) -> Any:
         while self._free:
@@ -334,7 +361,7 @@ class PostgresDatabase:
             return
 
         async def send(tx: PostgresTx) -> None:
-            await tx.rows("notify", alone=True, channel=tx.channel, topics=topics)
+            await tx.notify(self._channel, topics)
 
         self._note_notification(topics)
         try:
@@ -378,7 +405,7 @@ class PostgresDatabase:
                 connection.add_termination_listener(lambda *_, gone=gone: gone.set())
                 try:
                     async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                        await connection.add_listener(self._channel(), self._listener(notified))
+                        await connection.add_listener(self._channel, self._listener(notified))
                     ready.set()
                     notified("*")  # notifications were lost while there was no listener
                     pause_s = 0.1
@@ -397,9 +424,6 @@ class PostgresDatabase:
                 notified(payload[-1])
 
         return listener
-
-    def _channel(self) -> str:
-        return f"rota_{self.schema}"
 
     async def _connected(self) -> Any:
         try:
@@ -448,7 +472,7 @@ class PostgresDatabase:
 
         connection = await self._listen_connector.connect()
         try:
-            query = compiled("postgres", self.schema)["server_identity"].text
+            query = self._queries["server_identity"].text
             if tuple(await connection.fetchrow(query)) != await self.read(identify):
                 raise errors.BadDatabaseUrl(
                     f"{self.place}: listen_url leads to another database or server",
@@ -458,22 +482,3 @@ class PostgresDatabase:
             connection.terminate()
             raise
         return connection
-
-
-async def _in_transaction(tx: PostgresTx, function: Any, args: Any, kwargs: Any) -> Any:
-    connection = tx.connection
-    try:
-        value = await function(tx, *args, **kwargs)
-        await tx.pay_notifications()
-        tx.looks = 0
-        if tx.begun:
-            faults.reach("before-commit")
-            await connection.execute("commit")
-            faults.reach("after-commit")
-        return value
-    except BaseException:
-        tx.looks = 0
-        if tx.begun and not connection.is_closed():
-            with contextlib.suppress(Exception):
-                await connection.execute("rollback")
-        raise

@@ -9,6 +9,7 @@ from rota.core.runs.code_set import NO_CODE, CodeSet
 from rota.core.runs.model import Queue, WorkerRecord
 from rota.store.backend.database import Tx
 from rota.store.backend.queries import served_query
+from rota.store.disarm import Disarmed
 
 
 async def register(tx: Tx, worker: WorkerRecord, code: CodeSet = NO_CODE) -> None:
@@ -34,11 +35,11 @@ async def put_code(tx: Tx, namespace: str, code: CodeSet, *, now: int) -> None:
 
 
 class Beat(NamedTuple):
-    """The answer to a heartbeat: whether the worker has a row, and whether a run waits that this
-    worker could execute alone."""
+    """The answer to a heartbeat."""
 
-    is_known: bool
-    alone_waits: bool
+    is_known: bool  # the worker has a row; without one the other answers are empty
+    alone_waits: bool = False  # a run waits that this worker could execute alone
+    disarmed: Disarmed | None = None
 
 
 async def beat(
@@ -56,7 +57,11 @@ async def beat(
         served_query("beat", code_id), id=worker_id, status=status, now=now,
         queues=list(queues), names=list(names), code_id=code_id or None, alone=True,
     )  # fmt: skip
-    return Beat(bool(rows), bool(rows and rows[0][1]))
+    if not rows:
+        return Beat(is_known=False)
+    _, alone_waits, disarmed_at, reason = rows[0]
+    disarmed = None if disarmed_at is None else Disarmed(disarmed_at, reason)
+    return Beat(True, bool(alone_waits), disarmed)
 
 
 async def stop(tx: Tx, worker_ids: Sequence[str], *, now: int) -> None:

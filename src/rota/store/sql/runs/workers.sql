@@ -24,14 +24,15 @@ delete from code_sets where namespace = :namespace and seen_at < :before
     and not exists (select 1 from workers where workers.code_id = code_sets.id)
 
 -- name: beat
--- A worker that was declared gone comes back by itself. The answer tells whether a run waits that
--- is executed alone.
+-- A worker that was declared gone comes back by itself. The answer says whether a run waits that is
+-- executed alone, and whether the database is disarmed.
 update workers set heartbeat_at = :now, status = :status, stopped_at = null,
     code_id = :code_id
 where id = :id
 returning id, exists (select 1 from runs where runs.namespace = workers.namespace
     and runs.queue {in queues} and runs.status = 'pending' and runs.recoveries >= 2
-    and {served runs})
+    and {served runs}),
+    (select at from disarmed), (select reason from disarmed)
 
 -- name: stop_workers
 update workers set status = 'offline', stopped_at = :now where id {in ids} and status <> 'offline'
