@@ -1,4 +1,4 @@
-"""The only place that reads time. All machines follow the database's clock where it has one.
+"""The only module that reads the clock. On PostgreSQL all machines follow the server's clock.
 
 `now` is read once per iteration and handed down. A step of the wall clock is noticed, so that
 living runs are not reaped because an hour went by in no time.
@@ -21,15 +21,15 @@ READ_NS = 10_000_000
 
 
 class Timer(Protocol):
-    """Something that can be cancelled."""
+    """A callback that can be cancelled."""
 
     def cancel(self) -> None:
-        """Call it off."""
+        """Cancel the callback."""
         ...
 
 
 class Clock(Protocol):
-    """Tells the time and waits for it."""
+    """Reads the time and waits for instants."""
 
     def now(self) -> int:
         """Microseconds since the epoch."""
@@ -56,7 +56,7 @@ class SystemClock:
         self._shared = False
         self._lead_ns = time.time_ns() - time.monotonic_ns()
         self._read_at_ns = 0
-        # A newcomer cannot know whether the clock has jumped just before it came.
+        # A new process cannot know whether the clock jumped just before it started.
         self._stepped_at = time.monotonic_ns() // 1000
 
     def now(self) -> int:
@@ -85,7 +85,7 @@ class SystemClock:
         return time.monotonic_ns() // 1000 - self._stepped_at
 
     def follow(self, server_us: int, *, sent: int, received: int) -> None:
-        """Learn the server's time from a question sent and answered at these local instants."""
+        """Adopt the server's time from a query sent and answered at these local instants."""
         # A step of our own clock since the last reading does not concern the server.
         self._read_wall(time.monotonic_ns())
         before = self._offset

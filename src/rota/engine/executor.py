@@ -1,4 +1,4 @@
-"""The protocol of a kind of work. Workflows, automations and pipelines each bring one executor; the
+"""The protocol of a kind of work. Workflows, automations and pipelines each have one executor; the
 loops know nothing else of them.
 """
 

@@ -1,4 +1,4 @@
-"""Writes steps for the runs of this process, many in one commit, and insists on it.
+"""Records the steps of the runs of this process, many in one commit, and repeats failed writes.
 
 A broken connection is not the run's fault: the write is repeated until it succeeds or the run
 turns out not to be ours any more.

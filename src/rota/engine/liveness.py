@@ -1,4 +1,4 @@
-"""Who this process is, and whether another one on this machine still lives.
+"""The identity of this process, and whether another one on this machine still lives.
 
 A pid alone proves nothing: it may be reused, or belong to another container. So a worker is known
 by machine, pid namespace, pid and the start time of the process.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def host() -> str:
-    """This machine and pid namespace, the scope in which pids mean something."""
+    """This machine and pid namespace: the scope in which a pid is unique."""
     return f"{socket.gethostname()}/{_boot()}/{_namespace()}"
 
 
@@ -42,7 +42,7 @@ def started(pid: int) -> str:
 
 
 def lives(pid: int, pid_started: str) -> bool:
-    """Whether that very process still runs. In doubt: yes, and its lease will tell."""
+    """Whether exactly that process still runs. If this is unknown: yes, until its lease ends."""
     if pid_started:
         return started(pid) == pid_started
     try:

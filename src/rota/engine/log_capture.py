@@ -53,28 +53,28 @@ class LogCapture:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
-        """Begin to see records."""
+        """Begin to capture records."""
         self._loop = asyncio.get_running_loop()
         if not _captures:
             _install()
         _captures[self._worker_id] = self
 
     def stop(self) -> None:
-        """See no more records."""
+        """Stop capturing records."""
         if _captures.pop(self._worker_id, None) is not None and not _captures:
             _uninstall()
 
     async def run(self) -> None:
-        """Write lines a moment after the first of them came, for ever."""
+        """Write lines in batches, each a moment after its first line, until cancelled."""
         while True:
-            if not self._lines:  # otherwise the database refused them the last time
+            if not self._lines:  # otherwise the database refused them in the last attempt
                 await self._wake.wait()
             self._wake.clear()
             await asyncio.sleep(FLUSH_S)
             await self.flush()
 
     async def flush(self) -> None:
-        """Write what has come. Lines that the database refuses stay for the next time."""
+        """Write the captured lines. Lines that the database refuses stay for the next attempt."""
         wrote = False
         while self._lines:
             batch = [self._lines.popleft() for _ in range(min(len(self._lines), BATCH))]

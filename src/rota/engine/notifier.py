@@ -71,7 +71,7 @@ class Notifier:
             self.poll()
 
     def poll(self) -> None:
-        """Look for recorded notifications at once."""
+        """Read recorded notifications at once."""
         self.next_at = 0
         self._wake.set()
 
@@ -80,7 +80,7 @@ class Notifier:
         return self.next_at is not None and self.next_at <= self._base.clock.now()
 
     async def run(self) -> None:
-        """Dispatch and rest until cancelled."""
+        """Dispatch and sleep until cancelled."""
         clock = self._base.clock
         while True:
             self._wake.clear()

@@ -22,14 +22,14 @@ from rota.store.runs.start import successor
 
 
 class JudgedFailure(NamedTuple):
-    """An exception, judged."""
+    """The class of an exception, and what follows from it."""
 
     kind: Kind
     detail: str  # as it is stored
     asks: bool  # a person has to act first
     passes: bool  # the cause may go away by itself
     names: tuple[str, ...]  # of its class and the bases, for `never` lists
-    retry_after_s: float | None  # what the counterpart asks for
+    retry_after_s: float | None  # asked for by the service that was called
 
 
 def judge(error: BaseException) -> JudgedFailure:

@@ -1,4 +1,4 @@
-"""Waiting for results without polling storms: one question for all that are awaited here.
+"""Waiting for results: one query for all runs that this process awaits.
 
 A run that ends in this process answers its waiters at once. One that ends elsewhere is found on the
 next `done` wake-up, or by a poll that slows down while nothing happens.
@@ -26,20 +26,20 @@ PAGE = 1000
 
 
 class Results:
-    """Everyone in this process who waits for a chain to end."""
+    """The callers in this process that wait for chains to end."""
 
     def __init__(self, database: Database, clock: Clock, wakeups: Wakeups) -> None:
         self._database = database
         self._clock = clock
         self._wakeups = wakeups
-        # By the root of the chain they wait for.
+        # By the root id of the awaited chain.
         self.awaited: dict[str, list[asyncio.Future[ChainResult]]] = {}
         self._look = asyncio.Event()
         self._poller: asyncio.Task[None] | None = None
         wakeups.subscribe(self._notified)
 
     async def wait(self, root_id: str) -> ChainResult:
-        """Return how the chain ended, once it has."""
+        """Wait for the end of the chain; return its result."""
         future: asyncio.Future[ChainResult] = asyncio.get_running_loop().create_future()
         self.awaited.setdefault(root_id, []).append(future)
         self._look.set()
@@ -73,7 +73,7 @@ class Results:
             self._look.set()
 
     def _some_awaited(self) -> list[str]:
-        """One page of those awaited; the next question is about the next page."""
+        """One page of the awaited chains; the next call returns the next page."""
         page = list(itertools.islice(self.awaited, PAGE))
         if len(self.awaited) > PAGE:
             for root_id in page:

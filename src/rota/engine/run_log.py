@@ -28,7 +28,7 @@ _current: ContextVar[Claim | None] = ContextVar("rota_run", default=None)
 
 
 def current_claim() -> Claim | None:
-    """The run that the code belongs to, if any."""
+    """The run that the current task belongs to, if any."""
     return _current.get()
 
 
@@ -41,7 +41,7 @@ class RunIdFilter(logging.Filter):
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let every record pass, with the run that the code belongs to."""
+        """Add the run of the current task to the record; let every record pass."""
         claim = _current.get()
         if not hasattr(record, "run_id"):
             record.run_id = claim.id if claim else ""
@@ -65,7 +65,7 @@ def hide_secrets(
 
 
 def begin(claims: Sequence[Claim]) -> None:
-    """Runs begin or are resumed here."""
+    """Log that runs begin or resume."""
     if not log.isEnabledFor(logging.INFO):
         return
     for claim in claims:
@@ -77,7 +77,7 @@ def begin(claims: Sequence[Claim]) -> None:
 
 
 def ended(outcomes: Sequence[Outcome], now: int) -> None:
-    """Runs were settled: log them, and count them in the metrics of this process."""
+    """Log settled runs, and count them in the metrics of this process."""
     if log.isEnabledFor(logging.INFO):
         for outcome in outcomes:
             _log_end(outcome, now)
@@ -90,7 +90,7 @@ def ended(outcomes: Sequence[Outcome], now: int) -> None:
 
 
 def _log_end(outcome: Outcome, now: int) -> None:
-    """Failures are logged where the exception is known: see `failed`."""
+    """Log one end. `failed` logs failures, because it has the exception."""
     claim = outcome.claim
     if outcome.verb == "complete":
         took = span(max(now - claim.started_at, 0))
@@ -118,14 +118,14 @@ def count_ends(claims: Sequence[Claim], status: str, now: int) -> None:
 
 
 def _seconds(times_us: list[int]) -> list[float]:
-    """A clock that was set back makes no time negative."""
+    """Seconds of a duration; 0 if the clock was set back."""
     if min(times_us) < 0:
         times_us = [max(us, 0) for us in times_us]
     return [us / SECOND for us in times_us]
 
 
 def failed(claim: Claim, error: BaseException, *, retry_in_us: int | None = None) -> None:
-    """An attempt of a run failed; the traceback follows the line."""
+    """Log that an attempt of a run failed, with its traceback."""
     said = f"{type(error).__name__}: {error}"
     if retry_in_us is None:
         log.error("run %s (%s) failed: %s", claim.id, claim.name, said, exc_info=error)
@@ -137,7 +137,7 @@ def failed(claim: Claim, error: BaseException, *, retry_in_us: int | None = None
 
 
 def asks(claim: Claim, error: BaseException) -> None:
-    """A run waits for a person."""
+    """Log that a run waits for a person."""
     log.warning(
         "run %s (%s) needs help: %s: %s", claim.id, claim.name, type(error).__name__, error,
         exc_info=error,
@@ -147,7 +147,7 @@ def asks(claim: Claim, error: BaseException) -> None:
 def step_failed(
     claim: Claim, step: str, attempt: int, error: BaseException, retry_in_us: int
 ) -> None:
-    """A step is tried again; its last failure is reported as that of the run."""
+    """Log that a step is retried. Its last failure is logged as that of the run."""
     log.warning(
         "run %s (%s): step %s failed, attempt %d in %s: %s: %s", claim.id, claim.name, step,
         attempt + 1, span(retry_in_us), type(error).__name__, error,
@@ -155,7 +155,7 @@ def step_failed(
 
 
 def _of(claim: Claim) -> dict[str, str | int]:
-    """For lines that are written outside of the run's own task."""
+    """The fields of a log line that is written outside of the run's own task."""
     return {
         "run_id": claim.id, "run_name": claim.name, "root_id": claim.root_id,
         "attempt": claim.attempt,

@@ -1,4 +1,4 @@
-"""Starts and stops the loops of one process, and keeps each going through bad times."""
+"""Starts and stops the loops of one process, and restarts a loop that failed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAUSE_S_MIN, PAUSE_S_MAX = 0.1, 5.0
 
 
 class Runtime:
-    """The worker and scheduler of one process, with their upkeep."""
+    """The worker, the scheduler and the maintenance of one process."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Runtime:
         self._loops: dict[str, asyncio.Task[None]] = {}
 
     async def register(self) -> None:
-        """Declare limits and sign on. Runs of dead neighbours are taken over here."""
+        """Store limits, register the worker, and recover the runs of dead workers."""
         if self._limits:
             await self._database.write(workers.put_queues, self._limits)
         await self.maintenance.register(self._queues, self._version)
@@ -68,7 +68,7 @@ class Runtime:
             await self.scheduler.expire(self._clock.now())  # before this worker could claim them
 
     def _allow(self, acts: bool) -> None:
-        """Let the loops act, or not: a heartbeat found the database armed or disarmed."""
+        """Let the loops act, or stop them: a heartbeat found the database armed or disarmed."""
         self.scheduler.armed = acts
         self.scheduler.poll()
         if self.notifier is not None:
@@ -78,7 +78,7 @@ class Runtime:
         self.worker.poll()
 
     async def start(self) -> None:
-        """Sign on and run the loops."""
+        """Register the worker and run the loops."""
         await self.register()
         await self._wakeups.listen()
         self._watchdog.start()
@@ -103,7 +103,7 @@ class Runtime:
             )
 
     async def stop(self, timeout_s: float | None = None) -> None:
-        """Stop claiming, keep renewing, drain until the deadline, hand over, sign off."""
+        """Stop claiming, drain until the deadline, hand over the rest, and go offline."""
         self.is_stopping = True
         await self._end("schedules")
         await self._end("notifications")
@@ -138,7 +138,7 @@ class Runtime:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _keep(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
-        """Run a loop for ever; a bad database or a bug makes it pause, never end."""
+        """Run a loop until cancelled. After a database error or a bug it pauses and runs again."""
         pause_s = PAUSE_S_MIN
         while True:
             began = self._clock.now()

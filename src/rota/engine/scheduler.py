@@ -1,7 +1,7 @@
-"""The scheduler: fires what is due, then rests until exactly the next thing is.
+"""The scheduler: fires due schedules, then sleeps until the next one is due.
 
-Any number of processes may run one. Its cost grows with what is due, never with how many
-schedules are stored; nothing of a schedule is kept in memory.
+Any number of processes may run one. Its cost grows with the number of due schedules, not with the
+number of stored ones; no schedule is kept in memory.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class Scheduler:
         self._wake.set()
 
     async def run(self) -> None:
-        """Fire and rest until cancelled."""
+        """Fire and sleep until cancelled."""
         clock = self._base.clock
         while True:
             self._wake.clear()
             created = await self.tick()
-            # Its timer is exact and changes are notified; this poll is only a safety net.
+            # The timer is exact and changes are notified; this poll is only a safety net.
             poll_at = clock.now() + POLLS * micros(self._base.settings.poll_s)
             rest = poll_at if self.next_at is None else min(poll_at, self.next_at)
             if rest > clock.now():
@@ -107,7 +107,9 @@ class Scheduler:
             count, more = await self._base.database.write(
                 expiry.expire, namespace=namespace, now=now
             )
-            if count:  # Runs behind them may start, and their waiters are notified.
+            if (
+                count
+            ):  # Runs that waited behind them may start, and callers that await them are notified.
                 self._base.wakeups.notify_soon(READY)
                 self._base.wakeups.notify_soon(DONE)
 
@@ -119,7 +121,7 @@ class Scheduler:
             )  # fmt: skip
 
     async def _next(self, fired: Fired) -> int | None:
-        """The next instant to look at: a schedule is due, a pause ends or a run expires."""
+        """The next instant with work: a schedule is due, a pause ends or a run expires."""
         namespace = self._base.settings.namespace
         pause = await self._base.database.read(fire.next_pause_end, namespace=namespace)
         expires = await self._base.database.read(expiry.next_at, namespace=namespace)

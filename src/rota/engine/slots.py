@@ -27,7 +27,7 @@ class QueueSlots(msgspec.Struct):
 
 
 def claimable(queues: Iterable[QueueSlots]) -> list[tuple[str, int]]:
-    """The queues that may have work and have room here, with the slots that they may fill."""
+    """The queues that may have work and have free slots here, with the number of these slots."""
     return [
         (q.name, q.slots_max - q.active)
         for q in queues
@@ -42,12 +42,12 @@ def divided(wanted: Sequence[tuple[QueueSlots, int]], free: int) -> list[tuple[s
 
 
 def lacks_slots(queues: Iterable[QueueSlots], free: int) -> bool:
-    """Whether there may be work in a queue from which nothing can be claimed now."""
+    """Whether a queue without a free slot may have work."""
     return any(q.may_have_more and (free <= 0 or q.slots_max <= q.active) for q in queues)
 
 
 def filled(request: ClaimRequest, claims: Iterable[Claim]) -> dict[str, bool]:
-    """Whether each queue of a claim gave all that was asked for."""
+    """Whether each queue of a claim returned as many runs as requested."""
     taken = Counter(claim.queue for claim in claims)
     runs_max, answers = request.runs_max, {}
     for name, free in request.queues:

@@ -1,4 +1,4 @@
-"""Wake-ups: who wants to look again, and why. They only save time; polling alone is enough.
+"""Wake-ups: topics for which listeners poll at once. They only save time; polling is enough.
 
 Topics: `ready` (there may be work), `timer` (a sleeper is due sooner than known), `done` (a run
 ended); `cancel` (a held run may have been cancelled), `schedule` (a schedule was made or changed),
@@ -34,22 +34,22 @@ class Wakeups:
         self._database = database
         self._listeners: list[Callable[[str], None]] = []
         self._listening = False
-        self._echoes: dict[str, bool] = {}  # topics to look at again; True: received since
+        self._echoes: dict[str, bool] = {}  # topics to pass on again; True: received since
         # The worker of this process, once it knows its fleet, and the last call it was asked by.
         self.fleet: Fleet | None = None
         self._call: WakeupCall | None = None
 
     def subscribe(self, listener: Callable[[str], None]) -> None:
-        """WakeupCall `listener` with every topic from now on."""
+        """Call `listener` with every topic from now on."""
         self._listeners.append(listener)
 
     def unsubscribe(self, listener: Callable[[str], None]) -> None:
-        """Stop calling `listener`; a stop that is cut short and repeated may say so twice."""
+        """Stop calling `listener`. A second call does nothing: a stop may be repeated."""
         if listener in self._listeners:
             self._listeners.remove(listener)
 
     def notify_soon(self, topic: str) -> None:
-        """Tell this process now and the others soon. For loops that keep turning."""
+        """Notify this process now and the others soon. For loops that continue."""
         self.notified(topic)
         self._database.notify_soon(topic)
 
@@ -58,7 +58,7 @@ class Wakeups:
         self._database.notify_soon(topic)
 
     async def announce(self, *topics: str, often: bool = False) -> None:
-        """Tell this process and the others, before this returns. For verbs of a client."""
+        """Notify this process and the others before this returns. For calls of a client."""
         for topic in topics:
             self.notified(topic)
         await self._database.notify(topics, often=often)
@@ -70,14 +70,14 @@ class Wakeups:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run a store function; its commit tells the other processes."""
+        """Run a store function; its commit notifies the other processes."""
         value = await self._database.write_and_notify(topics, False, function, *args, **kwargs)
         for topic in topics:
             self.notified(topic)
         return value
 
     def notified(self, topic: str) -> None:
-        """Tell this process only."""
+        """Notify the listeners of this process only."""
         for listener in list(self._listeners):
             listener(topic)
 
@@ -88,14 +88,14 @@ class Wakeups:
             await self._database.listen(self._notified)
 
     def ask_more(self) -> None:
-        """The worker of this process cannot take all there is: ask more of its fleet to look."""
+        """Notify more workers of the fleet: the worker of this process cannot take all runs."""
         call, self._call = self._call, None
         topic = wider(self.fleet, call) if call is not None and self.fleet is not None else None
         if topic is not None:
             self._database.notify_soon(topic)
 
     def _notified(self, payload: str) -> None:
-        """Pass a notification on, and once more a little later: once per burst."""
+        """Pass a notification on, and again a little later: once per burst."""
         call = read_call(payload)
         topic = call.topic
         if topic == READY:

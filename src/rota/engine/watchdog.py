@@ -1,4 +1,4 @@
-"""Notices an event loop that is alive but stuck, from outside of it."""
+"""Detects a blocked event loop, from a thread of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PACKAGE = str(Path(__file__).parent.parent)
 
 
 class Watchdog:
-    """A thread that expects a sign of life from the loop and says where it hangs."""
+    """A thread that expects regular callbacks from the loop, and logs where it is blocked."""
 
     def __init__(self, stuck_s: float) -> None:
         self._stuck_s = stuck_s
@@ -38,7 +38,7 @@ class Watchdog:
         self._stop.set()
 
     def stuck_for_s(self) -> float:
-        """How long the loop has been silent beyond the limit; 0 when it is well."""
+        """Seconds since the loop should have responded; 0 while it responds."""
         silent = time.monotonic() - self._seen
         return silent if silent > self._stuck_s else 0.0
 

@@ -84,7 +84,7 @@ class Worker:
 
     @property
     def due_at(self) -> int | None:
-        """When the next sleeper is due, as far as this worker knows."""
+        """When the next sleeping run is due, as far as this worker knows."""
         return self._due_at if self.claiming else None
 
     @property
@@ -93,14 +93,14 @@ class Worker:
         return not self._tasks and not self._outcomes and not self._starting
 
     def limit(self, limits: Sequence[Queue]) -> None:
-        """Learn the limits that hold across all workers."""
+        """Set the limits that hold across all workers."""
         before = {name: queue.paused for name, queue in self._limits.items()}
         self._limits = {queue.name: queue for queue in limits if queue.is_limited}
         if before != {name: queue.paused for name, queue in self._limits.items()}:
             self._assume_work()
 
     def expect_alone(self, waits: bool) -> None:
-        """Learn whether a run waits that has to be executed alone."""
+        """Note whether a run waits that has to be executed alone."""
         if waits or self._alone.waits:
             self.wake.set()
         self._alone.expect(waits, busy=not self.idle, now=self._clock.now())
@@ -133,7 +133,7 @@ class Worker:
         return any(queue.may_have_more for queue in self._queues.values())
 
     def _assume_work(self) -> None:
-        """Believe that every queue may hold work."""
+        """Assume that every queue may have work."""
         self._wake_count += 1
         for queue in self._queues.values():
             queue.may_have_more = True
@@ -195,7 +195,7 @@ class Worker:
                 await self._return_strays()
             settled, claimed = await self._write(outcomes, request, now)
         except BaseException as error:
-            # Nothing may get lost: what could not be settled is settled next time.
+            # No outcome may get lost: the next iteration settles what this one could not.
             self._outcomes = outcomes + self._outcomes
             self._claim_outcome_unknown = self._claim_outcome_unknown or request is not None
             if not outcomes or not isinstance(error, Exception) or isinstance(error, StoreError):
@@ -210,7 +210,7 @@ class Worker:
         self._hold(claimed.claims)
         stale = self._stale(claimed.claims)
         if len(self._outcomes) > BRIEF and not stale:
-            # Much is waiting to be settled: let it go to the database first, then look after this.
+            # Many outcomes wait: write them first, then process this result.
             self._starting = len(claimed.claims)
             asyncio.get_running_loop().call_soon(self._absorb, outcomes, settled, claimed.claims)
         else:
@@ -281,7 +281,7 @@ class Worker:
         )  # fmt: skip
 
     def names(self) -> list[str]:
-        """Everything its executors can execute, whatever its code."""
+        """The names that its executors can execute, whatever the deployed code is."""
         return [name for one in self._executors.values() for name in one.names]
 
     @property
@@ -290,7 +290,7 @@ class Worker:
         return next((one.code for one in self._executors.values() if one.code.id), NO_CODE)
 
     def _note_claim(self, request: ClaimRequest, claimed: Claimed, wake_count: int) -> None:
-        """Remember what a claim says about what is left; `wake_count` is from before it."""
+        """Note what a claim says about the runs that are left; `wake_count` is from before it."""
         if request.one_alone:
             self._alone.waits = bool(claimed.claims)  # after this one there may be another
         else:
@@ -392,12 +392,12 @@ class Worker:
             outcome = Outcome(claim, "fail", reason=Kind.INTERNAL, error=describe(error))
         finally:
             if claim.id in self._handing_over and claim.id in self.held:
-                outcome = Outcome(claim, "release")  # whatever it made of its cancellation
+                outcome = Outcome(claim, "release")  # whatever it returned after its cancellation
             self._free_slot(claim, outcome)
 
     def _cancelled(self, claim: Claim) -> Outcome | None:
         if self.held.get(claim.id) is not claim:
-            return None  # taken from us
+            return None  # another worker has it
         if self._stopping:
             return Outcome(claim, "release")
         # Handing it over would make it come back for ever.
@@ -463,7 +463,7 @@ class Worker:
             self.renew_now.set()
 
     async def renew(self) -> None:
-        """Renew the leases of what is held; stop work on what is no longer ours."""
+        """Renew the leases of held runs; stop runs that this worker no longer holds."""
         held = list(self.held.values())
         if not held:
             return
@@ -475,7 +475,7 @@ class Worker:
 
     def _interrupt(self, claim: Claim) -> None:
         if claim.id not in self._tasks:
-            return  # it has ended meanwhile; its settlement will find out
+            return  # it has ended meanwhile: its settlement is refused
         del self.held[claim.id]
         self._tasks[claim.id].cancel()
 
