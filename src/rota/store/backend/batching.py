@@ -18,7 +18,7 @@ BATCH_MAX = 1000
 
 
 class Batch(Generic[I, O]):
-    """Collects items and hands them over together; each caller gets its own answer."""
+    """Collects items and sends them together; each caller gets its own answer."""
 
     def __init__(
         self, send: Callable[[Sequence[I]], Awaitable[Sequence[O]]], most: int = BATCH_MAX
@@ -38,7 +38,7 @@ class Batch(Generic[I, O]):
         return future
 
     def gather(self, item: I) -> asyncio.Future[O]:
-        """The same without a rush: calls of the same pass of the event loop go together."""
+        """The same, sent later: calls of one iteration of the event loop share a batch."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[O] = loop.create_future()
         self._waiting.append((item, future))
@@ -48,8 +48,8 @@ class Batch(Generic[I, O]):
         return future
 
     async def _lead(self, item: I) -> O:
-        """The first to come sends at once, without waiting for company."""
-        if self._sending:  # another was awaited before this one
+        """The first caller sends its item at once."""
+        if self._sending:  # another coroutine was awaited before this one
             return await self.put(item)
         self._sending = True
         try:

@@ -27,10 +27,10 @@ READY = "ready"
 
 
 class Taken(Exception):
-    """A unique key blocked it of a statement that has no `on conflict`; nothing was written.
+    """A unique key exists already, and the statement has no `on conflict`; nothing was written.
 
-    Such a statement is the quicker way where hardly ever something is in the way. Another may
-    follow it if it was alone, or on SQLite."""
+    Such a statement is quicker where conflicts are rare. Another may follow it if it was alone, or
+    on SQLite."""
 
 
 class Tx(Protocol):
@@ -94,7 +94,7 @@ class Database(Protocol):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """The same for what touches a few rows: a database that can do it on the spot does."""
+        """The same for a few rows: SQLite may run it on the caller's thread."""
         ...
 
     async def write_and_notify(
@@ -129,7 +129,7 @@ class Database(Protocol):
         ...
 
     async def shrink(self) -> bool:
-        """Give a little free space back to the file system; True while there is more to give."""
+        """Return some free space to the file system; True while there is more."""
         ...
 
     async def clock_us(self) -> int | None:
@@ -145,7 +145,7 @@ class Database(Protocol):
         ...
 
     async def listen(self, notified: Callable[[str], None]) -> None:
-        """Call `notified` when another process tells something. A hint only: it may be lost."""
+        """Call `notified` with each notification of another process. Notifications may be lost."""
         ...
 
 
@@ -188,7 +188,7 @@ def open_url(url: str, settings: Settings) -> Database:
 
 
 def postgres_url(url: str) -> tuple[SplitResult, dict[str, str]]:
-    """A PostgreSQL URL taken apart: its parts, and the options of its query."""
+    """The parts of a PostgreSQL URL, and the options of its query."""
     try:
         parts = urlsplit(url)
         for each in _addresses(parts):
@@ -199,7 +199,7 @@ def postgres_url(url: str) -> tuple[SplitResult, dict[str, str]]:
         raise BadDatabaseUrl(f"{_without_secret(url)!r} is not a PostgreSQL URL")
     options = dict(parse_qsl(parts.query))
     if "," in hosts_of(parts, options):
-        # With a primary and standbys, only the primary can do anything for us.
+        # Only the primary accepts writes; its standbys do not.
         options.setdefault("target_session_attrs", "read-write")
     return parts, options
 

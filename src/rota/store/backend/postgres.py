@@ -44,10 +44,10 @@ log = logging.getLogger("rota.store")
 # the second.
 NOTIFY_EVERY_S, NOTIFY_ALONE_S = 0.01, 0.015
 SILENCE_S_MIN = 5.0
-MIGRATION_PAUSE_S = 0.1  # between two looks whether another process still migrates
+MIGRATION_PAUSE_S = 0.1  # between two checks whether another process still migrates
 # It does not wait: an index that another migration builds would wait for this transaction.
 LOCK_MIGRATIONS = "select 1 where pg_try_advisory_xact_lock(hashtext('rota'))"
-SCRIPT_LOOKS = 1_000_000  # a migration of a large table takes what it takes
+SCRIPT_LOOKS = 1_000_000  # no time limit: a migration of a large table is slow
 _RETRIES = 5
 CLASHES = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
@@ -81,7 +81,7 @@ class PostgresTx(WatchedConnection):
     async def change(
         self, query: str, items: Sequence[Row], *, alone: bool = False, **parameters: Any
     ) -> int:
-        """Run one set-based query that answers nothing: the server counts for us."""
+        """Run one set-based query without a result; returns the server's count of rows."""
         if not items:
             return 0
         text, values = self._prepared(query, items, parameters)
@@ -178,9 +178,9 @@ class PostgresDatabase:
         self._notified_at: dict[str, float] = {}  # by topic and the clock of the event loop
         self._listening: asyncio.Task[None] | None = None
         self._closed = False
-        self._own: set[int] = set()  # server processes that work for us
-        # A connection that went silent must not hold a worker longer than its leases last; but a
-        # server that has its hands full is not silent.
+        self._own: set[int] = set()  # ids of our server processes
+        # A connection that stopped answering must not hold a worker longer than its leases last. A
+        # busy server answers late, so the limit has a minimum.
         self._abandoned = AbandonedProcesses(self.place)
         self._watchdog = ConnectionWatchdog(max(settings.lease_s, SILENCE_S_MIN), self._abandon)
 
@@ -206,7 +206,7 @@ class PostgresDatabase:
         """Disconnect without the event loop in which it was opened: that one is closed."""
         self._closed = True
         while self._free:
-            with contextlib.suppress(RuntimeError):  # it wants to tell its loop
+            with contextlib.suppress(RuntimeError):  # it calls its loop, which is closed
                 self._free.pop().terminate()
 
     async def write(
@@ -218,8 +218,7 @@ class PostgresDatabase:
         """Run `function` in a transaction; a deadlock or serialisation clash is tried again."""
         return cast(T, await self._transact(function, args, kwargs))
 
-    # A read is a transaction that writes nothing, and brief is what one statement is anyway:
-    # PostgreSQL needs no other path for either.
+    # PostgreSQL needs no other path for reads and brief writes.
     read = write
     write_brief = write
 
@@ -244,7 +243,7 @@ class PostgresDatabase:
             raise
 
     def _is_recent(self, topics: Sequence[str]) -> bool:
-        """Whether listeners are going to look again for these reasons, after this instant."""
+        """Whether listeners will poll again for these topics after this instant."""
         since = asyncio.get_running_loop().time() - NOTIFY_EVERY_S
         return all(self._notified_at.get(topic, since) > since for topic in topics)
 
@@ -305,7 +304,7 @@ class PostgresDatabase:
         return ours
 
     def _give_back(self, connection: Any) -> None:
-        if self._closed:  # in the meantime; no other code knows this connection
+        if self._closed:  # closed meanwhile: no other code has this connection
             connection.terminate()
         elif not connection.is_closed():
             self._free.append(connection)
@@ -370,7 +369,7 @@ class PostgresDatabase:
             log.debug("notification not sent: %s", error)
 
     def notify_soon(self, topic: str) -> None:
-        """NOTIFY soon, on its own, once for all that happened meanwhile."""
+        """NOTIFY soon, in a transaction of its own, once for all topics since then."""
         self._topics.add(topic)
         if not self._closed and (self._teller is None or self._teller.done()):
             loop = asyncio.get_running_loop()
@@ -446,7 +445,7 @@ class PostgresDatabase:
         async with self._abandoned.lock:
             connection = await self._open_connection()
             try:
-                # Twice the pool: what is in use, and as much that hangs.
+                # Twice the pool: connections in use, and as many that hang.
                 most = 2 * self._settings.connections + (self._listening is not None)
                 await self._abandoned.admit(connection, most - len(self._own))
             except BaseException:

@@ -1,7 +1,7 @@
-"""Connections that went silent: a firewall forgot them, the other machine stops.
+"""Ends connections that stopped answering: a firewall dropped them, or the server hangs.
 
-One check now and then of all that is in progress, instead of a timer for every statement: setting
-and cancelling one of those is a tenth of what a short statement costs on an idle machine.
+One periodic check covers all statements in progress. A timer for each statement would cost a tenth
+of a short statement on an idle machine.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ LOOKS = 4
 
 
 class WatchedConnection:
-    """A user of the server, one statement after the other."""
+    """A connection that executes one statement after the other."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
-        self.looks = 0  # with its present statement; back to 0 with every other
+        self.looks = 0  # checks during the present statement; 0 at the next one
 
 
 class ConnectionWatchdog:
@@ -33,17 +33,17 @@ class ConnectionWatchdog:
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, one: WatchedConnection) -> None:
-        """Look after it until it is forgotten."""
+        """Check this connection until `forget`."""
         self._asking.add(one)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._every_s, self._look)
 
     def forget(self, one: WatchedConnection) -> None:
-        """It has its answers."""
+        """Stop checking this connection: it has its answers."""
         self._asking.discard(one)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -53,5 +53,5 @@ class ConnectionWatchdog:
             one.looks += 1
             if one.looks > LOOKS:
                 self._abandon(one.connection)
-        # It continues through idle times: a timer that is always there costs nothing to set.
+        # The timer continues while nothing is in progress: cheaper than setting it each time.
         self._timer = asyncio.get_running_loop().call_later(self._every_s, self._look)

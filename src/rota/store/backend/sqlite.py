@@ -84,7 +84,7 @@ class SqliteDatabase:
             raise translate(error, self.place) from error
 
     async def close(self) -> None:
-        """Finish what was submitted, then let go of the file."""
+        """Finish what was submitted, then close the file."""
         if self._signal is not None:
             self._signal.close()
         if self._reader is not None:
@@ -94,7 +94,7 @@ class SqliteDatabase:
         self._held = []
 
     def abandon(self) -> None:
-        """Let go of the file without the event loop in which it was opened: that one is closed."""
+        """Close the file without the event loop in which it was opened: that one is closed."""
         if self._signal is not None:
             self._signal.close()
         for thread in (self._reader, self._writer):
@@ -144,7 +144,7 @@ class SqliteDatabase:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `function` on a snapshot; in-memory databases have but one connection."""
+        """Run `function` on a snapshot; a database in memory has only one connection."""
         thread = self._reader or self._writer
         value: T = await self._call(thread.call, function, args, kwargs)
         return value
@@ -166,7 +166,7 @@ class SqliteDatabase:
         return value
 
     async def migrating(self, work: Callable[[], Awaitable[T]]) -> T:
-        """One transaction migrates a file, so that its lock is enough."""
+        """Run `work`: one transaction migrates a file, and its lock is enough."""
         return await work()
 
     async def backup(self, target: str, *, disarmed_at: int | None = None) -> int:
@@ -191,7 +191,7 @@ class SqliteDatabase:
         return not self._memory and await self.write(_shrink)
 
     async def clock_us(self) -> int | None:
-        """The file lives on this machine, and so does its clock."""
+        """None: the file is on this machine and shares its clock."""
         return None
 
     async def notify(self, topics: Sequence[str], *, often: bool = False) -> None:

@@ -77,7 +77,7 @@ class OpenFiles:
                     return path
             except (FileNotFoundError, NotADirectoryError):
                 return path
-            except OSError:  # the path may not be looked up by this user: that says nothing
+            except OSError:  # this user may not look up the path, so its state is unknown
                 continue
         return None
 

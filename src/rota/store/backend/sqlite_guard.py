@@ -62,7 +62,7 @@ def is_held(path: str) -> bool:
 
 @cache
 def _begin() -> None:
-    """Once per process: there is no way to take it back."""
+    """Install the audit hook, once per process: Python cannot remove one."""
     sys.addaudithook(_watch)
     # A child that was forked has none of its parent's locks, so it may lose none.
     os.register_at_fork(after_in_child=_held.clear)
@@ -80,7 +80,11 @@ def _refuse(who: str, path: Any, why: str) -> None:
     try:
         if isinstance(path, int) or not is_held(path):
             return
-    except (OSError, TypeError, ValueError):  # in memory, a new file, or nonsense: not ours to tell
+    except (
+        OSError,
+        TypeError,
+        ValueError,
+    ):  # in memory, a new file, or not a path: not ours to refuse
         return
     raise errors.StoreHeld(f"{who} cannot open {os.fsdecode(path)}: Rota has the file open {why}")
 

@@ -74,7 +74,7 @@ class SqliteThread:
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._opened: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._tx: SqliteTx | None = None
-        # Who holds it may use the connection.
+        # Its holder may use the connection.
         self._writer_lock = threading.Lock()
         self._took_s = 0.0
         _threads.add(self)
@@ -103,7 +103,7 @@ class SqliteThread:
         self._writer_lock.release()
 
     async def call_brief(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Serve the call here and now, unless another call is being served or the disk is slow."""
+        """Serve the call on this thread, unless another is being served or the disk is slow."""
         tx = self._tx
         if tx is None or self._took_s > QUICK_COMMIT_S or not self._calls.empty():
             return await self.call(function, args, kwargs)
@@ -154,7 +154,7 @@ class SqliteThread:
             tx.close()
 
     def _take(self) -> tuple[list[_Call], bool]:
-        """Wait for one call, then take whatever else is there already."""
+        """Wait for one call, then take all that wait already."""
         call = self._calls.get()
         group: list[_Call] = []
         while call is not None:
@@ -198,7 +198,7 @@ def _write_one(tx: SqliteTx, function: Callable[..., Any], args: Any, kwargs: An
 
 
 def _write_group(tx: SqliteTx, group: list[_Call]) -> list[_Answer]:
-    """One transaction for all; a function that fails takes only its own savepoint with it."""
+    """One transaction for all; a function that fails rolls back only its own savepoint."""
     try:
         if len(group) == 1:
             [(function, args, kwargs, _, future)] = group

@@ -33,7 +33,7 @@ class SqliteTx:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
-        self.commit_s = 0.0  # what the last commit took
+        self.commit_s = 0.0  # seconds of the last commit
         self.patient = True  # whether to wait for another process
         self.wal_space: WalPreallocation | None = None
         self.files: OpenFiles | None = None  # None for a database in memory
@@ -114,7 +114,8 @@ class SqliteTx:
             self.wal_space.close()
 
     def wait_for_lock(self, tries: int, busy_s: float) -> bool:
-        """Short random naps: SQLite's own growing ones starve a process beside a busy writer."""
+        """Sleep for a short random time: with SQLite's growing sleeps a process starves beside a
+        busy one."""
         if not self.patient or tries * 0.001 > busy_s:
             return False
         time.sleep(random.uniform(0.0002, 0.0018))

@@ -1,4 +1,4 @@
-"""The write-ahead log of SQLite: room made before it is needed, and checkpoints.
+"""The write-ahead log of SQLite: preallocation and checkpoints.
 
 A commit that lengthens the log costs the disk half as much again as one that overwrites: the file
 system has to make the new length durable too. So a log that grows by small commits is lengthened a
@@ -41,7 +41,7 @@ class WalPreallocation:
         connection.set_wal_hook(self._committed)
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the log file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -52,7 +52,7 @@ class WalPreallocation:
             return
         try:
             self._space = self._lengthen() // FRAME_BYTES_MAX
-        except OSError:  # a full disk, say: only SQLite knows whether the commit still fits
+        except OSError:  # for example a full disk: only SQLite knows whether the commit still fits
             self._space = self._used + CHECKPOINT_PAGES
 
     def _lengthen(self) -> int:
@@ -76,7 +76,7 @@ class WalPreallocation:
         try:
             connection.wal_checkpoint(name, apsw.SQLITE_CHECKPOINT_PASSIVE)
         except (apsw.BusyError, apsw.LockedError):
-            return  # another process does it
+            return  # another process does the checkpoint
         except apsw.Error as error:
             now = time.monotonic()
             self._retry_at = now + RETRY_S

@@ -1,4 +1,4 @@
-"""Claims: who executes what next. One step of a transaction, alone or after a settlement."""
+"""Claims: a worker takes pending runs, in a transaction of their own or after a settlement."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rota.core.time.instants import HOUR
 from rota.store.backend.database import Row, Tx
 from rota.store.backend.queries import served_query
 
-# Keys of one queue that one claim looks at.
+# Keys of one queue that one claim reads.
 KEYS_MAX = 10_000
 # A key that was served longer ago than this counts as new.
 SERVED_US = HOUR
@@ -23,10 +23,10 @@ NO_KEY = ""  # represents runs without a key where keys take turns
 
 
 class ClaimRequest(msgspec.Struct, frozen=True):
-    """Who claims what: up to `runs_max` runs from queues in their order, each with its free slots.
+    """A claim of a worker: up to `runs_max` runs, from queues in this order with their free slots.
 
-    `after` names positions before which nothing is left, except what came late: a claim passes
-    over them, but not over higher priorities. (PostgreSQL only: elsewhere nothing is in the way.)
+    `after` has positions before which no run is left, except late ones. A claim starts behind them,
+    but takes higher priorities first. Only PostgreSQL needs it, which keeps old index entries.
     """
 
     namespace: str
@@ -79,7 +79,7 @@ async def claim(tx: Tx, request: ClaimRequest, *, alone: bool = True) -> Claimed
 async def _claim_ready(
     tx: Tx, request: ClaimRequest, queue: str, slots: int, alone: bool
 ) -> list[Claim]:
-    """The first in line of a queue without limits."""
+    """The first runs of a queue without limits."""
     if tx.dialect.fuses:
         values = values_of(request, queue, slots)
         if queue in request.after:

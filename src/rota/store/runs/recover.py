@@ -79,7 +79,7 @@ def _recovery(run: Run, new_id: str, now: int) -> NewRun:
 
 
 async def return_strays(tx: Tx, *, namespace: str, worker_id: str, held: Sequence[Claim]) -> int:
-    """Hand back runs claimed by an answer that never arrived (a connection broke)."""
+    """Release runs of a claim that was never answered (a connection broke)."""
     rows = await tx.rows(
         "stray_runs", namespace=namespace, worker_id=worker_id,
         held=[f"{claim.id}:{claim.claim_count}" for claim in held], alone=True,

@@ -49,7 +49,7 @@ async def retry_chain(
 
 
 async def resolve_run(tx: Tx, run_id: str, *, now: int) -> bool:
-    """Let a waiting run continue; what it complained about is forgotten."""
+    """Let a waiting run continue; its reason and error are cleared."""
     rows = await tx.rows("resolve_run", id=run_id, now=now)
     for row in rows:
         await record.resumed(tx, *row)

@@ -1,4 +1,4 @@
-"""Settlement: the end of what a worker holds, and what follows from it.
+"""Settlement: the end of runs that a worker holds, and what follows from it.
 
 Every change names the status and the claim it expects; no row is an answer with a name.
 """

@@ -66,8 +66,8 @@ async def start_minimal(
 async def start_uniform(
     tx: Tx, template: NewRun, items: Sequence[BulkItem], *, now: int
 ) -> dict[str, str]:
-    """Insert many runs that differ only in id, external id, limit key and input; those that
-    existed already are answered, the id that was meant for each and the id it has.
+    """Insert many runs that differ only in id, external id, limit key and input. Returns those
+    that existed already: the new id of each, and the id it has.
 
     The columns they share travel once: in bulk that is most of the work.
     """
@@ -94,7 +94,7 @@ def successor(
     recoveries: int | None = None,
     reason: str | None = None,
 ) -> NewRun:
-    """The next row of a chain. The external id stays with the first, which never leaves."""
+    """The next row of a chain. The external id stays with the first row."""
     return NewRun(
         id=new_id,
         namespace=run.namespace,
@@ -166,7 +166,7 @@ async def _with_existing(tx: Tx, runs: Sequence[NewRun], created: set[str]) -> l
 
 
 async def _in_the_way(tx: Tx, run: NewRun, holders: dict[tuple[Any, ...], str]) -> str:
-    """The run that is where this one wanted to be created."""
+    """The id of the run that has the unique key of this one."""
     holder = holders.get((run.namespace, run.name, run.external_id))
     if holder is None:
         rows = await tx.rows(

@@ -110,7 +110,7 @@ Fits = Callable[[str | None], BadInput | None]
 
 
 def any_fits(_: str | None) -> BadInput | None:
-    """For a wait without a type."""
+    """Accept every signal: the wait has no type."""
     return None
 
 
@@ -149,7 +149,7 @@ async def await_signal(
     await _hold(tx, claim)
     known = await tx.rows("step_of", root_id=claim.root_id, key=step.key)
     if known and known[0][4] != "waiting":
-        return StoredStep(*known[0])  # decided before; only the answer was lost on its way
+        return StoredStep(*known[0])  # decided before: only the answer of the database was lost
     found, refused = await _fitting_signal(tx, claim.root_id, name, fits)
     if found is not None:
         await tx.rows("take_signal", id=found[0], key=step.key)
@@ -179,7 +179,7 @@ class ChildEnd(NamedTuple):
 
 
 class ChildQuery(NamedTuple):
-    """A parent that looks after one of its children."""
+    """A parent that asks for the end of one of its children."""
 
     claim: Claim
     child_id: str
@@ -211,7 +211,7 @@ async def retry_child(tx: Tx, waiting: StepRecord, child_id: str, new_id: str, *
 
 
 async def _hold(tx: Tx, claim: Claim) -> None:
-    """Lock the claimed run, or learn that it is no longer ours."""
+    """Lock the claimed run; LeaseLost if another worker has it."""
     if _fence(claim) not in await _held(tx, [claim]):
         raise LeaseLost(f"run {claim.id} is no longer held by this worker", run_id=claim.id)
 

@@ -1,4 +1,4 @@
-"""Wake-ups: sleepers that are due, and chains that are woken early."""
+"""Wake-ups: sleeping runs that are due, and chains that are woken early."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Woken(NamedTuple):
 
 
 async def wake_due(tx: Tx, *, namespace: str, now: int) -> Woken:
-    """Make due sleepers pending."""
+    """Make due sleeping runs pending."""
     rows = await tx.rows("wake_due", namespace=namespace, now=now, limit=WAKE_BATCH)
     upcoming = await tx.rows("next_due", namespace=namespace)
     return Woken(len(rows), upcoming[0][0], any(runs_alone(row[0]) for row in rows))
