@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
@@ -10,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from rota.ai.base import BOUND_TOKENS, Reply, Request, passing
-from rota.ai.priced_invoker import Priced, check, count
+from rota.ai.priced_invoker import Priced, check, counts
 from rota.ai.prices import Prices
 from rota.errors import (
     BadSetting,
@@ -23,13 +22,10 @@ from rota.errors import (
 from rota.net.subprocesses import (
     PASSED_ON,
     SHOWN_CHARS_MAX,
-    Child,
     ExitStatus,
-    OutputPipe,
-    kill,
-    read_outputs,
-    start,
-    write_stdin,
+    ProgramKilled,
+    ProgramNotStarted,
+    run_to_end,
 )
 
 BYTES_MAX = 16 * 1024 * 1024
@@ -114,10 +110,7 @@ class CommandInvoker(Priced):
             raise Rejected(f'{self._argv[0]} wrote JSON without a text in "result"', sent=True)
         if value.get("is_error"):
             raise Rejected(f"{self._argv[0]} failed: {text[:SHOWN_CHARS_MAX]}", sent=True)
-        usage = value.get("usage")
-        end_text = usage if isinstance(usage, dict) else {}
-        asked, answered = count(end_text.get("input_tokens")), count(end_text.get("output_tokens"))
-        used = (asked, answered) if asked is not None and answered is not None else None
+        used = counts(value.get("usage"), "input_tokens", "output_tokens")
         reply = self.reply(request, text, model=request.model or self.name, used=used)
         cost = value.get("total_cost_usd")
         if isinstance(cost, int | float) and not isinstance(cost, bool) and cost >= 0:
@@ -126,11 +119,22 @@ class CommandInvoker(Priced):
 
     async def _run(self, request: Request) -> ExitStatus:
         argv, stdin = self._filled(request)
-        with OutputPipe(self._bytes_max) as out, OutputPipe(self._bytes_max) as err:
-            child = await self._started(argv, request.cwd or self._cwd, out, err)
-            code = await self._ended(child, stdin, request.timeout_s, out)
-            await read_outputs(out, err)
-        return ExitStatus(code, self._hidden(out.text()), self._hidden(err.text()))
+        passed = {name: self._env[name] for name in (*PASSED_ON, *HOMES) if name in self._env}
+        try:
+            ended = await run_to_end(
+                argv, name=self._argv[0], env=passed | self._keys(), cwd=request.cwd or self._cwd,
+                stdin=stdin, timeout_s=request.timeout_s, bytes_max=self._bytes_max,
+                stops_when_full=True,
+            )  # fmt: skip
+        except ProgramNotStarted as error:
+            if isinstance(error.__cause__, ValueError):
+                raise Rejected(f"{argv[0]} cannot be given this: {error.__cause__}") from error
+            raise passing(str(error)) from error
+        except ProgramKilled as error:
+            if error.is_full:
+                raise Rejected(str(error), sent=True) from error
+            raise passing(str(error), sent=True) from error
+        return ended._replace(out=self._hidden(ended.out), err=self._hidden(ended.err))
 
     def _filled(self, request: Request) -> tuple[list[str], bytes]:
         system = request.system or ""
@@ -140,37 +144,6 @@ class CommandInvoker(Priced):
         argv = [_put(arg, words) for arg in self._argv]
         text = request.prompt if has_place or not system else f"{system}\n\n{request.prompt}"
         return argv, text.encode(errors="replace")
-
-    async def _ended(self, child: Child, stdin: bytes, timeout_s: float, out: OutputPipe) -> int:
-        """Feed it and wait for its end, its timeout, or its output limit."""
-        work = asyncio.ensure_future(write_stdin(child, stdin))
-        full = asyncio.ensure_future(out.full.wait())
-        try:
-            await asyncio.wait({work, full}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-            if out.full.is_set():
-                raise Rejected(
-                    f"{self._argv[0]} wrote more than {self._bytes_max} bytes", sent=True
-                )
-            if not work.done():
-                said = f"{self._argv[0]} did not end within {timeout_s:g} s and was killed"
-                raise passing(said, sent=True)
-            return work.result()
-        finally:
-            full.cancel()
-            await kill(child)
-            work.cancel()
-            await asyncio.gather(work, full, return_exceptions=True)
-
-    async def _started(
-        self, argv: list[str], cwd: str | None, out: OutputPipe, err: OutputPipe
-    ) -> Child:
-        passed = {name: self._env[name] for name in (*PASSED_ON, *HOMES) if name in self._env}
-        try:
-            return await start(argv, out, err, env=passed | self._keys(), cwd=cwd)
-        except ValueError as error:
-            raise Rejected(f"{argv[0]} cannot be given this: {error}") from error
-        except OSError as error:
-            raise passing(f"{argv[0]} could not be started: {error}") from error
 
     def _keys(self) -> dict[str, str]:
         missing = [name for name in self._needed if not self._env.get(name)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 from rota.ai import tokens
 from rota.ai.base import (
     ANSWER_TOKENS,
@@ -14,6 +17,7 @@ from rota.ai.base import (
 from rota.ai.prices import Prices
 from rota.ai.request_fields import body_problems, header_problems
 from rota.core.meters import AI_COST, AI_TOKENS
+from rota.core.runs.names import is_whole
 from rota.errors import UsageError
 
 
@@ -89,7 +93,14 @@ def check(request: Request, *, model: bool = True) -> None:
         raise UsageError(f"timeout_s is {request.timeout_s:g}; it has to be more than 0")
 
 
+def counts(usage: Any, asked: str, answered: str) -> tuple[int, int] | None:
+    """Tokens in and out, by the names that a provider has for them; None if one is not there."""
+    if not isinstance(usage, dict):
+        return None
+    tokens_in, tokens_out = count(usage.get(asked)), count(usage.get(answered))
+    return None if tokens_in is None or tokens_out is None else (tokens_in, tokens_out)
+
+
 def count(value: object) -> int | None:
-    """A number of tokens as a provider tells it, or None if it makes no sense."""
-    fits = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return value if fits and isinstance(value, int) else None
+    """A number of tokens as a provider reports it, or None if it makes no sense."""
+    return value if is_whole(value, 0, sys.maxsize) else None

@@ -1,7 +1,7 @@
-"""Programs that we start: in a group of their own, read, and killed with all they have started.
+"""Subprocesses: each is in a group of its own, and is killed with all it has started.
 
-A caller may give up at any moment, also while its program is being started. Then nothing is left:
-no program, no child of it, no file descriptor. The callers interpret the exit code.
+A caller may be cancelled at any moment, even while its program starts. Then nothing is left: no
+program, no child of it, no file descriptor. The callers interpret the exit code.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class ExitStatus(NamedTuple):
 
 
 class OutputPipe:
-    """Listens to one stream of a child and keeps the first part of it; a context manager.
+    """Reads one output of a child and keeps the first part of it; a context manager.
 
-    A pipe of our own: asyncio's would keep `wait` waiting until all who inherited it have ended.
+    A pipe of our own: with asyncio's, `wait` returns after all that inherited the pipe have ended.
     Nothing here awaits, so that no cancellation can leave half of it open.
     """
 
@@ -106,6 +106,59 @@ class OutputPipe:
         self._kept += chunk[: self._bytes_max - len(self._kept)]
 
 
+class ProgramNotStarted(Exception):
+    """A program did not start; the cause is an OSError or a ValueError."""
+
+
+class ProgramKilled(Exception):
+    """A program was killed: its time was over or, if `is_full`, its output was too long."""
+
+    def __init__(self, said: str, *, is_full: bool) -> None:
+        super().__init__(said)
+        self.is_full = is_full
+
+
+async def run_to_end(
+    argv: Sequence[str],
+    *,
+    name: str,
+    env: Mapping[str, str],
+    cwd: str | os.PathLike[str] | None,
+    stdin: bytes,
+    timeout_s: float,
+    bytes_max: int,
+    stops_when_full: bool = False,
+) -> ExitStatus:
+    """Run a program and return how it ended; ProgramNotStarted or ProgramKilled otherwise.
+
+    The first `bytes_max` of each output are kept. With `stops_when_full` a longer standard output
+    kills the program. `name` is for messages.
+    """
+    with OutputPipe(bytes_max) as out, OutputPipe(bytes_max) as err:
+        try:
+            child = await start(argv, out, err, env=env, cwd=cwd)
+        except (OSError, ValueError) as error:
+            raise ProgramNotStarted(f"{name} could not be started: {error}") from error
+        work = asyncio.ensure_future(write_stdin(child, stdin))
+        full = asyncio.ensure_future(out.full.wait())
+        ends = {work, full} if stops_when_full else {work}
+        try:
+            await asyncio.wait(ends, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            if stops_when_full and out.full.is_set():
+                raise ProgramKilled(f"{name} wrote more than {bytes_max} bytes", is_full=True)
+            if not work.done():
+                said = f"{name} did not end within {timeout_s:g} s and was killed"
+                raise ProgramKilled(said, is_full=False)
+            code = work.result()
+        finally:
+            full.cancel()
+            await kill(child)
+            work.cancel()
+            await asyncio.gather(work, full, return_exceptions=True)
+        await read_outputs(out, err)
+        return ExitStatus(code, out.text(), err.text())
+
+
 async def start(
     argv: Sequence[str],
     out: OutputPipe,
@@ -116,7 +169,17 @@ async def start(
 ) -> Child:
     """The running program. Other failures to start it are an OSError or a ValueError."""
     try:
-        return await spawn(_spawned(argv, out, err, env, cwd))
+        return await spawn(
+            asyncio.create_subprocess_exec(
+                *argv,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=out.write_end,
+                stderr=err.write_end,
+                env=env,
+                cwd=cwd,
+                start_new_session=True,  # a group of its own, to be killed as a whole
+            )
+        )
     except PermissionError as error:
         said = f"{argv[0]} may not be run: {error}"
         raise NeedsPermission(said, service=argv[0], account=None) from error
@@ -125,14 +188,17 @@ async def start(
             f"{error.filename or argv[0]} is not there",
             hint="Install it, or give its whole path.",
         ) from error
+    finally:
+        out.close_write_end()
+        err.close_write_end()
 
 
-async def spawn(started_at: Coroutine[Any, Any, Child]) -> Child:
-    """The child, which must have a group of its own. Who gives up meanwhile leaves none behind.
+async def spawn(starting: Coroutine[Any, Any, Child]) -> Child:
+    """The child, which must have a group of its own. A caller that is cancelled leaves none behind.
 
     asyncio would kill only the child itself, which may already have children.
     """
-    task = asyncio.ensure_future(started_at)
+    task = asyncio.ensure_future(starting)
     try:
         await asyncio.wait({task})
     except asyncio.CancelledError:
@@ -154,12 +220,12 @@ async def write_stdin(child: Child, stdin: bytes) -> int:
     return await child.wait()
 
 
-async def read_outputs(*ears: OutputPipe) -> None:
-    """Wait for the last of what was said; not for long, since a grandchild may continue talking."""
+async def read_outputs(*pipes: OutputPipe) -> None:
+    """Wait for the end of the output; not for long, since a grandchild may keep a pipe open."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(DRAIN_S):
-            for ear in ears:
-                await ear.ended.wait()
+            for pipe in pipes:
+                await pipe.ended.wait()
 
 
 async def kill(child: Child) -> None:
@@ -167,39 +233,17 @@ async def kill(child: Child) -> None:
 
     Children of a program that has ended by itself were meant to stay.
     """
-    _strike(child)
+    _kill_group(child)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(child.wait(), DRAIN_S)
 
 
-async def _spawned(
-    argv: Sequence[str],
-    out: OutputPipe,
-    err: OutputPipe,
-    env: Mapping[str, str],
-    cwd: str | os.PathLike[str] | None,
-) -> Child:
-    try:
-        return await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=out.write_end,
-            stderr=err.write_end,
-            env=env,
-            cwd=cwd,
-            start_new_session=True,  # a group of its own, to be killed as a whole
-        )
-    finally:
-        out.close_write_end()
-        err.close_write_end()
+def _unwanted(task: asyncio.Task[Child]) -> None:
+    if not task.cancelled() and task.exception() is None:
+        _kill_group(task.result())
 
 
-def _unwanted(started_at: asyncio.Task[Child]) -> None:
-    if not started_at.cancelled() and started_at.exception() is None:
-        _strike(started_at.result())
-
-
-def _strike(child: Child) -> None:
+def _kill_group(child: Child) -> None:
     if child.stdin is not None and not child.stdin.transport.is_closing():
         child.stdin.transport.abort()
     if child.returncode is not None:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from rota.errors import BadInput, Transient
 from rota.net.subprocesses import (
-    Child,
     ExitStatus,
-    OutputPipe,
+    ProgramKilled,
+    ProgramNotStarted,
     environment,
-    kill,
-    read_outputs,
-    start,
-    write_stdin,
+    run_to_end,
 )
 
 BYTES_MAX = 64 * 1024
@@ -39,21 +35,10 @@ async def run(
         known = environment(pass_env, env or {})
     except BadInput as error:  # the machine lacks it, which an operator can change
         raise Transient(error.message) from None
-    with OutputPipe(BYTES_MAX) as out, OutputPipe(BYTES_MAX) as err:
-        try:
-            child = await start(["/bin/sh", "-c", line], out, err, env=known, cwd=folder)
-        except (OSError, ValueError) as error:
-            raise Transient(f"`{line}` could not be started: {error}") from error
-        code = await _ended(child, line, stdin, timeout_s)
-        await read_outputs(out, err)
-        return ExitStatus(code, out.text(), err.text())
-
-
-async def _ended(child: Child, line: str, stdin: str, timeout_s: float) -> int:
     try:
-        async with asyncio.timeout(timeout_s):
-            return await write_stdin(child, stdin.encode())
-    except TimeoutError:
-        raise Transient(f"`{line}` did not end within {timeout_s:g} s and was killed") from None
-    finally:
-        await kill(child)
+        return await run_to_end(
+            ["/bin/sh", "-c", line], name=f"`{line}`", env=known, cwd=folder,
+            stdin=stdin.encode(), timeout_s=timeout_s, bytes_max=BYTES_MAX,
+        )  # fmt: skip
+    except (ProgramNotStarted, ProgramKilled) as error:
+        raise Transient(str(error)) from error

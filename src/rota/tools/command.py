@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from rota.core import typed
 from rota.errors import (
     BadInput,
     NeedsLogin,
@@ -23,13 +21,10 @@ from rota.errors import (
 from rota.net.secret import Text, hide, reveal_all
 from rota.net.subprocesses import (
     PASSED_ON,
-    Child,
     ExitStatus,
-    OutputPipe,
-    kill,
-    read_outputs,
-    start,
-    write_stdin,
+    ProgramKilled,
+    ProgramNotStarted,
+    run_to_end,
 )
 from rota.tools.base import (
     SETTLE_S,
@@ -96,11 +91,10 @@ class Command(Tool):
         self._passed = (*PASSED_ON, *pass_env)
         self._cwd = cwd
         self._bytes_max = bytes_max
-        self._reader = typed.JsonReader(CommandParams)
 
     def read(self, params: dict[str, Any]) -> CommandParams:
         """The parameters, typed and checked."""
-        values: CommandParams = read_params(self._reader, params, tool=self.name)
+        values = read_params(CommandParams, params, tool=self.name)
         if any("\0" in arg for arg in values.args):
             raise BadInput(f"parameters of {self.name}: an argument holds a zero byte")
         return values
@@ -138,32 +132,20 @@ class Command(Tool):
     async def _run(self, argv: list[str], params: CommandParams, call: Call) -> ExitStatus:
         env = {name: os.environ[name] for name in self._passed if name in os.environ}
         env |= reveal_all(self._env) | {KEY_VARIABLE: call.key}
-        with OutputPipe(self._bytes_max) as out, OutputPipe(self._bytes_max) as err:
-            child = await self._started([*argv, *params.args], env, out, err)
-            code = await self._ended(child, params, call)
-            await read_outputs(out, err)
-        secrets = self._env.values()
-        return ExitStatus(code, hide(out.text(), secrets), hide(err.text(), secrets))
-
-    async def _started(
-        self, argv: list[str], env: dict[str, str], out: OutputPipe, err: OutputPipe
-    ) -> Child:
         try:
-            return await start(argv, out, err, env=env, cwd=self._cwd)
-        except (OSError, ValueError) as error:
-            raise NotSent(f"{argv[0]} could not be started: {error}") from error
-
-    async def _ended(self, child: Child, params: CommandParams, call: Call) -> int:
-        try:
-            async with asyncio.timeout(call.timeout_s):
-                return await write_stdin(child, (params.stdin or "").encode())
-        except TimeoutError as error:
-            said = f"{self._argv[0]} did not end within {call.timeout_s:g} s and was killed"
+            ended = await run_to_end(
+                [*argv, *params.args], name=argv[0], env=env, cwd=self._cwd,
+                stdin=(params.stdin or "").encode(), timeout_s=call.timeout_s,
+                bytes_max=self._bytes_max,
+            )  # fmt: skip
+        except ProgramNotStarted as error:
+            raise NotSent(str(error)) from error
+        except ProgramKilled as error:
             if self.safety is Safety.READ:
-                raise NotSent(said) from error
-            raise OutcomeUnknown(said, tool=self.name) from error
-        finally:
-            await kill(child)
+                raise NotSent(str(error)) from error
+            raise OutcomeUnknown(str(error), tool=self.name) from error
+        secrets = self._env.values()
+        return ended._replace(out=hide(ended.out, secrets), err=hide(ended.err, secrets))
 
 
 def _safety(safety: Safety | str | None, lookup: Sequence[str] | None) -> Safety:

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, TypedDict, Unpack, get_args
 
 import msgspec
 
+from rota.core.runs.names import is_whole
 from rota.core.runs.recovery import died_alone
 from rota.core.runs.retry import ATTEMPTS_MAX, RetryPolicy, next_try_us
 from rota.core.time.instants import shown
@@ -56,7 +57,7 @@ def checked_policy(what: str, **options: Unpack[HandlerPolicyOptions]) -> Failur
 def _check_count(what: str, name: str, value: object, *, least: int) -> None:
     if value is None or (name == "retries" and isinstance(value, RetryPolicy)):
         return
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < ATTEMPTS_MAX:
+    if not is_whole(value, least, ATTEMPTS_MAX - 1):
         kinds = " or a RetryPolicy" if name == "retries" else ""
         raise BadSetting(
             f"{what}: {name}={shown(value)} is not a number of tries",

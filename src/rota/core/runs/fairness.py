@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 from rota.core.runs.model import Queue
-from rota.core.runs.names import checked_name
+from rota.core.runs.names import checked_name, is_whole
 from rota.core.time.instants import Duration, micros, shown
 from rota.errors import BadInput
 
@@ -71,9 +71,7 @@ def stored_queue(namespace: str, name: str, limits: Mapping[str, Any]) -> Queue:
     rate, age = limits.get("rate"), limits.get("age")
     count, per_us = (None, None) if rate is None else _checked_rate(name, rate)
     for option, value in [*((one, limits.get(one)) for one in _COUNTS), ("rate", count)]:
-        if value is not None and (
-            isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= COUNT_MAX
-        ):
+        if value is not None and not is_whole(value, 1, COUNT_MAX):
             raise BadInput(
                 f"{option}={shown(value)} of queue {name!r} is not a limit",
                 hint=f"Give a whole number from 1 to {COUNT_MAX:,}, or leave it out.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from rota.core.time.instants import shown
 from rota.errors import BadInput
 
@@ -27,9 +29,14 @@ def checked_search(text: object, what: str = "search") -> str:
     return "" if text == "" else checked_key(text, what)
 
 
+def is_whole(value: object, least: int, most: int) -> TypeGuard[int]:
+    """Whether a value is a whole number within these bounds; True and False are not."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
 def checked_priority(priority: object) -> int:
     """A priority, or BadInput."""
-    if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) > PRIORITY_MAX:
+    if not is_whole(priority, -PRIORITY_MAX, PRIORITY_MAX):
         raise BadInput(
             f"priority={shown(priority)} is not a priority",
             hint=f"Give a whole number from {-PRIORITY_MAX:,} to {PRIORITY_MAX:,}.",
@@ -39,7 +46,7 @@ def checked_priority(priority: object) -> int:
 
 def checked_limit(limit: object, at_most: int = LIMIT_MAX) -> int:
     """How many rows a list returns, or BadInput."""
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= at_most:
+    if not is_whole(limit, 1, at_most):
         raise BadInput(
             f"limit={shown(limit)} is out of range",
             hint=f"Give a whole number from 1 to {at_most:,}.",
@@ -49,7 +56,7 @@ def checked_limit(limit: object, at_most: int = LIMIT_MAX) -> int:
 
 def checked_position(position: object) -> int:
     """A position in a list, or BadInput."""
-    if isinstance(position, bool) or not isinstance(position, int) or not 0 <= position < 2**63:
+    if not is_whole(position, 0, 2**63 - 1):
         raise BadInput(
             f"{shown(position)} is not a position", hint="Give a whole number from 0 on."
         )
