@@ -87,16 +87,21 @@ class Prices:
 
 
 def read_prices(path: str | Path) -> Prices:
-    """The table with the words of a YAML or JSON file over it."""
+    """The table with the prices of a YAML or JSON file over it."""
+    return Prices(read_mapping(path, "the prices", hint=_FORM))
+
+
+def read_mapping(path: str | Path, what: str, hint: str | None = None) -> dict[str, Any]:
+    """The mapping in a YAML or JSON file, or BadSetting; `what` the file holds, for people."""
     try:
-        own: Any = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        found: Any = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise BadSetting(f"the prices in {path} cannot be read: {error.strerror}") from error
+        raise BadSetting(f"{what} in {path} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadSetting(f"the prices in {path} are neither YAML nor JSON: {error}") from error
-    if not isinstance(own, dict | None):
-        raise BadSetting(f"{path} holds no table of prices", hint=_FORM)
-    return Prices(own)
+        raise BadSetting(f"{what} in {path} are neither YAML nor JSON: {error}") from error
+    if not isinstance(found, dict | None):
+        raise BadSetting(f"{what} in {path} are not a mapping", hint=hint)
+    return found or {}
 
 
 _FORM = "Write `model: [dollars in, dollars out]`, each for a million tokens."

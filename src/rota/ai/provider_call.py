@@ -1,22 +1,24 @@
-"""One call to a provider: sent once, read as a stream, closed when it is given up.
+"""Providers over HTTP: one call is sent once, read as a stream, and closed when it is given up.
 
-A stream ends with us: when the time is over or the caller is cancelled, the connection is closed,
-and the provider, which is writing to it, stops writing.
+When the time is over or the caller is cancelled, the connection is closed. The provider notices
+that and stops writing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any, NamedTuple, Protocol
-from urllib.parse import urlsplit, urlunsplit
+from typing import Any, ClassVar, NamedTuple
+from urllib.parse import SplitResult, urlunsplit
 
 import msgspec
 
-from rota.ai.base import passing
-from rota.ai.errors import Refusal, judge
+from rota.ai.base import Reply, Request, passing
+from rota.ai.errors import Refusal, filtered, judge
+from rota.ai.priced_invoker import Priced, check
+from rota.ai.prices import Prices
 from rota.errors import BadSetting, Rejected, RotaError, UsageError
 from rota.net.http import (
     HttpRequest,
@@ -35,22 +37,33 @@ LINGER_S = 1.0  # for the end of a stream that has said all: a connection read t
 KEPT_HEADERS = ("retry-after", "retry-after-ms", "date", "x-ratelimit-", "anthropic-ratelimit-")
 
 
-class Fold(Protocol):
-    """Gathers an answer from its parts."""
+class ReplyParser(ABC):
+    """Gathers a reply from the events of a stream, or from one JSON object."""
 
-    done: bool  # everything was said
+    def __init__(self, provider: str) -> None:
+        self.provider = provider
+        self.done = False  # the reply is complete
+        self.parts: list[str] = []
+        self.model: str | None = None
+        self.used: tuple[int, int] | None = None  # tokens in and out, as the provider counts
+        self.finish = "stop"
+
+    @property
+    @abstractmethod
+    def refusal(self) -> str | None:
+        """Why there is no answer, if the model or a filter refused to give one."""
+
+    @abstractmethod
+    def event(self, value: dict[str, Any]) -> None:
+        """Read one event of a stream; unknown ones are ignored."""
+
+    @abstractmethod
+    def whole(self, value: dict[str, Any]) -> None:
+        """Read the reply in one piece."""
 
     def ended(self) -> bool:
         """Whether a stream may end here, for servers that do not mark the end."""
-        ...
-
-    def event(self, value: dict[str, Any]) -> None:
-        """One event of a stream."""
-        ...
-
-    def whole(self, value: dict[str, Any]) -> None:
-        """The answer in one piece."""
-        ...
+        return self.done
 
 
 class Home(NamedTuple):
@@ -60,104 +73,117 @@ class Home(NamedTuple):
     url_variable: str
     key_variable: str
 
-
-class Key(NamedTuple):
-    """The key of a provider, how it is sent, and whether one is needed at all."""
-
-    secret: ApiKey | None
-    header: str
-    needed: bool = True
-
-    def headers(self) -> dict[str, Text]:
-        """The header with the key in it, if there is one to send."""
-        if self.secret is None or not (self.needed or self.secret.value()):
-            return {}
-        return {self.header: self.secret}
+    def has(self, address: str) -> bool:
+        """Whether an address is the vendor's own."""
+        return address == self.url or address.startswith(f"{self.url.removesuffix('/v1')}/")
 
 
-def key_for(
-    base_url: str | None,
-    home: Home,
-    provider: str,
-    *,
-    named: str | None,
-    header: str,
-    env: Mapping[str, str] = os.environ,
-) -> tuple[str, Key]:
-    """The address to ask at and the key to send there.
+class HttpInvoker(Priced, ABC):
+    """Base of the invokers that ask a provider over HTTP; it keeps their connections.
 
-    Only the vendor gets the vendor's own variable, or the address that the environment itself
-    names: an address out of a settings file must not be enough to be sent it.
+    Only the vendor gets the key of the vendor's own variable, or the address that the environment
+    names. An address in a settings file alone must not receive that key.
     """
-    address = base_url or env.get(home.url_variable) or home.url
-    at_home = is_at(address, home)
-    trusted = at_home or base_url is None
-    variable = named or (home.key_variable if trusted else None)
-    prefix = "Bearer " if header.lower() == "authorization" else ""
-    secret = ApiKey(variable, provider, prefix=prefix, env=env) if variable else None
-    return address, Key(secret, header, needed=at_home or named is not None)
 
+    home: Home
+    path: str
+    base_suffix = ""  # the end of a base URL that `path` begins with
+    own_headers: ClassVar[Mapping[str, str]] = {}
+    parser: type[ReplyParser]
 
-def is_at(address: str, home: Home) -> bool:
-    """Whether an address is the vendor's own."""
-    return address.startswith(f"{home.url.removesuffix('/v1')}/") or address == home.url
-
-
-class Wire:
-    """The way to one provider, with its kept connections."""
-
-    def __init__(self, who: str, base_url: str, key: Key) -> None:
-        self.who = who
-        self._base = checked_base(base_url, who)
-        self._key = key
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None,
+        key_env: str | None,
+        key_header: str,
+        stream: bool,
+        prices: Prices | None,
+        env: Mapping[str, str],
+    ) -> None:
+        super().__init__(name, prices)
+        base = base_url or env.get(self.home.url_variable) or self.home.url
+        parts = _checked_base(base, name)
+        path = parts.path.rstrip("/").removesuffix(self.base_suffix) + self.path
+        self._base, self._url = base, urlunsplit(parts._replace(path=path))
+        self._at_home = self.home.has(base)
+        trusted = self._at_home or base_url is None
+        variable = key_env or (self.home.key_variable if trusted else None)
+        prefix = "Bearer " if key_header.lower() == "authorization" else ""
+        self._key = ApiKey(variable, name, prefix=prefix, env=env) if variable else None
+        self._key_header, self._needs_key = key_header, self._at_home or key_env is not None
+        self._stream = stream
         self._connections = KeptConnections()
+
+    async def ask(self, request: Request) -> Reply:
+        """Ask once; see `rota.ai.base` for what may be raised."""
+        check(request)
+        parser = self.parser(self.name)
+        await self._post(request, parser)
+        reply = self.reply(
+            request, "".join(parser.parts), model=parser.model, used=parser.used,
+            finish=parser.finish,
+        )  # fmt: skip
+        if parser.refusal is not None:
+            raise filtered(self.name, parser.refusal, reply)
+        return reply
 
     async def aclose(self) -> None:
         """Close the kept connections of this event loop."""
         await self._connections.aclose()
 
-    async def post(
-        self, path: str, body: Any, fold: Fold, *, headers: Mapping[str, str], timeout_s: float
-    ) -> None:
-        """Send, and fold what comes back; raises what an end without an answer means."""
-        own = self._key.headers()
-        names = {name.lower() for name in own}
-        sent = {name: text for name, text in headers.items() if name.lower() not in names} | own
-        request = HttpRequest(
-            "POST", self._url(path), {"content-type": "application/json", **sent}, _encoded(body)
+    @abstractmethod
+    def _body(self, request: Request) -> dict[str, Any]:
+        """The fields of the request."""
+
+    def _headers(self, given: Mapping[str, str]) -> dict[str, Text]:
+        headers: dict[str, Text] = {"content-type": "application/json", **self.own_headers}
+        headers |= given
+        if self._key is not None and (self._needs_key or self._key.value()):
+            name = self._key_header.lower()
+            headers = {one: text for one, text in headers.items() if one.lower() != name}
+            headers[self._key_header] = self._key
+        return headers
+
+    async def _post(self, request: Request, parser: ReplyParser) -> None:
+        """Send, and parse the answer; raises what an end without an answer means."""
+        sent = HttpRequest(
+            "POST", self._url, self._headers(request.headers), _encoded(self._body(request))
         )
-        seen = SendProgress(request)
+        seen = SendProgress(sent)
         try:
-            async with asyncio.timeout(timeout_s) as limit:
-                async with self._connections.stream(request, seen) as answer:
-                    await self._fold(answer, fold, limit)
+            async with asyncio.timeout(request.timeout_s) as limit:
+                async with self._connections.stream(sent, seen) as answer:
+                    await self._parse(answer, parser, limit)
         except TimeoutError as error:
-            if not fold.done:
-                said = f"{self.who} did not answer within {timeout_s:g} s, and was hung up on"
-                raise passing(said, sent=seen.sent) from error
+            if not parser.done:
+                said = f"{self.name} did not answer within {request.timeout_s:g} s"
+                raise passing(f"{said}, and was hung up on", sent=seen.sent) from error
         except IncompleteResponse as error:
-            if not fold.done:
+            if not parser.done:
                 did = "hung up" if error.sent else "cannot be reached"
-                said = f"{self.who} ({place(self._base)}) {did}: {error}"
+                said = f"{self.name} ({place(self._base)}) {did}: {error}"
                 raise passing(said, sent=error.sent) from error.__cause__
 
-    def refused(self, status: int, body: bytes, headers: Mapping[str, str]) -> RotaError:
+    def _refused(self, status: int, body: bytes, headers: Mapping[str, str]) -> RotaError:
         """The meaning of a refusal, without the key."""
-        key = self._key.secret
-        said = hide_bytes(body, [key])
-        return judge(Refusal(self.who, status, said, headers, key.secret if key else None))
+        said, variable = hide_bytes(body, [self._key]), self._key.secret if self._key else None
+        return judge(Refusal(self.name, status, said, headers, variable))
 
-    async def _fold(self, answer: StreamedResponse, fold: Fold, limit: asyncio.Timeout) -> None:
+    async def _parse(
+        self, answer: StreamedResponse, parser: ReplyParser, limit: asyncio.Timeout
+    ) -> None:
         if answer.status // 100 != 2:
             raise await self._refusal(answer)
         kind = answer.headers.get("content-type", "").lower()
         if "event-stream" in kind:
-            await self._fold_stream(answer, fold, limit)
+            await self._parse_stream(answer, parser, limit)
         else:
-            await self._fold_whole(answer, fold, kind)
-        fold.done = fold.done or fold.ended()
-        if not fold.done:
-            raise passing(f"{self.who} stopped in the middle of its answer", sent=True)
+            await self._parse_whole(answer, parser, kind)
+        parser.done = parser.done or parser.ended()
+        if not parser.done:
+            raise passing(f"{self.name} stopped in the middle of its answer", sent=True)
 
     async def _refusal(self, answer: StreamedResponse) -> RotaError:
         kept = {
@@ -171,51 +197,47 @@ class Wire:
             body = b""  # the refusal holds, though its text was lost
         if answer.is_redirect:
             return Rejected(
-                f"{self.who} has moved to {place(answer.headers.get('location', 'nowhere'))}",
+                f"{self.name} has moved to {place(answer.headers.get('location', 'nowhere'))}",
                 hint="Set `base_url` to where it is now.",
                 status=answer.status,
             )
-        return self.refused(answer.status, body, kept)
+        return self._refused(answer.status, body, kept)
 
-    async def _fold_stream(
-        self, answer: StreamedResponse, fold: Fold, limit: asyncio.Timeout
+    async def _parse_stream(
+        self, answer: StreamedResponse, parser: ReplyParser, limit: asyncio.Timeout
     ) -> None:
         async with contextlib.aclosing(_events(answer)) as events:
             async for text in events:
                 if text == b"[DONE]":
-                    fold.done = True
-                elif not fold.done:
-                    fold.event(self._object(text))
-                if fold.done:
+                    parser.done = True
+                elif not parser.done:
+                    parser.event(self._object(text))
+                if parser.done:
                     end = asyncio.get_running_loop().time() + LINGER_S
                     limit.reschedule(min(end, limit.when() or end))
 
-    async def _fold_whole(self, answer: StreamedResponse, fold: Fold, kind: str) -> None:
+    async def _parse_whole(self, answer: StreamedResponse, parser: ReplyParser, kind: str) -> None:
         body = await answer.read(BYTES_MAX + 1)
         if len(body) > BYTES_MAX:
-            raise Rejected(f"{self.who} answered with more than {BYTES_MAX} bytes", sent=True)
+            raise Rejected(f"{self.name} answered with more than {BYTES_MAX} bytes", sent=True)
         if "html" in kind:
             raise Rejected(
-                f"{self.who} answered with a web page",
+                f"{self.name} answered with a web page",
                 hint="Check `base_url`: it is the address of something else.",
             )
-        fold.whole(self._object(body))
-        fold.done = True
+        parser.whole(self._object(body))
+        parser.done = True
 
     def _object(self, text: bytes) -> dict[str, Any]:
         try:
             value: Any = msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise passing(f"{self.who} answered with broken JSON: {error}", sent=True) from error
+            raise passing(f"{self.name} answered with broken JSON: {error}", sent=True) from error
         if not isinstance(value, dict):
-            raise passing(f"{self.who} answered with JSON that is not an object", sent=True)
+            raise passing(f"{self.name} answered with JSON that is not an object", sent=True)
         if value.get("error"):  # said after a 200: by gateways, and in the middle of a stream
-            raise self.refused(0, text, {})
+            raise self._refused(0, text, {})
         return value
-
-    def _url(self, path: str) -> str:
-        parts = urlsplit(self._base)
-        return urlunsplit(parts._replace(path=parts.path.rstrip("/") + path))
 
 
 def _encoded(body: Any) -> bytes:
@@ -245,20 +267,20 @@ async def _events(answer: StreamedResponse) -> AsyncGenerator[bytes, None]:
         yield b"\n".join(parts)
 
 
-def checked_base(base_url: str, who: str) -> str:
-    """The address, or BadSetting: only HTTP, and no login in it, which would be shown."""
+def _checked_base(base_url: str, provider: str) -> SplitResult:
+    """The parts of the address, or BadSetting: only HTTP, and no login in it."""
     try:
         parts = http_parts(base_url)
     except ValueError:
         parts = None
     if parts is None:
         raise BadSetting(
-            f"{who}: base_url {place(base_url)!r} is not an address",
+            f"{provider}: base_url {place(base_url)!r} is not an address",
             hint="Write it as http://localhost:11434/v1.",
         )
     if parts.username or parts.password:
         raise BadSetting(
-            f"{who}: base_url holds a login, which would be shown",
+            f"{provider}: base_url holds a login, which would be shown",
             hint="Put the key into an environment variable, and name it with `key_env`.",
         )
-    return base_url
+    return parts

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import msgspec
-import yaml
 
 from rota.ai.base import Estimate, Invoker, Reply, Request, announced, announces, release
 from rota.ai.limiter import Limiter
 from rota.ai.limits import Limits
-from rota.ai.prices import Prices, read_prices
+from rota.ai.prices import Prices, read_mapping, read_prices
 from rota.core import spans
 from rota.core.suggest import did_you_mean, nearest
 from rota.errors import BadSetting, UsageError
@@ -28,77 +29,72 @@ Env = Mapping[str, str]
 
 
 class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The options that every provider may have."""
+    """The options that every provider may have. A subclass adds those of its invoker."""
 
+    invoker: ClassVar[str]  # module and class; loaded on first use, since it may need an extra
     kind: str = ""
     limits: Limits | None = None
 
+    def build(self, name: str, prices: Prices, env: Env) -> Invoker:
+        """The invoker."""
+        return self._made(name=name, prices=prices, env=env)
 
-class OpenAIPart(_Part, frozen=True, kw_only=True):
-    """A provider that speaks like OpenAI."""
+    def _made(self, **given: Any) -> Invoker:
+        module, _, made = self.invoker.partition(":")
+        names = [name for name in self.__struct_fields__ if name not in ("kind", "limits")]
+        options = {name: getattr(self, name) for name in names}
+        invoker: Invoker = getattr(import_module(module), made)(**options, **given)
+        return invoker
+
+
+class _HttpPart(_Part, frozen=True, kw_only=True):
+    """A provider over HTTP."""
 
     limits: Limits | None = Limits()  # the breaker alone
     base_url: str | None = None
     key_env: str | None = None
-    key_header: str = "Authorization"
     stream: bool = True
+
+
+class OpenAIPart(_HttpPart, frozen=True, kw_only=True):
+    """A provider with the interface of OpenAI."""
+
+    invoker = "rota.ai.openai:OpenAI"
+    key_header: str = "Authorization"
     json_mode: bool = True
 
-    def build(self, name: str, prices: Prices, env: Env) -> Invoker:
-        """The invoker."""
-        from rota.ai.openai import OpenAI
 
-        return OpenAI(name, prices=prices, env=env, **_fields(self))
+class AnthropicPart(_HttpPart, frozen=True, kw_only=True):
+    """A provider with the interface of Anthropic."""
 
-
-class AnthropicPart(_Part, frozen=True, kw_only=True):
-    """A provider that speaks like Anthropic."""
-
-    limits: Limits | None = Limits()  # the breaker alone
-    base_url: str | None = None
-    key_env: str | None = None
+    invoker = "rota.ai.anthropic:Anthropic"
     key_header: str = "x-api-key"
-    stream: bool = True
     max_tokens: int = 4096
-
-    def build(self, name: str, prices: Prices, env: Env) -> Invoker:
-        """The invoker."""
-        from rota.ai.anthropic import Anthropic
-
-        return Anthropic(name, prices=prices, env=env, **_fields(self))
 
 
 class CommandPart(_Part, frozen=True, kw_only=True):
     """A program."""
 
+    invoker = "rota.ai.command:CommandInvoker"
     argv: list[str]
     exits: dict[int, str] = {}
     pass_env: list[str] = []
     cwd: str | None = None
     output: Literal["text", "json"] = "text"
 
-    def build(self, name: str, prices: Prices, env: Env) -> Invoker:
-        """The invoker."""
-        from rota.ai.command import CommandInvoker
-
-        options = _fields(self)
-        return CommandInvoker(options.pop("argv"), name, prices=prices, env=env, **options)
-
 
 class OfflinePart(_Part, frozen=True, kw_only=True):
-    """The invoker that never answers."""
+    """The invoker without a model."""
 
+    invoker = "rota.ai.offline:Offline"
     delay_s: float = 0.0
 
     def build(self, name: str, prices: Prices, env: Env) -> Invoker:
-        """The invoker."""
-        from rota.ai.offline import Offline
-
-        return Offline(name, prices=prices, **_fields(self))
+        """The invoker; it reads no environment."""
+        return self._made(name=name, prices=prices)
 
 
-Part = OpenAIPart | AnthropicPart | CommandPart | OfflinePart
-KINDS: dict[str, type[Part]] = {
+KINDS: dict[str, type[_Part]] = {
     "openai": OpenAIPart,
     "anthropic": AnthropicPart,
     "command": CommandPart,
@@ -106,21 +102,6 @@ KINDS: dict[str, type[Part]] = {
 }
 ALWAYS = ("openai", "anthropic", "offline")
 _TOP = ("model", "providers", "prices")
-
-
-class _Maker(NamedTuple):
-    """Makes the invoker of one provider when it is first asked for."""
-
-    name: str
-    part: Part
-    prices: Prices
-    env: Env
-    limit: Callable[[Invoker, Limits], Invoker]
-
-    def make(self) -> Invoker:
-        """The invoker, under its limits."""
-        invoker = self.part.build(self.name, self.prices, self.env)
-        return invoker if self.part.limits is None else self.limit(invoker, self.part.limits)
 
 
 class Switchboard:
@@ -221,7 +202,7 @@ def invoker_of(
     folder = Path()
     if isinstance(settings, str | Path):
         folder = Path(settings).parent
-        settings = _read(Path(settings))
+        settings = read_mapping(settings, "the AI settings")
     _known(settings, _TOP, "the AI settings")
     prices = _prices(settings.get("prices"), folder)
     given = settings.get("providers") or {}
@@ -229,14 +210,19 @@ def invoker_of(
         raise BadSetting("providers of the AI settings is a mapping from names to settings")
     parts = {name: _part(name, {}) for name in ALWAYS}
     parts |= {_name(name): _part(name, each) for name, each in given.items()}
-    makers = {name: _Maker(name, part, prices, env, limit).make for name, part in parts.items()}
+
+    def make(name: str) -> Invoker:
+        part = parts[name]
+        invoker = part.build(name, prices, env)
+        return invoker if part.limits is None else limit(invoker, part.limits)
+
     model = settings.get("model") or env.get(MODEL_VARIABLE) or None
     if model is not None and not isinstance(model, str):
         raise BadSetting(f"model of the AI settings is a text, not {model!r}")
-    return Switchboard(makers, model)
+    return Switchboard({name: partial(make, name) for name in parts}, model)
 
 
-def _part(name: str, given: Any) -> Part:
+def _part(name: str, given: Any) -> _Part:
     where = f"provider {name} of the AI settings"
     if not isinstance(given, Mapping):
         raise BadSetting(f"{where} is a mapping, not {type(given).__name__}")
@@ -278,24 +264,3 @@ def _prices(given: Any, folder: Path) -> Prices:
     if not isinstance(given, Mapping):
         raise BadSetting("prices of the AI settings is a table or the name of a file")
     return Prices(given)
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        found: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadSetting(f"the AI settings in {path} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadSetting(f"the AI settings in {path} are not YAML: {error}") from error
-    if not isinstance(found, dict | None):
-        raise BadSetting(f"the AI settings in {path} are not a mapping")
-    return found or {}
-
-
-def _fields(part: Part) -> dict[str, Any]:
-    """The options of a part, for the invoker that it represents."""
-    return {
-        name: getattr(part, name)
-        for name in part.__struct_fields__
-        if name not in ("kind", "limits")
-    }
