@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rota.ai.base import Reply, passing
-from rota.core.runs.retry import capped_delay_s
+from rota.core.runs.retry import capped_delay_s, retry_after_s
 from rota.errors import FilteredReply, NeedsLogin, NeedsPermission, Rejected, RotaError
 
 SHOWN_CHARS_MAX = 300
@@ -58,7 +58,6 @@ _RESET = re.compile(
 _DURATION = re.compile(r"([0-9]{1,9}(\.[0-9]{1,9})?(ms|h|m|s))+")
 _DURATION_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|h|m|s)")
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 
 class Refusal(NamedTuple):
@@ -181,28 +180,6 @@ def _wait_s(headers: Mapping[str, str], reply: _ProviderText) -> float | None:
         if asked is not None:
             return capped_delay_s(asked)
     return None
-
-
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Seconds we are asked to wait; a date counts from the date of the answer itself."""
-    milliseconds = _number(headers.get("retry-after-ms", ""))
-    if milliseconds is not None:
-        return capped_delay_s(milliseconds / 1000)
-    asked = headers.get("retry-after", "").strip()
-    seconds = _number(asked)
-    if seconds is not None:
-        return capped_delay_s(seconds)
-    try:
-        until = parsedate_to_datetime(asked)
-        since = parsedate_to_datetime(headers.get("date", ""))
-        return capped_delay_s((until - since).total_seconds())
-    except (ValueError, TypeError, OverflowError):
-        return None
-
-
-def _number(text: str) -> float | None:
-    found = _SECONDS.fullmatch(text.strip())
-    return float(found.group()) if found else None
 
 
 def limits_reset_s(headers: Mapping[str, str]) -> float | None:

@@ -17,13 +17,12 @@ import ssl
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextvars import ContextVar
-from email.utils import parsedate_to_datetime
 from typing import Any, Literal, NamedTuple
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 import msgspec
 
-from rota.core.runs.retry import capped_delay_s
+from rota.core.runs.retry import retry_after_s
 from rota.errors import (
     BadInput,
     MissingExtra,
@@ -332,7 +331,7 @@ def judge_write(answer: HttpResponse, *, sender: HttpCaller) -> None:
         sender.status_text(answer),
         tool=sender.tool,
         status=status,
-        retry_after_s=retry_after_s(answer),
+        retry_after_s=retry_after_s(answer.headers),
     )
 
 
@@ -341,7 +340,7 @@ def judge_read(answer: HttpResponse, *, sender: HttpCaller) -> None:
     if answer.status // 100 == 2 or answer.status == 304:
         return
     if answer.status // 100 == 5:
-        raise NotSent(sender.status_text(answer), retry_after_s=retry_after_s(answer))
+        raise NotSent(sender.status_text(answer), retry_after_s=retry_after_s(answer.headers))
     raise refusal(answer, sender=sender)
 
 
@@ -353,7 +352,7 @@ def refusal(answer: HttpResponse, *, sender: HttpCaller) -> Exception:
     if status == 403:
         return NeedsPermission(said, status=status, service=sender.service, account=sender.account)
     if status in (408, 425, 429):
-        return NotSent(said, retry_after_s=retry_after_s(answer))
+        return NotSent(said, retry_after_s=retry_after_s(answer.headers))
     if status in (307, 308):
         said = f"{said} (moved to {answer.headers.get('location', 'an unnamed place')})"
     return Rejected(said, status=status, tool=sender.tool)
@@ -371,19 +370,6 @@ class HttpCaller(NamedTuple):
         said = answer.body[: 4 * SHOWN_CHARS_MAX].decode(errors="replace").strip()
         said = said if len(said) <= SHOWN_CHARS_MAX else said[:SHOWN_CHARS_MAX] + "…"
         return f"{answer.place} answered {answer.status}" + (f": {said}" if said else "")
-
-
-def retry_after_s(answer: HttpResponse) -> float | None:
-    """Seconds the counterpart asks us to wait, capped; a date counts from that of the answer."""
-    asked = answer.headers.get("retry-after", "").strip()
-    if asked.isascii() and asked.isdigit():
-        return capped_delay_s(float(asked))
-    try:
-        until = parsedate_to_datetime(asked)
-        since = parsedate_to_datetime(answer.headers.get("date", ""))
-        return capped_delay_s((until - since).total_seconds())
-    except (ValueError, TypeError, OverflowError):
-        return None
 
 
 def checked_url(url: str, *, base: str | None, tool: str) -> str:
@@ -430,11 +416,6 @@ def checked_headers(headers: Headers, *, tool: str) -> Headers:
         if not isinstance(value, Secret) and not _VALUE.fullmatch(value):
             raise BadInput(f"{tool}: the header {name} may hold only plain ASCII, on one line")
     return headers
-
-
-def secret_headers(headers: Headers) -> list[str]:
-    """The names of those that hold a secret."""
-    return [name for name, value in headers.items() if isinstance(value, Secret)]
 
 
 def content_of(answer: HttpResponse, kind: Kind) -> dict[str, Any]:

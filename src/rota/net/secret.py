@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from rota.core.redaction import ALONE_CHARS_MAX, mask, quoted_forms
@@ -136,13 +136,18 @@ def secrets_in(value: Any) -> Iterator[Secret]:
             yield from secrets_in(one)
 
 
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A value of dicts and lists with everything else in it changed."""
+    if isinstance(value, Mapping):
+        return {name: mapped(one, change) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [mapped(one, change) for one in value]
+    return change(value)
+
+
 def reveal_deep(value: Any) -> Any:
     """A value of dicts and lists with its secrets resolved."""
-    if isinstance(value, Mapping):
-        return {name: reveal_deep(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [reveal_deep(one) for one in value]
-    return value.reveal() if isinstance(value, Secret) else value
+    return mapped(value, reveal)
 
 
 def hide(said: str, texts: Iterable[Text | None]) -> str:
@@ -169,11 +174,7 @@ def hide_bytes(said: bytes, texts: Iterable[Text | None]) -> bytes:
 def hide_deep(value: Any, texts: Iterable[Text | None]) -> Any:
     """The same for all texts in a value of dicts and lists."""
     secrets = list(texts)
-    if isinstance(value, str):
-        return hide(value, secrets)
-    if isinstance(value, dict):
-        return {name: hide_deep(one, secrets) for name, one in value.items()}
-    return [hide_deep(one, secrets) for one in value] if isinstance(value, list) else value
+    return mapped(value, lambda one: hide(one, secrets) if isinstance(one, str) else one)
 
 
 def _values(texts: Iterable[Text | None]) -> list[tuple[str, str]]:

@@ -17,6 +17,7 @@ import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from rota.core.runs.retry import retry_after_s
 from rota.errors import Rejected, Transient
 
 TIMEOUT_S = 15.0
@@ -124,7 +125,7 @@ async def call(
         place = shown(answer.headers.get("location", "")) or "another address"
         raise Rejected(f"{said}: moved to {place}", hint="Write the new address, if it is right.")
     if answer.status in LATER or answer.status >= 500:
-        wait_s = http.retry_after_s(answer)
+        wait_s = retry_after_s(answer.headers)
         raise Transient(
             said, retry_after_s=None if wait_s is None else min(wait_s, RETRY_AFTER_S_MAX)
         )

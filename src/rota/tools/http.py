@@ -10,8 +10,8 @@ from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 import msgspec
 
-from rota.core import typed
 from rota.core.fingerprint import MadeFrom
+from rota.core.runs.retry import retry_after_s
 from rota.core.suggest import check_options
 from rota.errors import (
     BadInput,
@@ -150,12 +150,11 @@ class HttpWrite(Tool):
         ):
             raise UsageError(f"{name}: a status has one meaning; it is in several lists")
         self._bytes_max = bytes_max
-        self._reader = typed.JsonReader(HttpWriteParams)
 
     def read(self, params: dict[str, Any]) -> HttpWriteParams:
         """The parameters, with the URL made whole."""
         refuse_secrets(params, tool=self.name)
-        values: HttpWriteParams = read_params(self._reader, params, tool=self.name)
+        values = read_params(HttpWriteParams, params, tool=self.name)
         self._check_body(values)
         http.checked_headers(values.headers, tool=self.name)
         values.asked, values.url = values.url, self._site.whole(values.url)
@@ -202,13 +201,13 @@ class HttpWrite(Tool):
     def _judge(self, answer: http.HttpResponse, sender: http.HttpCaller) -> None:
         """Return if the answer says that the effect happened, or raise what it says instead."""
         if answer.status in self._not_sent:
-            raise NotSent(sender.status_text(answer), retry_after_s=http.retry_after_s(answer))
+            raise NotSent(sender.status_text(answer), retry_after_s=retry_after_s(answer.headers))
         if answer.status in self._pending:
             raise OutcomeUnknown(
                 f"{sender.status_text(answer)}: an earlier call is still at work",
                 tool=self.name,
                 status=answer.status,
-                retry_after_s=http.retry_after_s(answer),
+                retry_after_s=retry_after_s(answer.headers),
             )
         if answer.status not in self._applied:
             http.judge_write(answer, sender=sender)
@@ -328,12 +327,11 @@ class HttpRead(Tool):
         )  # fmt: skip
         self.service = self._site.shown
         self._bytes_max = options.get("bytes_max", BYTES_MAX)
-        self._reader = typed.JsonReader(HttpReadParams)
 
     def read(self, params: dict[str, Any]) -> HttpReadParams:
         """The parameters, with the URL made whole."""
         refuse_secrets(params, tool=self.name)
-        values: HttpReadParams = read_params(self._reader, params, tool=self.name)
+        values = read_params(HttpReadParams, params, tool=self.name)
         http.checked_headers(values.headers, tool=self.name)
         values.asked, values.url = values.url, self._site.whole(values.url)
         return values

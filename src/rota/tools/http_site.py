@@ -13,7 +13,7 @@ from urllib.parse import urlencode, urlsplit
 from rota.core import typed
 from rota.errors import BadInput, NeedsLogin, UsageError
 from rota.net import http
-from rota.net.secret import Secret, Text, reveal_all, secrets_in
+from rota.net.secret import Secret, Text, mapped, reveal_all, secrets_in
 from rota.tools.base import PARAMS_BYTES_MAX
 
 
@@ -120,10 +120,10 @@ def checked_own_headers(
 ) -> http.Headers:
     """The headers of a tool. Secrets need a base: they would go to any site that a call names."""
     found = http.checked_headers(headers or {}, tool=tool)
-    secret = http.secret_headers(found)
+    secret = next((name for name, value in found.items() if isinstance(value, Secret)), None)
     if secret and base is None:
         raise UsageError(
-            f"{tool}: the header {secret[0]} is a secret, and would go to any site",
+            f"{tool}: the header {secret} is a secret, and would go to any site",
             hint='Say which site it is for: base="https://api.example.com".',
         )
     return found
@@ -175,17 +175,9 @@ def body_fields(
     for name, value in (form or {}).items():
         if not isinstance(value, str | Secret):
             raise UsageError(f"{tool}: the field {name} of a form is text, not {value!r}")
-    typed.encode(_named(json or {}), what=f"json= of {tool}", bytes_max=PARAMS_BYTES_MAX)
+    named = mapped(json or {}, lambda one: repr(one) if isinstance(one, Secret) else one)
+    typed.encode(named, what=f"json= of {tool}", bytes_max=PARAMS_BYTES_MAX)
     return BodyFields(dict(json or {}), dict(form or {}))
-
-
-def _named(value: Any) -> Any:
-    """A value of dicts and lists with the names of its secrets."""
-    if isinstance(value, Mapping):
-        return {name: _named(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_named(one) for one in value]
-    return repr(value) if isinstance(value, Secret) else value
 
 
 def _joined(own: Mapping[str, Any], given: Mapping[str, Any], *, tool: str) -> dict[str, Any]:

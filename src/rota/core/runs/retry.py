@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 
 import msgspec
 
@@ -21,6 +24,23 @@ def capped_delay_s(asked_s: object) -> float | None:
     if isinstance(asked_s, float) and math.isnan(asked_s):
         return None
     return float(min(max(asked_s, 0), RETRY_DELAY_S_MAX))
+
+
+_SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?")
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Seconds that a response asks to wait, within the bounds; a date counts from `date`."""
+    for name, per_second in (("retry-after-ms", 1000), ("retry-after", 1)):
+        number = headers.get(name, "").strip()
+        if _SECONDS.fullmatch(number):
+            return capped_delay_s(float(number) / per_second)
+    try:
+        until = parsedate_to_datetime(headers.get("retry-after", "").strip())
+        since = parsedate_to_datetime(headers.get("date", ""))
+        return capped_delay_s((until - since).total_seconds())
+    except (ValueError, TypeError, OverflowError):
+        return None
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
