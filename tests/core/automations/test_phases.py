@@ -12,8 +12,6 @@ from rota.core.automations.phases import (
     CONSUMER,
     DECIDED,
     LEDGER,
-    PRODUCER,
-    STATUSES,
     UNCERTAIN,
     Act,
     EventStatus,
@@ -21,7 +19,6 @@ from rota.core.automations.phases import (
     Mutation,
     Phase,
     Way,
-    goes_forward,
     shown,
     take_up,
 )
@@ -82,13 +79,6 @@ def test_no_way_starts_over_once_the_world_may_have_changed() -> None:
             assert take_up(Left(phase, own, mutation)) in (Way.RECONCILE, Way.EMIT)
 
 
-def test_the_phase_only_goes_forward() -> None:
-    for order in (PRODUCER, CONSUMER):
-        for (i, before), (j, after) in itertools.product(enumerate(order), enumerate(order)):
-            assert goes_forward(before, after) == (i < j)
-    assert not goes_forward(Phase.EXECUTING, Phase.PREPARED)
-
-
 def test_reads_and_changes_never_share_a_phase() -> None:
     for acts in ALLOWED.values():
         assert not {Act.READ, Act.MUTATE} <= acts
@@ -141,7 +131,6 @@ def test_the_checks_of_the_database_are_those_of_the_tables(
 )
 def test_statuses_read_as_the_model_writes_them(status: str, reason: str | None, text: str) -> None:
     assert shown(status, reason) == text
-    assert STATUSES[status, reason].resolution
 
 
 def test_a_status_the_model_does_not_know_reads_as_it_is() -> None:

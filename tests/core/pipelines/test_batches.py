@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.pipelines.batches import batched, fitting, halves, tree_parts
-
-
-def test_batches_keep_the_order_and_never_mix_keys() -> None:
-    things = ["a1", "b1", "a2", "a3", "b2"]
-    found = list(batched(things, 2, key=lambda each: each[0]))
-    assert found == [["a1", "a2"], ["b1", "b2"], ["a3"]]
-    assert list(batched([], 3)) == []
-
-
-def test_batches_read_no_further_than_they_must() -> None:
-    endless = batched(itertools.count(), 3)
-    assert [next(endless), next(endless)] == [[0, 1, 2], [3, 4, 5]]
+from rota.core.pipelines.batches import fitting, halves, tree_parts
 
 
 def test_a_batch_is_split_until_it_is_one_item() -> None:
     assert halves([1, 2, 3]) == [[1, 2], [3]]
     assert halves([1]) == []
-
-
-@settings(deadline=None)
-@given(st.lists(st.integers(0, 5)), st.integers(1, 4))
-def test_batches_hold_every_thing_once(things: list[int], size: int) -> None:
-    found = list(batched(list(enumerate(things)), size, key=lambda each: each[1]))
-    assert sorted(each for batch in found for each in batch) == list(enumerate(things))
-    assert all(1 <= len(batch) <= size for batch in found)
-    assert all(len({key for _, key in batch}) == 1 for batch in found)
 
 
 @settings(deadline=None)

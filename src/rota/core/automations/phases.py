@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+from rota.core.runs.lifecycle import label
+
 
 class Phase(StrEnum):
     """The phase of a handler run; the text is what the database stores."""
@@ -31,14 +33,6 @@ CONSUMER = (
     Phase.EMITTING,
     Phase.COMMITTED,
 )
-
-
-def goes_forward(before: Phase, after: Phase) -> bool:
-    """Whether a run may move so: forward only, within its own kind."""
-    return any(
-        before in order and after in order and order.index(before) < order.index(after)
-        for order in (PRODUCER, CONSUMER)
-    )
 
 
 class Act(StrEnum):
@@ -141,45 +135,22 @@ def take_up(left: Left | None) -> Way:
     return Way.ON
 
 
-class DisplayStatus(NamedTuple):
-    """A run's status as people know it from the model of automations."""
-
-    text: str
-    resolution: str
-
-
-# Stored status and reason → the words of the model, and what ends it.
-STATUSES: dict[tuple[str, str | None], DisplayStatus] = {
-    ("running", None): DisplayStatus("active", "it is at work"),
-    ("failed", "transient"): DisplayStatus("paused:transient", "a new run after a pause"),
-    ("failed", "timeout"): DisplayStatus("paused:transient", "a new run after a pause"),
-    ("waiting", "auth"): DisplayStatus("paused:approval", "renew the credentials, then resume"),
-    ("waiting", "permission"): DisplayStatus(
-        "paused:approval", "grant the permission, then resume"
-    ),
-    ("waiting", "approval"): DisplayStatus("paused:approval", "approve or reject"),
-    ("sleeping", "reconciliation"): DisplayStatus(
-        "paused:reconciliation", "it is looked up again soon"
-    ),
-    ("waiting", "reconciliation"): DisplayStatus(
-        "paused:reconciliation", "try again, say whether it happened, or skip"
-    ),
-    ("failed", "logic"): DisplayStatus("failed:logic", "correct the code, or retry"),
-    ("failed", "internal"): DisplayStatus(
-        "failed:internal", "a fault of the host: see the log, then retry"
-    ),
-    ("failed", "not applied"): DisplayStatus(
-        "failed:not applied", "nothing: a new run starts afresh"
-    ),
-    ("completed", None): DisplayStatus("committed", "nothing: it is done"),
-    ("crashed", "lapsed"): DisplayStatus("crashed", "a recovery takes over"),
-    ("crashed", "worker gone"): DisplayStatus("crashed", "a recovery takes over"),
+# Status and reason of a run → the words that people know from the model of automations.
+STATUSES: dict[tuple[str, str | None], str] = {
+    ("running", None): "active",
+    ("failed", "transient"): "paused:transient",
+    ("failed", "timeout"): "paused:transient",
+    ("waiting", "auth"): "paused:approval",
+    ("waiting", "permission"): "paused:approval",
+    ("waiting", "approval"): "paused:approval",
+    ("sleeping", "reconciliation"): "paused:reconciliation",
+    ("waiting", "reconciliation"): "paused:reconciliation",
+    ("completed", None): "committed",
+    ("crashed", "lapsed"): "crashed",
+    ("crashed", "worker gone"): "crashed",
 }
 
 
 def shown(status: str, reason: str | None) -> str:
     """Status and reason of a run in the words of the model."""
-    known = STATUSES.get((status, reason))
-    if known is not None:
-        return known.text
-    return f"{status}:{reason}" if reason else status
+    return STATUSES.get((status, reason)) or label(status, reason)

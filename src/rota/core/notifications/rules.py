@@ -55,8 +55,8 @@ class NotificationRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     every_us: int = EVERY_US
 
 
-class HeldNotifications(msgspec.Struct, frozen=True):
-    """Equal notifications that wait for the digest."""
+class DigestEntry(msgspec.Struct, frozen=True):
+    """Equal notifications: held for the digest, then one line of it."""
 
     count: int
     since: int
@@ -69,16 +69,8 @@ class RuleProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     began_at: int = 0
     sent_count: int = 0
     sent: frozenset[str] = frozenset()
-    held: dict[str, HeldNotifications] = {}
+    held: dict[str, DigestEntry] = {}
     others: int = 0  # held beyond HELD_MAX
-
-
-class DigestEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of a digest."""
-
-    count: int
-    since: int
-    last: Notification
 
 
 class NotificationMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -128,7 +120,7 @@ class NotificationMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
 
 def alone(one: Notification) -> NotificationMessage:
     """A message of one notification."""
-    return NotificationMessage(id=one.id, entries=(DigestEntry(count=1, since=one.at, last=one),))
+    return NotificationMessage(id=one.id, entries=(DigestEntry(1, one.at, one),))
 
 
 class DispatchPlan(NamedTuple):
@@ -181,21 +173,15 @@ def _next_window(
     if not state.held:
         return [], RuleProgress()
     entries = sorted(state.held.values(), key=lambda held: (-held.count, held.since))
-    digest = NotificationMessage(
-        id=digest_id,
-        entries=tuple(DigestEntry(count=h.count, since=h.since, last=h.last) for h in entries),
-        others=state.others,
-    )
+    digest = NotificationMessage(id=digest_id, entries=tuple(entries), others=state.others)
     return [digest], RuleProgress(began_at=now, sent_count=1, sent=frozenset(state.held))
 
 
-def _one_more(before: HeldNotifications | None, one: Notification) -> HeldNotifications:
+def _one_more(before: DigestEntry | None, one: Notification) -> DigestEntry:
     error = one.details.error
     if error and len(error) > HELD_ERROR_CHARS:
         details = msgspec.structs.replace(one.details, error=f"{error[:HELD_ERROR_CHARS]}…")
         one = msgspec.structs.replace(one, details=details)
-    return (
-        HeldNotifications(1, one.at, one)
-        if before is None
-        else HeldNotifications(before.count + 1, before.since, one)
-    )
+    if before is None:
+        return DigestEntry(1, one.at, one)
+    return DigestEntry(before.count + 1, before.since, one)

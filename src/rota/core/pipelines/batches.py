@@ -1,8 +1,8 @@
-"""Grouping in order: items into batches, results into parts that fit. Pure."""
+"""Grouping in order: halves of a batch, and results in parts that fit. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -13,23 +13,6 @@ class BatchRange(NamedTuple):
 
     begin: int
     end: int
-
-
-def batched(
-    things: Iterable[T], size: int, key: Callable[[T], Hashable] = lambda _: None
-) -> Iterator[list[T]]:
-    """Batches of at most `size` in the order they fill up; things of another key never mix.
-
-    Items that belong together (one model, one set of shared values) have one key. Reads no further
-    than it must, so an endless stream is fine.
-    """
-    waiting: dict[Hashable, list[T]] = {}
-    for thing in things:
-        batch = waiting.setdefault(key(thing), [])
-        batch.append(thing)
-        if len(batch) == size:
-            yield waiting.pop(key(thing))
-    yield from waiting.values()
 
 
 def halves(batch: Sequence[T]) -> list[Sequence[T]]:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import sys
+from collections.abc import Callable
 from datetime import datetime
 from string import hexdigits
 from typing import TypedDict, Unpack
@@ -132,40 +133,31 @@ def _text(value: str) -> str:
     return msgspec.json.encode(value).decode()
 
 
+def checked_status(value: object, what: str) -> str:
+    """The status of a run by its name, or BadInput; "" when none is given."""
+    return "" if value is None or value == "" else _one_of(value, what, STATUSES)
+
+
+_CHECKS: dict[str, Callable[[object, str], str]] = {
+    **dict.fromkeys(("name", "queue", "schedule", "error"), checked_name),
+    **dict.fromkeys(("tag", "external_id", "root_id", "search"), checked_key),
+    "status": checked_status,
+    "kind": lambda value, what: _one_of(value, what, KINDS),
+}
+
+
 def checked_filter(**given: Unpack[RunSelection]) -> RunFilter:
     """The filters that a caller gave, or BadInput."""
-    return RunFilter(
-        name=_named(given.get("name"), "name"),
-        queue=_named(given.get("queue"), "queue"),
-        schedule=_named(given.get("schedule"), "schedule"),
-        error=_named(given.get("error"), "error"),
-        tag=_keyed(given.get("tag"), "tag"),
-        external_id=_keyed(given.get("external_id"), "external_id"),
-        root_id=_keyed(given.get("root_id"), "root_id"),
-        status=checked_status(given.get("status"), "status"),
-        search=_keyed(given.get("search"), "search"),
-        kind=_one_of(given.get("kind"), "kind", KINDS),
-        since_at=_at(given.get("since"), "since"),
-        until_at=_at(given.get("until"), "until"),
-    )
+    texts = {
+        name: check(value, name)
+        for name, check in _CHECKS.items()
+        if (value := given.get(name)) is not None and value != ""
+    }
+    since, until = given.get("since"), given.get("until")
+    return RunFilter(**texts, since_at=_at(since, "since"), until_at=_at(until, "until"))
 
 
-def _named(value: str | None, what: str) -> str:
-    return "" if value is None or value == "" else checked_name(value, what)
-
-
-def _keyed(value: str | None, what: str) -> str:
-    return "" if value is None or value == "" else checked_key(value, what)
-
-
-def checked_status(value: str | None, what: str) -> str:
-    """The status of a run by its name, or BadInput; "" when none is given."""
-    return _one_of(value, what, STATUSES)
-
-
-def _one_of(value: str | None, what: str, known: tuple[str, ...]) -> str:
-    if value is None or value == "":
-        return ""
+def _one_of(value: object, what: str, known: tuple[str, ...]) -> str:
     if not isinstance(value, str) or value not in known:
         near = suggestion(value, known) if isinstance(value, str) else None
         raise BadInput(

@@ -53,6 +53,10 @@ POLICY_NAMES = {
     "grace": "on_time_us", "expires_after": "expires_us",
 }  # fmt: skip
 _OPTIONS = {field: option for option, field in POLICY_NAMES.items()}
+_LEAST = {
+    **dict.fromkeys(("missed_max", "jitter_us", "on_time_us", "delay_us_max"), 0),
+    **dict.fromkeys(("runs_max", "failures_max", "expires_us"), 1),
+}
 
 
 class Policies(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -73,15 +77,9 @@ class Policies(msgspec.Struct, frozen=True, omit_defaults=True):
     def __post_init__(self) -> None:
         wrong = [
             name
-            for name, low in (
-                ("missed_max", 0), ("jitter_us", 0), ("on_time_us", 0),
-            )
-            if getattr(self, name) < low
-        ]  # fmt: skip
-        for name in ("delay_us_max", "runs_max", "failures_max", "expires_us"):
-            value = getattr(self, name)
-            if value is not None and value < (1 if name != "delay_us_max" else 0):
-                wrong.append(name)
+            for name, least in _LEAST.items()
+            if (value := getattr(self, name)) is not None and value < least
+        ]
         if wrong:
             said = [_OPTIONS[name] for name in wrong]
             raise BadSchedule(
@@ -204,18 +202,18 @@ def decide(
         owed = OccurrenceRange.of(intent.spec, due_at - 1, now)
         upcoming = next_after(intent.spec, now)
     chosen, skips = _choose(owed, policies, now)
-    room = sys.maxsize if policies.runs_max is None else intent.runs_left
+    runs_left = intent.runs_left
     overlap = _overlap_of(policies, chosen, now)
-    if overlap in (Overlap.ALLOW, Overlap.QUEUE_ALL) and min(chosen.size, room) > most:
+    if overlap in (Overlap.ALLOW, Overlap.QUEUE_ALL) and min(chosen.size, runs_left) > most:
         *dues, upcoming = chosen.dues(most + 1)
         return FiringPlan(_every(dues, overlap, before), skips, upcoming, False, None)
-    if room < chosen.size:
-        chosen, beyond = chosen.split(room)
+    if runs_left < chosen.size:
+        chosen, beyond = chosen.split(runs_left)
         skips += _skips(beyond, "max runs")
     fires, merged, cancels = _overlap(chosen, overlap, before)
     skips += merged
     pause = None
-    if len(fires) >= room:
+    if len(fires) >= runs_left:
         upcoming, pause = None, RUNS_DONE
     elif upcoming is None:
         pause = NO_FURTHER
