@@ -69,7 +69,7 @@ class Days:
                 by_weekday |= 1 << number
         for item in self._weekday.items:
             by_weekday |= _weekday_bit(item.kind, item.first, item.last, length, first)
-        # Cron's rule of old: a field that begins with a star narrows, otherwise either may fit.
+        # Cron's traditional rule: a field that begins with a star narrows, otherwise either fits.
         if self._day.starred or self._weekday.starred:
             return by_day & by_weekday
         return by_day | by_weekday

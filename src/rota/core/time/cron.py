@@ -1,7 +1,7 @@
 """Cron text: five fields, or six with seconds first, read into sets of numbers. Pure.
 
 Owns the grammar and its error messages, which name the field, what it takes, and the column.
-Knows nothing of dates or zones: `walls` finds the times, `resolve` the instants.
+Knows no dates and no zones: `calendar` finds the wall times, `resolve` the instants.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import NamedTuple, NoReturn
 
 from rota.errors import BadSchedule
 
-MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
-FULL_NAMES = {
-    **{n.upper(): n[:3].upper() for n in ("January", "February", "March", "April", "June", "July")},
-    **{n.upper(): n[:3].upper() for n in ("August", "September", "October", "November")},
-    "DECEMBER": "DEC",
-    **{f"{n}DAY": n[:3] for n in ("SUN", "MON", "TUES", "WEDNES", "THURS", "FRI", "SATUR")},
-}
+MONTH_NAMES = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September",
+    "October", "November", "December",
+)  # fmt: skip
+WEEKDAY_NAMES = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+MONTHS = tuple(name[:3].upper() for name in MONTH_NAMES)
+WEEKDAYS = tuple(name[:3].upper() for name in WEEKDAY_NAMES)
+FULL_NAMES = {name.upper(): name[:3].upper() for name in (*MONTH_NAMES, *WEEKDAY_NAMES)}
 
 
 class CronField(NamedTuple):
-    """One of the six places of an expression: what it is called and what it takes."""
+    """One of the six places of an expression: its name and the values it takes."""
 
     name: str
     low: int

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-from rota.core.time.cron import Cron, Field, Item, read_cron
+from rota.core.time.cron import (
+    MONTH_NAMES,
+    WEEKDAY_NAMES,
+    Cron,
+    Field,
+    Item,
+    read_cron,
+)
 from rota.core.time.instants import SECOND, moment
 from rota.core.time.spec import Spec, Timing
 from rota.core.time.zones import zone_named
 
-_WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
-_MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September",
-           "October", "November", "December")  # fmt: skip
 _OF_THE_MONTH = "of the month"
 _COUNTS = ("first", "second", "third", "fourth", "fifth")
 _UNITS = (("week", 604_800), ("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
@@ -104,10 +108,8 @@ def _times(cron: Cron) -> str:
     if second.text != "0":
         said = f"{_places('second', second)}{_of_minutes(minute)}"
         return f"{said}{_of_hours(hour, minute, second.values[-1])}"
-    if _is_every(minute):
-        return f"every minute{_of_hours(hour, minute)}"
-    if (step := _even_step(minute, 60)) is not None:
-        return f"every {step} minutes{_of_hours(hour, minute)}"
+    if _is_every(minute) or _even_step(minute, 60) is not None:
+        return f"{_places('minute', minute)}{_of_hours(hour, minute)}"
     if minute.values == [0] and (step := _even_step(hour, 24)) is not None:
         return f"every {step} hours, on the hour"
     if minute.values == [0] and _is_every(hour):
@@ -295,7 +297,7 @@ def _counted_weekdays(items: Sequence[Item]) -> tuple[list[bool], list[str]]:
 
 
 def _weekday(item: Item) -> str:
-    name = _WEEKDAYS[item.first % 7]
+    name = WEEKDAY_NAMES[item.first % 7]
     if item.kind == "nth":
         return f"the {_COUNTS[item.last - 1]} {name}"
     if item.kind == "final":
@@ -304,8 +306,8 @@ def _weekday(item: Item) -> str:
         return name
     if item.kind == "any" or item.step > 1:
         numbers = range(item.first, _wrapped(item) + 1, item.step)
-        return _listed([_WEEKDAYS[number % 7] for number in numbers])
-    return f"{name} to {_WEEKDAYS[item.last % 7]}"
+        return _listed([WEEKDAY_NAMES[number % 7] for number in numbers])
+    return f"{name} to {WEEKDAY_NAMES[item.last % 7]}"
 
 
 def _wrapped(item: Item) -> int:
@@ -317,8 +319,8 @@ def _months(field: Field) -> str:
         return ""
     span = _span(field)
     if span is not None:
-        return f"{_MONTHS[span[0] - 1]} to {_MONTHS[span[1] - 1]}"
-    return f"in {_listed([_MONTHS[number - 1] for number in field.values])}"
+        return f"{MONTH_NAMES[span[0] - 1]} to {MONTH_NAMES[span[1] - 1]}"
+    return f"in {_listed([MONTH_NAMES[number - 1] for number in field.values])}"
 
 
 def _clock(hour: int, minute: int = 0, second: int = 0) -> str:

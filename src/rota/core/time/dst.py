@@ -1,8 +1,8 @@
 """When a zone's offset changes, and what that does to the clock on the wall. Pure.
 
-The standard library tells the offset at an instant but not its next change. So changes are found by
+The standard library gives the offset at an instant but not its next change. So changes are found by
 bisection between days. In the whole zone database no offset has ever lasted less than three and a
-half days. No clock was moved by more than one day. A test watches both.
+half days. No clock was moved by more than one day. A test checks both.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from rota.core.time.zones import zone_named
 DAY_S = 86_400
 STEP_S = 2 * DAY_S  # Less than any offset ever lasted.
 MARGIN_S = 3 * DAY_S  # More than any clock was ever moved by.
-CHUNK_BITS = 25  # Changes are looked for in chunks of 2^25 seconds, somewhat over a year.
+CHUNK_BITS = 25  # Changes are searched in chunks of 2^25 seconds, somewhat over a year.
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Instants in seconds between which everything is defined: the calendar's ends, less some room.
+# Instants in seconds between which everything is defined: the calendar's ends, less a margin.
 FIRST_S = int((datetime(2, 1, 1, tzinfo=UTC) - _EPOCH).total_seconds())
 LAST_S = int((datetime(9998, 12, 31, tzinfo=UTC) - _EPOCH).total_seconds())
 
@@ -112,7 +112,7 @@ class OffsetPeriod(NamedTuple):
 
 
 class Timeline:
-    """The stretches of one zone under one rule; found as they are asked for, then kept."""
+    """The offset periods of one zone under one rule; computed on first use, then cached."""
 
     __slots__ = ("_chunks", "_gap", "_repeat", "_zone", "name")
 
@@ -123,15 +123,15 @@ class Timeline:
         self._chunks: dict[int, tuple[OffsetPeriod, ...]] = {}
 
     def at(self, instant: int) -> OffsetPeriod:
-        """The stretch that holds an instant (in seconds)."""
+        """The period that holds an instant (in seconds)."""
         chunk = instant >> CHUNK_BITS
-        stretches = self._chunks.get(chunk)
-        if stretches is None:
-            stretches = self._chunks[chunk] = self._build(chunk)
-        for stretch in stretches:
-            if instant < stretch.hi:
-                return stretch
-        raise AssertionError(f"{instant} is in no stretch")
+        periods = self._chunks.get(chunk)
+        if periods is None:
+            periods = self._chunks[chunk] = self._build(chunk)
+        for period in periods:
+            if instant < period.hi:
+                return period
+        raise AssertionError(f"{instant} is in no period")
 
     def _build(self, chunk: int) -> tuple[OffsetPeriod, ...]:
         fixed = self._zone.utcoffset(None)
@@ -142,10 +142,10 @@ class Timeline:
         changes = _chunk_changes(self.name, chunk)
         inside = [change.at for change in changes if low < change.at < high]
         bounds = [low, *inside, high]
-        return tuple(self._range(lo, hi, changes) for lo, hi in pairwise(bounds))
+        return tuple(self._period(lo, hi, changes) for lo, hi in pairwise(bounds))
 
-    def _range(self, lo: int, hi: int, changes: tuple[Change, ...]) -> OffsetPeriod:
-        """Chunks cut stretches too, so changes a little outside still count for the rule."""
+    def _period(self, lo: int, hi: int, changes: tuple[Change, ...]) -> OffsetPeriod:
+        """Chunks cut periods too, so changes a little outside still count for the rule."""
         offset = offset_at(self._zone, max(lo, FIRST_S))
         entry, end = lo + offset, min(hi, LAST_S) + offset
         for change in changes:
@@ -160,5 +160,5 @@ class Timeline:
 
 @lru_cache(maxsize=4_096)
 def timeline(zone: str, gap: str, repeat: str) -> Timeline:
-    """The timeline of a zone under a rule, shared by all who ask."""
+    """The timeline of a zone under a rule, shared by all callers."""
     return Timeline(zone, gap, repeat)

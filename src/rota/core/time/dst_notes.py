@@ -16,12 +16,12 @@ from rota.core.time.resolve import rule_of
 from rota.core.time.spec import Spec, Timing
 from rota.core.time.zones import zone_named
 
-YEARS_MAX = 100  # No preview looks further ahead than this.
+YEARS_MAX = 100  # No preview reaches further ahead than this.
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Remark(NamedTuple):
-    """One move of the clock that a spec feels."""
+    """One clock change that affects a spec."""
 
     at: int  # when the clock is moved
     kind: str  # "gap": wall times do not exist; "repeat": they happen twice
@@ -43,17 +43,17 @@ def notes(spec: Spec, at: int) -> list[str]:
 
 
 def skipped_between(spec: Spec, after: int, until: int, limit: int) -> list[Remark]:
-    """The moves of the clock with after < at <= until that drop, shift or double wall times."""
+    """The clock changes with after < at <= until that drop, shift or double wall times."""
     start = after // SECOND + 1
     stop = min(until // SECOND + 1, start + YEARS_MAX * 366 * DAY_S)
     found: list[Remark] = []
     for timing in spec.timings:
         if timing.cron is not None:
-            found.extend(islice(_felt(timing, start, stop), limit))
+            found.extend(islice(_affecting(timing, start, stop), limit))
     return sorted(dict.fromkeys(found))[:limit]
 
 
-def _felt(timing: Timing, start: int, stop: int) -> Iterator[Remark]:
+def _affecting(timing: Timing, start: int, stop: int) -> Iterator[Remark]:
     while start < stop:  # Year by year, so that a short answer does not search far.
         until = min(start + 366 * DAY_S, stop)
         for change in changes_between(timing.zone, start, until):

@@ -1,4 +1,4 @@
-"""A stretch of time with the occurrences of a spec in it, cut without listing them. Pure.
+"""A range of time with the occurrences of a spec in it, cut without listing them. Pure.
 
 A schedule may owe millions of occurrences after an outage; their outcomes are decided by counting,
 which costs by the year, and only those that run are listed.
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from rota.core.time.recurrence import Spec, between, count_between, next_after, previous_before
 
-# Up to so many are listed to find a cut; beyond, it is looked for by halving.
+# Up to so many are listed to find a cut; beyond, it is found by bisection.
 LISTED_MAX = 64
 
 
@@ -24,7 +24,7 @@ class OccurrenceRange(NamedTuple):
 
     @classmethod
     def of(cls, spec: Spec, after: int, until: int) -> OccurrenceRange:
-        """The stretch between two instants."""
+        """The range between two instants."""
         return cls(spec, after, until, count_between(spec, after, until))
 
     @property

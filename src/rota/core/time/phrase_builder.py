@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from rota.core.time.cron import WEEKDAYS
+from rota.core.time.cron import MONTHS, WEEKDAYS, read_cron
 from rota.core.time.describe import describe_timings
 from rota.core.time.phrase_choices import Choices, refuse
 from rota.core.time.phrase_clock import ClockTime, Wall, resolved
@@ -144,10 +144,11 @@ def _past_midnight(
     if len(windows) > 1:
         refuse("ambiguous", "the hours after midnight may be of the day before")
     late, early = _parted(fronts, windows[0][0][0])
-    if choices.choose("the hours after midnight may be of the same day or of the next", 2) == 1:
-        tails = _day_fields(clause, DAILY, choices)
-        return [f"{front} {tail}" for tail in tails for front in _merged([early, late])]
+    reason = "the hours after midnight may be of the same day or of the next"
+    is_same_day = choices.choose(reason, 2) == 1
     tails = _day_fields(clause, DAILY, choices)
+    if is_same_day:
+        return [f"{front} {tail}" for tail in tails for front in _merged([early, late])]
     after = _day_fields(_days_after(clause), DAILY, choices)
     return [
         *(f"{front} {tail}" for tail in tails for front in late),
@@ -160,8 +161,7 @@ def _parted(fronts: list[str], first: int) -> tuple[list[str], list[str]]:
     late: list[str] = []
     early: list[str] = []
     for front in fronts:
-        minutes, _, hours = front.rpartition(" ")
-        values = [hour for item in hours.split(",") for hour in _hours_of(item)]
+        minutes, values = front.rpartition(" ")[0], read_cron(f"{front} * * *").hour.values
         for side, chosen in (
             (late, [hour for hour in values if hour >= first]),
             (early, [hour for hour in values if hour < first]),
@@ -169,14 +169,6 @@ def _parted(fronts: list[str], first: int) -> tuple[list[str], list[str]]:
             if chosen:
                 side.append(f"{minutes} {_hour_text(chosen)}")
     return late, early
-
-
-def _hours_of(item: str) -> list[int]:
-    """The hours of "22", "22-6" or "22-6/2"."""
-    span, _, step = item.partition("/")
-    low, _, high = span.partition("-")
-    length = (int(high or low) - int(low)) % 24
-    return [(int(low) + more) % 24 for more in range(0, length + 1, int(step or 1))]
 
 
 def _hour_text(hours: list[int]) -> str:
@@ -276,16 +268,10 @@ def _without_days(clause: Clause, rate: PhraseRate, months: list[str]) -> str:
         if clause.times or months:
             refuse("incomplete", 'which day of the week? Say "every monday at 9am"')
         return "* * SUN"
-    if rate.unit == "year":
-        if rate.number > 1:
-            refuse("inexpressible", "cron knows no years")
+    if rate.unit in ("month", "quarter", "year"):
         if clause.months:
             refuse("incomplete", 'which day of the month? Say "1st of january"')
-        return "1 JAN *"
-    if rate.unit in ("month", "quarter"):
-        if clause.months:
-            refuse("incomplete", 'which day of the month? Say "1st of january"')
-        return f"1 {month} *"
+        return "1 JAN *" if rate.unit == "year" else f"1 {month} *"
     if months and rate.unit != "day":
         refuse(
             "incomplete", 'which day of the month? Say "1st of january" or "every day in january"'
@@ -329,9 +315,8 @@ def _of_unit(day: Day, clause: Clause, rate: PhraseRate, choices: Choices) -> Da
 
 def _last_of_months(day: Day, number: int, choices: Choices) -> Day:
     """ "every 2 months on the last day": of January, March … or of February, April …?"""
-    names = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
     first = choices.choose(f"the {number} months may begin or end with that day", 2) == 1
-    return day._replace(months=names[0 if first else number - 1 :: number])
+    return day._replace(months=MONTHS[0 if first else number - 1 :: number])
 
 
 def _same_count(days: list[Day], choices: Choices) -> list[Day]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from rota.core.time.cron import MONTHS, WEEKDAYS
 from rota.core.time.phrase_choices import Choices, refuse
 from rota.core.time.phrase_model import Day
 from rota.core.time.phrase_tokens import (
     ENDINGS,
     EVERY,
-    MONTH_NAMES,
+    MONTH_NUMBERS,
     UNITS,
     WEEKENDS,
     WORKDAYS,
@@ -33,8 +31,7 @@ def read_days_back(cursor: Cursor) -> list[Day] | None:
 
 def read_days(cursor: Cursor, choices: Choices, *, every: bool) -> list[Day] | None:
     """Days of the week or of the month, with the months that they are bound to."""
-    start = cursor.at
-    rules: tuple[Callable[[], list[Day] | None], ...] = (
+    days = cursor.first_of(
         lambda: _end_of(cursor, choices),
         lambda: _nearest(cursor),
         lambda: _stepped(cursor) if every else None,
@@ -42,22 +39,18 @@ def read_days(cursor: Cursor, choices: Choices, *, every: bool) -> list[Day] | N
         lambda: _counted(cursor, choices, every=every),
         lambda: _weekdays(cursor, every=every),
     )
-    for rule in rules:
-        found = rule()
-        if found is not None:
-            _refuse_year(cursor, found)
-            return found
-        cursor.at = start
-    return None
+    if days is not None:
+        _refuse_year(cursor, days)
+    return days
 
 
 def read_months(cursor: Cursor) -> list[str] | None:
     """ "january", "june to august", one by one."""
-    first = MONTH_NAMES.get(cursor.word())
+    first = MONTH_NUMBERS.get(cursor.word())
     if first is None:
         return None
     cursor.take()
-    last = MONTH_NAMES.get(cursor.word(1)) if cursor.to() else None
+    last = MONTH_NUMBERS.get(cursor.word(1)) if cursor.to() else None
     if last is None:
         return [MONTHS[first - 1]]
     cursor.take(2)
@@ -268,7 +261,7 @@ def _months_after(cursor: Cursor) -> tuple[str, ...]:
         found += months
         ahead = _separators(cursor)
         # "… of june and july 4": that month begins a date of its own.
-        goes_on = cursor.word(ahead) in MONTH_NAMES and _day_number(cursor, ahead + 1) is None
+        goes_on = cursor.word(ahead) in MONTH_NUMBERS and _day_number(cursor, ahead + 1) is None
         if ahead == 0 or not goes_on:
             break
         cursor.take(ahead)
@@ -294,7 +287,7 @@ def _date(cursor: Cursor) -> list[Day] | None:
     if by_day:
         months = _months_after(cursor)
         return _dated(by_day, months) if months else None
-    month = MONTH_NAMES.get(cursor.word())
+    month = MONTH_NUMBERS.get(cursor.word())
     if month is None:
         return None
     cursor.take()
@@ -302,7 +295,7 @@ def _date(cursor: Cursor) -> list[Day] | None:
     numbers = _numbers(cursor, month_first=True)
     if not numbers:
         return None
-    if cursor.to() and (cursor.word(1) in MONTH_NAMES or cursor.word(2) in MONTH_NAMES):
+    if cursor.to() and (cursor.word(1) in MONTH_NUMBERS or cursor.word(2) in MONTH_NUMBERS):
         refuse("inexpressible", "a range of dates within two months; give each month its own")
     return _dated(numbers, (MONTHS[month - 1],))
 
@@ -332,7 +325,7 @@ def _numbers(cursor: Cursor, *, month_first: bool) -> list[tuple[int, int]]:
 
 
 def _month_follows(cursor: Cursor, ahead: int) -> bool:
-    return cursor.word(ahead + (cursor.word(ahead) == "of")) in MONTH_NAMES
+    return cursor.word(ahead + (cursor.word(ahead) == "of")) in MONTH_NUMBERS
 
 
 def _day_number(cursor: Cursor, ahead: int) -> tuple[int, int] | None:
@@ -383,10 +376,9 @@ def _end_of(cursor: Cursor, choices: Choices) -> list[Day] | None:
 
 
 def _back(cursor: Cursor) -> int | None:
-    spoken = cursor.number_word()
-    count = cursor.whole() if spoken is None else spoken[0]
-    cursor.take(1 if spoken is None else spoken[1])
-    if count is None or not cursor.skip(("day", "days")) or not cursor.take_words("before"):
+    count, length = cursor.number() or (-1, 0)
+    cursor.take(length)
+    if count < 0 or not cursor.skip(("day", "days")) or not cursor.take_words("before"):
         return None
     if not (cursor.take_words("the", "last", "day") or cursor.take_words("the", "end")):
         return None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
 from rota.core.time.phrase_choices import refuse
 from rota.core.time.phrase_model import PhraseRate
@@ -21,31 +19,23 @@ _TIMES_A = {"once": 1, "twice": 2, "thrice": 3}
 
 def read_rate(cursor: Cursor, *, every: bool, alone: bool) -> PhraseRate | None:
     """A rate. `every`: "every" or "each" came before it. `alone`: nothing came before it."""
-    start = cursor.at
-    rules: list[Callable[[], PhraseRate | None]] = [
+    bare = every or alone
+    rate = cursor.first_of(
         lambda: _named(cursor),
         lambda: _counted(cursor),
-    ]
-    if every or alone:
-        rules += [lambda: _fraction(cursor), lambda: _amounts(cursor, every)]
-    if every:
-        rules += [lambda: _plain_unit(cursor)]
-    for rule in rules:
-        found = rule()
-        if found is not None:
-            _of_the_day(cursor)
-            return found
-        cursor.at = start
-    return None
+        lambda: _fraction(cursor) if bare else None,
+        lambda: _amounts(cursor, every) if bare else None,
+        lambda: _plain_unit(cursor) if every else None,
+    )
+    if rate is not None:
+        _of_the_day(cursor)
+    return rate
 
 
 def read_amount(cursor: Cursor) -> int | None:
     """ "2 hours", "an hour", "half an hour", as microseconds."""
-    start = cursor.at
     cursor.skip(("a", "an", "about"))
     rate = _fraction(cursor) or _amounts(cursor, True) or _plain_unit(cursor)
-    if rate is None:
-        cursor.at = start
     return None if rate is None else rate.number
 
 
@@ -62,11 +52,10 @@ def _counted(cursor: Cursor) -> PhraseRate | None:
     count = _TIMES_A.get(cursor.word())
     cursor.take(1 if count else 0)
     if count is None:
-        spoken = cursor.number_word()
-        count = cursor.whole() if spoken is None else spoken[0]
-        if count is None or cursor.word(1 if spoken is None else spoken[1]) != "times":
+        count, length = cursor.number() or (0, 0)
+        if not length or cursor.word(length) != "times":
             return None
-        cursor.take(2 if spoken is None else spoken[1] + 1)
+        cursor.take(length + 1)
     if cursor.word() in RATES:
         rate = _named(cursor)
     else:

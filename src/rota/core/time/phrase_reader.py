@@ -28,7 +28,7 @@ from rota.core.time.phrase_tokens import (
     DAY_PARTS,
     EVERY,
     FILLERS,
-    MONTH_NAMES,
+    MONTH_NUMBERS,
     ONE_TIME,
     TO,
     UNCLEAR,
@@ -101,20 +101,14 @@ class Reader:
         cursor.at = start
 
     def _part(self) -> Clause | None:
-        cursor, every, expect = self._cursor, self._every, self._expect_time
         self._refuse_unclear()
-        for rule in (
+        part = self._cursor.first_of(
             self._hours, self._day_part, self._days_back, self._past, self._window, self._time,
             self._rate, self._days, self._months,
-        ):  # fmt: skip
-            start = cursor.at
-            found = rule()
-            if found is not None:
-                self._expect_time = expect and found.last == TIMES
-                return found
-            cursor.at = start
-        self._every = every
-        return None
+        )  # fmt: skip
+        if part is not None:
+            self._expect_time = self._expect_time and part.last == TIMES
+        return part
 
     def _day_part(self) -> Clause | None:
         word = self._cursor.word()
@@ -203,7 +197,7 @@ class Reader:
         if word in ("business", "working", "office", "work") and cursor.word(1) == "hours":
             refuse("incomplete", f'"{word} hours": say them, as in "between 9:00 and 17:00"')
         after = cursor.word(1 + (cursor.word(1) == "the"))
-        if word == "between" and (weekday(after) is not None or after in MONTH_NAMES):
+        if word == "between" and (weekday(after) is not None or after in MONTH_NUMBERS):
             refuse("invalid", f'"between {after} and …": write "{after} to …"')
         if word in UNCLEAR:
             kind, reason, *instead = UNCLEAR[word]

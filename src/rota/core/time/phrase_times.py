@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from rota.core.time.phrase_choices import refuse
 from rota.core.time.phrase_clock import ClockTime
 from rota.core.time.phrase_tokens import (
     DAY_PARTS,
     ENDINGS,
     EVERY,
-    MONTH_NAMES,
+    MONTH_NUMBERS,
     SHORT_UNITS,
     UNITS,
     Cursor,
@@ -24,44 +22,31 @@ _FRACTIONS = {"quarter": 15, "half": 30}
 
 def read_clock(cursor: Cursor, *, bare: bool) -> ClockTime | None:
     """A time of day. A number alone counts only where `bare` says that a time is expected."""
-    start = cursor.at
-    rules: tuple[Callable[[], ClockTime | None], ...] = (
+    return cursor.first_of(
         lambda: _named(cursor),
         lambda: _spoken(cursor, bare),
         lambda: _written(cursor, bare),
         lambda: _in_letters(cursor, bare),
     )
-    for rule in rules:
-        found = rule()
-        if found is not None:
-            return found
-        cursor.at = start
-    return None
 
 
 def read_window(cursor: Cursor) -> tuple[ClockTime, ClockTime] | None:
     """ "between 9am and 5pm", "from 9 to 17", "9:00-17:00"."""
-    start = cursor.at
     said = cursor.word() if cursor.word() in ("between", "from") else ""
     cursor.take(1 if said else 0)
     first = read_clock(cursor, bare=True)
     joint = cursor.to() or (said == "between" and cursor.word() == "and")
     if first is None or not (joint or said):
-        cursor.at = start
         return None
     cursor.take(1 if joint else 0)
     last = read_clock(cursor, bare=True) if joint else None
     if last is None and said:
         refuse("incomplete", f'"{said}" needs two times: "between 9:00 and 17:00"')
-    if last is None:
-        cursor.at = start
-        return None
-    return first, last
+    return None if last is None else (first, last)
 
 
 def read_past(cursor: Cursor) -> list[str] | None:
     """ "15 minutes past every hour", "on the hour", ":30", "minutes 0 and 30 past the hour"."""
-    start = cursor.at
     if cursor.peek().kind == "minute":
         cursor.take()
         return [_minute(int(cursor.word(-1)[1:]))]
@@ -72,11 +57,7 @@ def read_past(cursor: Cursor) -> list[str] | None:
     if cursor.word() == "hour" and cursor.word(-1) == "the":
         cursor.take()
         return ["0"]
-    found = _minutes_listed(cursor) if cursor.word() in _MINUTES else _minutes_past(cursor)
-    if found is None:
-        cursor.at = start
-        return None
-    return found
+    return _minutes_listed(cursor) if cursor.word() in _MINUTES else _minutes_past(cursor)
 
 
 def _minutes_past(cursor: Cursor) -> list[str] | None:
@@ -91,7 +72,7 @@ def _minutes_past(cursor: Cursor) -> list[str] | None:
     cursor.take()
     the = cursor.skip(("the", *EVERY))
     if not cursor.take_words("hour"):
-        if side != "past" or the or _starts_number(cursor):
+        if side != "past" or the or cursor.number() is not None:
             return None
         return [_minute(amount)]
     return [_minute(amount if side in ("past", "after") else 60 - amount)]
@@ -132,19 +113,9 @@ def _amount(cursor: Cursor) -> int | None:
     if cursor.word() in _FRACTIONS:
         cursor.take()
         return _FRACTIONS[cursor.word(-1)]
-    number = cursor.whole()
-    if number is not None and number < 100:
-        cursor.take()
-        return number
-    spoken = cursor.number_word()
-    if spoken is None:
-        return None
-    cursor.take(spoken[1])
-    return spoken[0]
-
-
-def _starts_number(cursor: Cursor) -> bool:
-    return cursor.whole() is not None or cursor.number_word() is not None
+    number, length = cursor.number() or (100, 0)
+    cursor.take(length)
+    return number if number < 100 else None
 
 
 def _named(cursor: Cursor) -> ClockTime | None:
@@ -210,7 +181,7 @@ def _digits(cursor: Cursor, bare: bool) -> ClockTime | None:
     hint = after in (*_HALVES, "o'clock") or (after == "hours" and len(text) == 4)
     if cursor.peek(1).glued and after in ENDINGS:
         return None
-    dated = after in MONTH_NAMES or (after == "of" and cursor.word(2) in MONTH_NAMES)
+    dated = after in MONTH_NUMBERS or (after == "of" and cursor.word(2) in MONTH_NUMBERS)
     if (_is_unit(cursor) and not hint) or dated or len(text) > 4:
         return None
     if len(text) == 4 and not bare and not hint and "1900" <= text <= "2099":
@@ -242,7 +213,7 @@ def _in_letters(cursor: Cursor, bare: bool) -> ClockTime | None:
         cursor.take(minutes[1])
     else:
         minutes = (0, 0)
-    if cursor.word() in UNITS or cursor.word() in MONTH_NAMES:
+    if cursor.word() in UNITS or cursor.word() in MONTH_NUMBERS:
         return None
     if not bare and cursor.word() not in (*_HALVES, "o'clock", *DAY_PARTS):
         return None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
-from rota.core.time.cron import MONTHS
+from rota.core.time.cron import MONTH_NAMES, WEEKDAY_NAMES
 
+T = TypeVar("T")
 LENGTH_MAX = 1_000
 
 UNITS = {
@@ -38,15 +40,18 @@ ORDINALS = {
     "thirtieth": 30,
 }
 WEEKDAYS = {
-    "sunday": 0, "monday": 1, "tuesday": 2, "wednesday": 3, "thursday": 4, "friday": 5,
-    "saturday": 6, "sun": 0, "mon": 1, "tue": 2, "tues": 2, "wed": 3, "weds": 3, "thu": 4,
-    "thur": 4, "thurs": 4, "fri": 5, "sat": 6,
-}  # fmt: skip
-MONTH_NAMES = {
-    "january": 1, "february": 2, "march": 3, "april": 4, "may": 5, "june": 6, "july": 7,
-    "august": 8, "september": 9, "october": 10, "november": 11, "december": 12, "sept": 9,
-    **{name.lower(): number for number, name in enumerate(MONTHS, start=1)},
-}  # fmt: skip
+    **{name.lower(): number for number, name in enumerate(WEEKDAY_NAMES)},
+    **{name[:3].lower(): number for number, name in enumerate(WEEKDAY_NAMES)},
+    "tues": 2,
+    "weds": 3,
+    "thur": 4,
+    "thurs": 4,
+}
+MONTH_NUMBERS = {
+    **{name.lower(): number for number, name in enumerate(MONTH_NAMES, start=1)},
+    **{name[:3].lower(): number for number, name in enumerate(MONTH_NAMES, start=1)},
+    "sept": 9,
+}
 WORKDAYS = ("weekday", "weekdays", "workday", "workdays")
 WORKING = ("business", "working", "work", "week")  # in front of "day" or "days"
 WEEKENDS = ("weekend", "weekends")
@@ -142,7 +147,7 @@ def tokens_of(phrase: str) -> list[Token]:
 
 
 def _is_short_name(word: str) -> bool:
-    return len(word) <= 5 and (word in WEEKDAYS or word in MONTH_NAMES or word in UNITS)
+    return len(word) <= 5 and (word in WEEKDAYS or word in MONTH_NUMBERS or word in UNITS)
 
 
 def weekday(word: str) -> int | None:
@@ -183,6 +188,21 @@ class Cursor:
         while self.word() in words:
             self.at += 1
         return self.at > start
+
+    def first_of(self, *rules: Callable[[], T | None]) -> T | None:
+        """The result of the first rule that reads something; a rule that fails moves nothing."""
+        start = self.at
+        for rule in rules:
+            found = rule()
+            if found is not None:
+                return found
+            self.at = start
+        return None
+
+    def number(self) -> tuple[int, int] | None:
+        """A whole number in digits or letters, and how many tokens it has."""
+        whole = self.whole()
+        return self.number_word() if whole is None else (whole, 1)
 
     def whole(self, ahead: int = 0) -> int | None:
         """A whole number in digits."""

@@ -1,7 +1,7 @@
-"""Schedules in time: what people write → a Spec → its occurrences. The door to this part. Pure.
+"""Schedules in time: what people write → a Spec → its occurrences. Pure.
 
-Owns the reading of one schedule text or several. The grammar of cron is in `cron`, words are in
-`phrases`, wall times become instants in `resolve`.
+The entry point of this folder. Owns the reading of one schedule text or several. The grammar of
+cron is in `cron`, that of words in `phrases`. Wall times become instants in `resolve`.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from rota.core.time.cron import Cron, read_cron
 from rota.core.time.dst import DAY_S, FIRST_S, LAST_S, Timeline, timeline
 from rota.core.time.instants import SECOND
 
-# A wall time that never exists (02:30 on the day of the change, with gaps skipped) has no end of
-# search. So the search gives up after so many ranges.
-STRETCHES_MAX = 400
+# The search for a wall time that never exists (02:30 on the day of the change, with gaps skipped)
+# would not end. So it gives up after this many offset periods.
+PERIODS_MAX = 400
 _FAR_S = 2 * DAY_S
 
 
@@ -69,16 +69,14 @@ class CronTimes:
         at, stop = max(after // SECOND + 1, FIRST_S), min(until // SECOND + 1, LAST_S)
         total = 0
         while at < stop:
-            stretch = self._timeline.at(at)
-            hi = min(stretch.hi, stop)
-            offset = stretch.offset
-            total += self.walls.count(
-                max(at + offset, stretch.entry), min(hi + offset, stretch.end)
-            )
-            start = stretch.lo + offset
-            if at == stretch.lo and stretch.entry < start:
+            period = self._timeline.at(at)
+            hi = min(period.hi, stop)
+            offset = period.offset
+            total += self.walls.count(max(at + offset, period.entry), min(hi + offset, period.end))
+            start = period.lo + offset
+            if at == period.lo and period.entry < start:
                 # All that fell into the gap is one occurrence, and none if `lo` itself is one.
-                first = self.walls.at_or_after(stretch.entry)
+                first = self.walls.at_or_after(period.entry)
                 total += (
                     first is not None and first < start and not self.walls.count(start, start + 1)
                 )
@@ -87,7 +85,7 @@ class CronTimes:
 
     def _at_or_after(self, at: int) -> int | None:
         at = max(at, FIRST_S)
-        for _ in range(STRETCHES_MAX):
+        for _ in range(PERIODS_MAX):
             if at >= LAST_S:
                 return None
             lo, hi, offset, entry, end = self._timeline.at(at)
@@ -107,7 +105,7 @@ class CronTimes:
 
     def _at_or_before(self, at: int) -> int | None:
         at = min(at, LAST_S - 1)
-        for _ in range(STRETCHES_MAX):
+        for _ in range(PERIODS_MAX):
             if at < FIRST_S:
                 return None
             lo, _, offset, entry, end = self._timeline.at(at)

@@ -24,5 +24,5 @@ class Spec(msgspec.Struct, frozen=True, omit_defaults=True):
     """Several timings in one. An instant that two of them name is one occurrence."""
 
     timings: tuple[Timing, ...]
-    start_at: int | None = None  # occurrences before it are not
-    end_at: int | None = None  # occurrences after it are not
+    start_at: int | None = None  # earlier occurrences do not count
+    end_at: int | None = None  # later occurrences do not count

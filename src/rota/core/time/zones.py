@@ -105,13 +105,13 @@ def nearest_zones(name: str, count: int = 3) -> list[str]:
 def host_zone(environ: Mapping[str, str], read: Callable[[str], str | None]) -> str:
     """The host's zone by its IANA name, or "UTC" when the host does not say.
 
-    `read` answers for a path: the target of a link, the text of a file, None otherwise. These are
-    asked in turn: TZ, /etc/localtime, /etc/timezone.
+    `read` answers for a path: the target of a link, the text of a file, None otherwise. The order
+    is TZ, /etc/localtime, /etc/timezone.
     """
-    told = environ.get("TZ")
-    if told is not None:
+    given = environ.get("TZ")
+    if given is not None:
         # An empty TZ, and one that spells out its rules (CET-1CEST), have no name: UTC is honest.
-        return _known(_in_zone_folder(told.strip().removeprefix(":"))) or "UTC"
+        return _known(_in_zone_folder(given.strip().removeprefix(":"))) or "UTC"
     link = read("/etc/localtime")
     if link is not None and "zoneinfo/" in link and (found := _known(_in_zone_folder(link))):
         return found
