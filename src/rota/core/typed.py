@@ -122,10 +122,14 @@ class JsonReader:
 
 
 class Signature:
-    """The typed door of a workflow: arguments ⇄ one JSON object by parameter name."""
+    """The arguments of a function ⇄ one JSON object by parameter name, with type checks.
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._signature = inspect.signature(function)
+    The parameter `without` does not count: the host fills it in."""
+
+    def __init__(self, function: Callable[..., Any], *, without: str = "") -> None:
+        signature = inspect.signature(function)
+        kept = [one for name, one in signature.parameters.items() if name != without]
+        self._signature = signature.replace(parameters=kept)
         hints = _hints(function)
         fields: list[Any] = []
         for parameter in self._signature.parameters.values():

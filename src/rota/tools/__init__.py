@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rota.tools.mail import SendMail
     from rota.tools.sql import SqlRead, SqlWrite
 
-_ROOMS = {
+_MODULES = {
     "Command": "command",
     "FeedRead": "feed",
     "FileAppend": "append",
@@ -38,9 +38,9 @@ _ROOMS = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROOMS:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_ROOMS[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 __all__ = [

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rota import faults
-from rota.core import typed
 from rota.errors import BadInput, NotSent, OutcomeUnknown, UsageError
 from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
 from rota.tools.paths import Folder, OpenFolder, disk_error, mark_of
@@ -70,11 +69,10 @@ class FileAppend(Tool):
         self.name = name
         self._before, self._after = before, after
         self._folder = Folder(root, tool=name)
-        self._reader = typed.JsonReader(AppendParams)
 
     def read(self, params: dict[str, Any]) -> AppendParams:
         """The parameters, typed and checked."""
-        values: AppendParams = read_params(self._reader, params, tool=self.name)
+        values = read_params(AppendParams, params, tool=self.name)
         self._folder.place(values.path)
         if (values.text is None) == (values.json is None):
             raise BadInput(f"parameters of {self.name}: give text or json, one of them")

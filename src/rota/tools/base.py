@@ -20,9 +20,10 @@ The host records that the effect happened before it encodes the result.
 from __future__ import annotations
 
 import copy
+import functools
 from abc import ABC, abstractmethod
 from enum import StrEnum
-from typing import Any, NamedTuple, Self, TypeAlias, Unpack
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar, Unpack
 
 from rota.core import typed
 from rota.core.automations.failure_policy import FailurePolicy, ToolPolicyOptions, checked_policy
@@ -39,23 +40,7 @@ from rota.errors import (
     UsageError,
 )
 
-__all__ = [
-    "Applied",
-    "Call",
-    "NeedsLogin",
-    "NeedsPermission",
-    "NotApplied",
-    "NotSent",
-    "OutcomeUnknown",
-    "Rejected",
-    "Safety",
-    "Tool",
-    "Unknown",
-    "Verdict",
-    "checked_settle_s",
-    "read_params",
-]
-
+T = TypeVar("T")
 SETTLE_S = 10.0
 PARAMS_BYTES_MAX = 16 * 1024 * 1024
 # The errors that a tool may raise: each says for itself what is known of the effect. A UsageError
@@ -194,9 +179,15 @@ def checked_settle_s(settle_s: object, *, tool: str) -> float:
     return float(settle_s)  # type: ignore[arg-type]
 
 
-def read_params(reader: typed.JsonReader, params: dict[str, Any], *, tool: str) -> Any:
-    """`params` by the type of `reader`; BadInput names the path to what does not fit."""
+def read_params(kind: type[T], params: dict[str, Any], *, tool: str) -> T:
+    """`params` as a value of this type; BadInput names the path to what does not fit."""
     what = f"parameters of {tool}"
     text = typed.encode(params, what=what, bytes_max=PARAMS_BYTES_MAX)
     hint = "Compare the parameters with those that the tool takes; nothing was called."
-    return reader.read(text, what=what, hint=hint)
+    values: T = _reader_of(kind).read(text, what=what, hint=hint)  # type: ignore[arg-type]
+    return values
+
+
+@functools.cache
+def _reader_of(kind: Any) -> typed.JsonReader:
+    return typed.JsonReader(kind)

@@ -138,7 +138,7 @@ class _CallChecker:
 
     def __init__(self, function: Function, known: frozenset[str] | None = None) -> None:
         self.function = function
-        self._signature = typed.Signature(_Face(function))
+        self._signature = typed.Signature(function, without=CALL)
         named = inspect.signature(function).parameters
         self._wants_call = CALL in named
         # Keys of calls in threads, which cannot be stopped. By key, not by call: two calls of one
@@ -174,18 +174,3 @@ class _CallChecker:
             return self.function(**values)
         finally:
             self.at_work.discard(key)
-
-
-class _Face:
-    """The function as its callers see it: without the parameter that the host fills in."""
-
-    def __init__(self, function: Function) -> None:
-        signature = inspect.signature(function)
-        kept = [item for name, item in signature.parameters.items() if name != CALL]
-        self.__name__ = function.__name__
-        self.__signature__ = signature.replace(parameters=kept)
-        self.__annotations__ = getattr(function, "__annotations__", {})
-        self.__globals__ = getattr(function, "__globals__", {})
-
-    def __call__(self) -> None:
-        """Never called: it only represents the signature."""

@@ -1,4 +1,4 @@
-"""File tools: write a whole file at once, read one, list many. Appending has a room of its own."""
+"""File tools: write a whole file at once, read one, list many. `append.py` appends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from typing import Any, Literal
 import msgspec
 
 from rota import faults
-from rota.core import typed
 from rota.errors import BadInput, NotSent, OutcomeUnknown, PayloadTooBig, Rejected, Transient
 from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
 from rota.tools.paths import Folder, OpenFolder, disk_error, mark_of
@@ -57,11 +56,10 @@ class FileWrite(Tool):
     def __init__(self, root: str | os.PathLike[str], *, name: str = "file_write") -> None:
         self.name = name
         self._folder = Folder(root, tool=name)
-        self._reader = typed.JsonReader(FileWriteParams)
 
     def read(self, params: dict[str, Any]) -> FileWriteParams:
         """The parameters, typed and checked."""
-        values: FileWriteParams = read_params(self._reader, params, tool=self.name)
+        values = read_params(FileWriteParams, params, tool=self.name)
         self._folder.place(values.path)
         values.raw(self.name)
         return values
@@ -193,11 +191,10 @@ class FileRead(Tool):
         self.name = name
         self._folder = Folder(root, tool=name)
         self._bytes_max = bytes_max
-        self._reader = typed.JsonReader(FileReadParams)
 
     def read(self, params: dict[str, Any]) -> FileReadParams:
         """The parameters, typed and checked."""
-        values: FileReadParams = read_params(self._reader, params, tool=self.name)
+        values = read_params(FileReadParams, params, tool=self.name)
         self._folder.place(values.path)
         return values
 
@@ -244,11 +241,10 @@ class FileList(Tool):
     def __init__(self, root: str | os.PathLike[str], *, name: str = "file_list") -> None:
         self.name = name
         self._folder = Folder(root, tool=name)
-        self._reader = typed.JsonReader(ListParams)
 
     def read(self, params: dict[str, Any]) -> ListParams:
         """The parameters, typed and checked."""
-        values: ListParams = read_params(self._reader, params, tool=self.name)
+        values = read_params(ListParams, params, tool=self.name)
         if not values.glob or values.glob.startswith("/") or ".." in Path(values.glob).parts:
             raise BadInput(f"parameters of {self.name}: {values.glob!r} leads out of the folder")
         if not 1 <= values.limit <= FILES_MAX:

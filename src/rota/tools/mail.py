@@ -18,7 +18,6 @@ from typing import Any, Literal
 import msgspec
 
 from rota import faults
-from rota.core import typed
 from rota.errors import BadInput, NeedsLogin, NotSent, OutcomeUnknown, Rejected, UsageError
 from rota.net.secret import Text, hide, reveal
 from rota.tools.base import (
@@ -95,11 +94,10 @@ class SendMail(Tool):
         self._user, self._password = user, password
         self._lookup = lookup
         self._trust = trust
-        self._reader = typed.JsonReader(MailParams)
 
     def read(self, params: dict[str, Any]) -> MailParams:
         """The parameters, typed and checked: a mail that can be written."""
-        values: MailParams = read_params(self._reader, params, tool=self.name)
+        values = read_params(MailParams, params, tool=self.name)
         if not 1 <= len(values.recipients()) <= RECIPIENTS_MAX:
             raise BadInput(f"parameters of {self.name}: 1 to {RECIPIENTS_MAX} recipients")
         self._message(values, "check")

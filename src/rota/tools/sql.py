@@ -6,13 +6,12 @@ flight is over, and an effect that is not there then will not come.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from importlib import import_module
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from rota.core import typed
 from rota.errors import BadInput, MissingExtra, Rejected, UsageError
 from rota.net.secret import Text, reveal
 from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
@@ -40,13 +39,17 @@ class ToolTx(Protocol):
         """Create the table of keys, if it is not there."""
 
 
+# The statements of one transaction; on SQLite it must not await anything else.
+Work: TypeAlias = Callable[[ToolTx], Coroutine[Any, Any, T]]
+
+
 class Backend(Protocol):
     """A database: runs a function in a transaction and says what is known if it fails."""
 
-    async def write(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
+    async def write(self, work: Work[T], call: Call) -> T:
         """Commit what `work` did."""
 
-    async def read_only(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
+    async def read_only(self, work: Work[T], call: Call) -> T:
         """Change nothing."""
 
 
@@ -78,9 +81,10 @@ class SqlWrite(Tool):
         self._found = statement(found) if found else None
         self._table = key_table
         self._find = self._found or own("find_effect", key_table)
-        self._names = _names(*self._statements, *([self._found] if self._found else []))
-        self._reader = typed.JsonReader(dict[str, Any])
-        if self._found and not all(KEY in _names_of(each) for each in self._keyed()):
+        written = {name for each in self._statements for name in each.names}
+        looked_for = self._found.names if self._found else ()
+        self._names = frozenset((*written, *looked_for)) - {KEY}
+        if self._found and not (KEY in written and KEY in looked_for):
             raise UsageError(
                 f"{name}: with found=, the key has to be in the row",
                 hint="Write :key into a unique column, and look for it in found=.",
@@ -88,16 +92,13 @@ class SqlWrite(Tool):
 
     def read(self, params: dict[str, Any]) -> dict[str, Any]:
         """Values by the names in the statements."""
-        values: dict[str, Any] = read_params(self._reader, params, tool=self.name)
+        values = read_params(dict[str, Any], params, tool=self.name)
         return _matched(values, self._names, self.name)
 
     async def perform(self, params: dict[str, Any], call: Call) -> Any:
         """The effect and its key, in one commit."""
 
         async def work(tx: ToolTx) -> Any:
-            if self._found is None:
-                await tx.make(self._table, own("make_table", self._table))
-            await tx.hold(call.key)
             done = await self._done(tx, params, call)
             return done if done is not None else await self._do(tx, params, call)
 
@@ -105,15 +106,8 @@ class SqlWrite(Tool):
 
     async def look_up(self, params: dict[str, Any], call: Call) -> Verdict:
         """Exact: waits for a call in flight, then looks for the key."""
-
-        async def work(tx: ToolTx) -> Any:
-            if self._found is None:
-                await tx.make(self._table, own("make_table", self._table))
-            await tx.hold(call.key)
-            return await self._done(tx, params, call)
-
         try:
-            done = await self._backend.read_only(work, call)
+            done = await self._backend.read_only(lambda tx: self._done(tx, params, call), call)
         except TimeoutError as error:
             return Unknown(f"the database did not answer: {error}", unreachable=True)
         return NotApplied("the key is not there") if done is None else Applied(done)
@@ -131,16 +125,16 @@ class SqlWrite(Tool):
         return result
 
     async def _done(self, tx: ToolTx, params: dict[str, Any], call: Call) -> Any:
+        """The result of an earlier call, or None. From here on the transaction holds the key."""
+        if self._found is None:
+            await tx.make(self._table, own("make_table", self._table))
+        await tx.hold(call.key)
         rows = await tx.rows(self._find, {**params, KEY: call.key}, ROWS_MAX)
         if not rows:
             return None
         if self._found is not None:
             return {"rows": rows, "already": True}
         return msgspec.json.decode(rows[0]["result"])
-
-    def _keyed(self) -> list[list[Statement]]:
-        assert self._found is not None
-        return [self._statements, [self._found]]
 
 
 class SqlRead(Tool):
@@ -155,11 +149,10 @@ class SqlRead(Tool):
         self._backend = _Lazy(url, name)
         self._statement = statement(sql)
         self._rows_max = rows_max
-        self._reader = typed.JsonReader(dict[str, Any])
 
     def read(self, params: dict[str, Any]) -> dict[str, Any]:
         """Values by the names in the query."""
-        values: dict[str, Any] = read_params(self._reader, params, tool=self.name)
+        values = read_params(dict[str, Any], params, tool=self.name)
         return _matched(values, frozenset(self._statement.names), self.name)
 
     async def perform(self, params: dict[str, Any], call: Call) -> Any:
@@ -181,10 +174,10 @@ class _Lazy:
         if isinstance(url, str):
             self._backend_class(url)  # a missing extra should show at once
 
-    async def write(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
+    async def write(self, work: Work[T], call: Call) -> T:
         return await self._backend().write(work, call)
 
-    async def read_only(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
+    async def read_only(self, work: Work[T], call: Call) -> T:
         return await self._backend().read_only(work, call)
 
     def _backend(self) -> Backend:
@@ -204,14 +197,6 @@ class _Lazy:
             f"{self._tool}: the database URL is neither of SQLite nor of PostgreSQL",
             hint="Write sqlite:///path/to/file.db or postgresql://user@host:5432/name.",
         )
-
-
-def _names(*statements: Statement) -> frozenset[str]:
-    return frozenset(_names_of(statements)) - {KEY}
-
-
-def _names_of(statements: Sequence[Statement]) -> set[str]:
-    return {name for each in statements for name in each.names}
 
 
 def _matched(values: dict[str, Any], names: frozenset[str], tool: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from enum import StrEnum
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -21,7 +21,7 @@ from rota.errors import (
     Transient,
 )
 from rota.tools.base import Call
-from rota.tools.sql import ToolTx
+from rota.tools.sql import Work
 from rota.tools.statements import Statement, bindable, plain
 
 try:
@@ -60,20 +60,18 @@ class Postgres:
         self._place = f"{parts.hostname or 'socket'}{parts.path}"  # no password in an error
         self._account = parts.username
 
-    async def write(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
+    async def write(self, work: Work[T], call: Call) -> T:
         """Commit what `work` did."""
         return await self._transact(work, call, commit=True)
 
-    async def read_only(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
+    async def read_only(self, work: Work[T], call: Call) -> T:
         """Change nothing: all is rolled back."""
         try:
             return await self._transact(work, call, commit=False)
         except OutcomeUnknown as error:  # of a rollback, which has no effect
             raise Transient(str(error)) from error
 
-    async def _transact(
-        self, work: Callable[[ToolTx], Awaitable[T]], call: Call, *, commit: bool
-    ) -> T:
+    async def _transact(self, work: Work[T], call: Call, *, commit: bool) -> T:
         stage = CallStage.CONNECTING
         try:
             async with asyncio.timeout(call.timeout_s), self._connected() as connection:
@@ -105,8 +103,8 @@ class Postgres:
     def _meaning(self, error: BaseException, stage: CallStage) -> Exception:
         """A transaction without a sent commit did not happen, whatever went wrong."""
         said = f"{self._place}: {str(error) or type(error).__name__}"
-        told = isinstance(error, asyncpg.PostgresError) and not isinstance(error, _LOST)
-        if stage is CallStage.COMMITTING and not told:
+        reported = isinstance(error, asyncpg.PostgresError) and not isinstance(error, _LOST)
+        if stage is CallStage.COMMITTING and not reported:
             return OutcomeUnknown(f"{said} (while it committed)", tool=self._tool)
         if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):
             return NeedsLogin(said, service=self._place, account=self._account)

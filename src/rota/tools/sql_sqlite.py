@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from rota import faults
 from rota.errors import (
@@ -18,8 +18,9 @@ from rota.errors import (
     StoreHeld,
     Transient,
 )
+from rota.store.backend.sqlite_tx import drive
 from rota.tools.base import Call
-from rota.tools.sql import ToolTx
+from rota.tools.sql import Work
 from rota.tools.sqlite_library import SQLITE_ERRORS, SharedConnection, primary_code
 from rota.tools.statements import Statement, bindable, plain
 from rota.tools.threads import in_thread
@@ -43,7 +44,7 @@ class Sqlite:
         self._path = url.removeprefix("sqlite:///")
         self._tool = tool
 
-    async def write(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
+    async def write(self, work: Work[T], call: Call) -> T:
         """Commit what `work` did."""
         try:
             return await in_thread(
@@ -53,7 +54,7 @@ class Sqlite:
             said = f"{self._path} did not answer within {call.timeout_s:g} s"
             raise OutcomeUnknown(said, tool=self._tool) from error
 
-    async def read_only(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
+    async def read_only(self, work: Work[T], call: Call) -> T:
         """Change nothing: all is rolled back."""
         try:
             return await in_thread(
@@ -62,9 +63,7 @@ class Sqlite:
         except TimeoutError as error:
             raise Transient(f"{self._path}: {error}") from error
 
-    def _transact(
-        self, work: Callable[[ToolTx], Awaitable[T]], left: threading.Event, *, commit: bool
-    ) -> T:
+    def _transact(self, work: Work[T], left: threading.Event, *, commit: bool) -> T:
         with self._opened(left) as connection:
             tx = SqliteToolTx(connection)
             with self._classified():
@@ -151,12 +150,3 @@ class SqliteToolTx:
         """Commit or roll back, if anything was begun."""
         if self._connection.in_transaction:
             self._connection.execute(verb)
-
-
-def drive(work: Awaitable[T]) -> T:
-    """Run a function over a SqliteTx to its end: nothing in it ever suspends."""
-    try:
-        cast(Coroutine[Any, Any, T], work).send(None)
-    except StopIteration as done:
-        return cast(T, done.value)
-    raise RuntimeError("a transaction on SQLite waited for something else")

@@ -1,4 +1,4 @@
-"""Blocking work in a thread that is stopped when its time is over."""
+"""Blocking work in a thread, with a time limit that the work itself observes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ GRACE_S = 1.0
 async def in_thread(work: Callable[[threading.Event], T], *, timeout_s: float) -> T:
     """Run `work(left)`. A thread cannot be stopped, so `left` is set when its time is over.
 
-    Work looks at it while it waits, and at the last moment before its effect: then it can still
-    say that nothing happened. One that does not end soon after is left behind: TimeoutError.
+    The work checks `left` while it waits and right before its effect, where it can still report
+    that nothing happened. Work that does not end soon after is left behind: TimeoutError.
     """
     left = threading.Event()
     task = asyncio.ensure_future(asyncio.to_thread(work, left))
-    task.add_done_callback(_notified)
+    task.add_done_callback(_retrieve)
     try:
         done, _ = await asyncio.wait({task}, timeout=timeout_s)
         if not done:
@@ -32,6 +32,6 @@ async def in_thread(work: Callable[[threading.Event], T], *, timeout_s: float) -
     return task.result()
 
 
-def _notified(task: asyncio.Future[T]) -> None:
+def _retrieve(task: asyncio.Future[T]) -> None:
     if not task.cancelled():
-        task.exception()  # otherwise asyncio complains that no one asked
+        task.exception()  # otherwise asyncio logs that it was never retrieved
