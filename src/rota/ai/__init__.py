@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rota.ai.prices import Prices
     from rota.ai.registry import Switchboard, invoker_of
 
-_ROOMS = {
+_MODULES = {
     "Anthropic": "anthropic",
     "Budget": "budget",
     "Budgeted": "budget",
@@ -34,9 +34,9 @@ _ROOMS = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROOMS:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_ROOMS[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 __all__ = [

@@ -5,7 +5,7 @@ The errors of `ask` name the next action; each is decided where the failure is s
     Transient         try again, after `retry_after_s` if given: throttled, broken, too slow, away
     NeedsLogin        no key, or a key that is not good: a person sets the variable it names
     NeedsPermission   the key is good and may not do this, or nothing is left to pay with
-    Rejected          the same question would be refused again; the fact `reason` may tell why:
+    Rejected          the same question would be refused again; the fact `reason` may say why:
                       "too_long", "content_filter" or "unknown_model"
     UsageError        the question or the settings make no sense; nothing was sent
 

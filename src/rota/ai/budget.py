@@ -1,9 +1,9 @@
-"""Budgets that are never passed: the most that a call may take is held until it is settled.
+"""Budgets that are never exceeded: the most that a call may take is held until it is settled.
 
 An answer is bounded by `max_tokens` of its question, or of its provider, or by `BOUND_TOKENS`. A
-call that would pass the budget waits for those in progress, and is refused when that cannot help.
+call that would exceed the budget waits for those in progress. It is refused when that cannot help.
 
-The arithmetic is pure and in whole billionths of a dollar: `Spent` in, `Spent` out.
+The arithmetic is pure and in whole billionths of a dollar: `BudgetUsage` in, `BudgetUsage` out.
 """
 
 from __future__ import annotations

@@ -92,10 +92,10 @@ class Limiter:
         await release(self._invoker)
 
     async def _wait(self, tokens: int) -> None:
-        line = self._lock()
-        if not line.locked() and not (await self._admitted(tokens)).wait_us:
+        lock = self._lock()
+        if not lock.locked() and not (await self._admitted(tokens)).wait_us:
             return  # no call waits, so none is overtaken
-        async with line:  # first come, first served
+        async with lock:  # first come, first served
             while True:
                 decision = await self._admitted(tokens)
                 if not decision.wait_us:

@@ -27,8 +27,8 @@ _encode = msgspec.json.Encoder(
 
 
 def digest_of(names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
-    """A CRC-32 over the arguments: other ones look the same once in four billion times. `names` are
-    those of the parameters: an argument given by name counts like the same by position."""
+    """A CRC-32 over the arguments: one in four billion other ones has the same. `names` are those
+    of the parameters: an argument given by name counts like the same by position."""
     if kwargs:
         args, kwargs = _by_place(names, args, kwargs)
     try:

@@ -73,12 +73,12 @@ _KINDS: tuple[tuple[type[BaseException], Kind], ...] = (
 
 
 def kind_of(error: BaseException) -> Kind:
-    """The class of a failure. A failed step is as bad as what it failed with."""
+    """The class of a failure. A failed step has the class of its cause."""
     if isinstance(error, errors.StepFailed) and isinstance(error.__cause__, Exception):
         return kind_of(error.__cause__)
     if isinstance(error, errors.StepFailed):
-        told = error.facts.get("kind")
-        return next((kind for kind in Kind if kind == told), Kind.LOGIC)
+        stored = error.facts.get("kind")
+        return next((kind for kind in Kind if kind == stored), Kind.LOGIC)
     return next(kind for cls, kind in _KINDS if isinstance(error, cls))
 
 
@@ -110,7 +110,7 @@ def describe(error: BaseException) -> str:
     """The error as stored JSON: class, sentence, kind, and where it happened."""
     fields = {
         "type": type(error).__name__,
-        "message": _clipped(without_secrets(_said(error)), MESSAGE_CHARS_MAX),
+        "message": _clipped(without_secrets(_message(error)), MESSAGE_CHARS_MAX),
         "kind": kind_of(error).value,
         "trace": _clipped(without_secrets(_trace(error)), TRACE_CHARS_MAX),
     }
@@ -125,7 +125,7 @@ def describe(error: BaseException) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as worse:
@@ -140,7 +140,7 @@ def _trace(error: BaseException) -> str:
 
 
 def _clipped(text: str, chars_max: int) -> str:
-    """Both ends matter: where it began and what it said."""
+    """Both ends matter: where it began and its message."""
     if len(text) <= chars_max:
         return text
     half = chars_max // 2

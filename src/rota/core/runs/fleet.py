@@ -1,7 +1,8 @@
-"""Which workers of a fleet look for work after a notification. Pure.
+"""Which workers of a fleet poll for work after a notification. Pure.
 
-Every worker receives every NOTIFY. If each of them looked, one start would cost a claim per worker.
-So few are asked, by lot. One that cannot take all there is asks more of them, until all are asked.
+Every worker receives every NOTIFY. If each of them polled, one start would cost a claim per worker.
+So a few are asked, drawn by lot. A worker that cannot take all runs asks more of them, until all
+are asked.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
-# Two, so that one that has just died delays nothing.
+# Two, so that a worker that has just died delays nothing.
 ASKED = 2
-# Notifications double whom they ask, so this many reach any fleet.
+# Each round doubles the workers that are asked, so this many reach any fleet.
 ROUNDS_MAX = 20
 
 
@@ -24,7 +25,7 @@ class Fleet(NamedTuple):
 
 
 class WakeupCall(NamedTuple):
-    """A notification: its topic, how often workers passed it on, and what decides the lots. Without
+    """A notification: its topic, how often workers passed it on, and the seed of the draw. Without
     a seed all workers are asked."""
 
     topic: str
@@ -41,7 +42,7 @@ def read_call(payload: str) -> WakeupCall:
 
 
 def is_asked(fleet: Fleet, call: WakeupCall) -> bool:
-    """Whether this worker is one of those that should look."""
+    """Whether this worker is one of those that should poll."""
     most = ASKED << call.round
     if not call.seed or most >= len(fleet.peers):
         return True

@@ -1,6 +1,6 @@
 """Decides what follows when the worker of a run died: a recovery or the end, and how it runs.
 
-All runs of a dead worker crash with it, and nothing tells which of them killed the process. The
+All runs of a dead worker crash with it, and nothing shows which of them killed the process. The
 first two crashes therefore say little about a run. From its second recovery on, a run is executed
 alone, by a worker that holds nothing else. A further crash is its own, and only such a crash ends
 the run for good (unless `recoveries_max` is below 2).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rota.core.runs.stored_errors import own_frames
 
 WARNING = 30  # of `logging`
-# They log every request with its whole URL, keys and all.
+# These libraries log every request with its whole URL, keys included.
 LOUD = ("uvicorn", "httpx", "httpx2", "httpcore", "httpcore2")
 _OWN = "rota"
 
