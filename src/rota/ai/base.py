@@ -2,9 +2,9 @@
 
 The errors of `ask` name the next action; each is decided where the failure is seen:
 
-    Transient         try again, after `retry_after_s` if given: throttled, broken, too slow, away
-    NeedsLogin        no key, or a key that is not good: a person sets the variable it names
-    NeedsPermission   the key is good and may not do this, or nothing is left to pay with
+    Transient         try again, after `retry_after_s` if given: throttled, broken, slow or down
+    NeedsLogin        no key, or an invalid one: a person sets the variable that the error names
+    NeedsPermission   the key is valid but may not do this, or the account has no credit left
     Rejected          the same question would be refused again; the fact `reason` may say why:
                       "too_long", "content_filter" or "unknown_model"
     UsageError        the question or the settings make no sense; nothing was sent
@@ -117,7 +117,7 @@ async def release(invoker: Invoker) -> None:
 
 
 def estimated_tokens(request: Request) -> tuple[int, int]:
-    """Tokens of the question and, at most or by custom, of its answer."""
+    """Tokens of the question, and of its answer: the limit, or the usual length."""
     asked = tokens.estimate(request.prompt) + tokens.estimate(request.system or "")
     return asked + tokens.FRAME, request.max_tokens or ANSWER_TOKENS
 
@@ -131,7 +131,7 @@ def prompt_tokens_max(request: Request) -> int:
 def passing(
     said: str, *, retry_after_s: float | None = None, sent: bool = False, throttled: bool = False
 ) -> Transient:
-    """A failure that may pass by itself; `throttled` when we are only too many, not it broken."""
+    """A failure that may pass by itself; `throttled`: the provider works, and wants fewer calls."""
     error = Transient(said, retry_after_s=retry_after_s)
     error.facts.update(sent=sent, throttled=throttled)
     return error

@@ -39,10 +39,11 @@ EXITS = {0: "ok", 69: "transient", 75: "transient", 77: "permission"}
 class CommandInvoker(Priced):
     """Runs `argv`, never through a shell, with the prompt on its standard input.
 
-    `{model}`, `{system}` and `{max_tokens}` in an argument represent those of the question; without
-    a place for it, the system text goes before the prompt. `exits` says what exit codes mean, as in
-    `exits={2: "login"}`. With `output="json"` the answer is an object with `result`, and perhaps
-    `usage` and `total_cost_usd`. When its time is over, it is killed with all it has started.
+    `{model}`, `{system}` and `{max_tokens}` in an argument are replaced by those of the question.
+    Without `{system}`, the system text goes before the prompt. `exits` says what exit codes mean,
+    as in `exits={2: "login"}`. With `output="json"` the answer is an object with `result`, and
+    perhaps `usage` and `total_cost_usd`. When its time is over, the program is killed with all it
+    has started.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class CommandInvoker(Priced):
         return self.reply(request, ended.out.removesuffix("\n"), model=request.model or self.name)
 
     def answer_tokens_max(self, request: Request) -> int | None:
-        """A program keeps to a bound only if an argument tells it."""
+        """A program can keep a bound only if an argument passes it."""
         return request.max_tokens if any("{max_tokens}" in arg for arg in self._argv) else None
 
     def _failed(self, meaning: str, ended: ExitStatus) -> RotaError:

@@ -27,7 +27,7 @@ _PERMISSION = {
     *("billing_hard_limit_reached", "billing_not_active"),
     *("PERMISSION_DENIED", "BILLING_DISABLED", "CONSUMER_SUSPENDED", "API_KEY_SERVICE_BLOCKED"),
 }
-# Sentences of providers that have no word of their own for it, and say 400.
+# Messages of providers that answer 400 without an error code of their own.
 _LOGIN_SAID = ("api key not valid", "api key expired", "invalid api key", "incorrect api key")
 _PERMISSION_SAID = ("credit balance is too low", "insufficient balance", "insufficient credits")
 _THROTTLED = {"rate_limit_error", "rate_limit_exceeded"}
@@ -175,7 +175,7 @@ def _clipped(text: str) -> str:
 
 
 def _wait_s(headers: Mapping[str, str], reply: _ProviderText) -> float | None:
-    """How long a provider asks to wait: in so many words, or by when its limits are free again."""
+    """How long a provider asks to wait: a stated time, or until its limits are free again."""
     for asked in (retry_after_s(headers), reply.wait_s, limits_reset_s(headers)):
         if asked is not None:
             return capped_delay_s(asked)

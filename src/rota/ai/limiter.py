@@ -1,4 +1,4 @@
-"""Keeps an invoker within its limits: the thin, waiting side of `limits`."""
+"""Keeps an invoker within its limits: waits as the rules of `limits` decide."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ PATIENCE_S = 60.0
 
 
 class Keeper(Protocol):
-    """The place of the state: here, or in a row of the database that all workers share."""
+    """Keeps the state: in this process, or in a row of the database that all workers share."""
 
     async def change(self, step: Callable[[State], tuple[State, T]]) -> T:
-        """Apply `step` to the state, without regard to other workers."""
+        """Apply `step` to the state; no change of another worker comes between."""
         ...
 
 

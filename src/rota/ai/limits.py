@@ -1,9 +1,9 @@
-"""How fast a provider may be asked, and when to leave it alone. Pure: state in, state out.
+"""How fast a provider may be asked, and when not at all. Pure: state in, state out.
 
 Two buckets (requests and tokens a minute), the wait that the provider asked for, and a circuit
 breaker: so many failures in a row open it, then no call is made for a while, then one probe may.
-All of it is one small `State`, fit for a row that all workers change; the clock is an argument, in
-microseconds.
+All of it is one small `State`, which fits into a row that all workers change. The clock is an
+argument, in microseconds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class State(msgspec.Struct, frozen=True):
     openings: int = 0  # in a row
     open_until: int = 0  # 0 while the breaker is closed
     probe_until: int = 0  # 0 while there is no probe
-    throttles: int = 0  # that said nothing about how long; an answer takes one back
+    throttles: int = 0  # without a stated wait; an answer takes one back
 
 
 class Decision(NamedTuple):
@@ -101,7 +101,7 @@ def throttled(
     """The provider is well and asks for a pause: all calls wait.
 
     If it does not say how long, the wait doubles from time to time; `chance` in [0, 1) shortens it
-    by up to a half. Calls that were in progress together are one time.
+    by up to a half. Calls that were in progress together count once.
     """
     before = state
     state = _with(answered(limits, state, held=held, used=0), {"throttles": before.throttles})
@@ -174,7 +174,7 @@ def _rate(per_minute: int, limits: Limits) -> rates.Rate:
 
 
 def _free_at(rate: rates.Rate, ready_at: int, count: int) -> int:
-    """When so many fit. More than the bucket holds go when it is full, and are paid off after."""
+    """When so many fit. A count above the size of the bucket waits until the bucket is full."""
     needed = min(max(count, 0), rate.count)
     return ready_at - rate.per_us + -(-needed * rate.per_us // rate.count)
 

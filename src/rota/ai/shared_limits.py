@@ -52,7 +52,7 @@ class Shared:
         self._fresh_until = 0
 
     async def change(self, step: Callable[[State], tuple[State, T]]) -> T:
-        """Apply `step` to the state, without regard to other workers."""
+        """Apply `step` to the state; no change of another worker comes between."""
         if self._clock.now() < self._fresh_until:
             after, result = step(self._seen)
             if after == self._seen:

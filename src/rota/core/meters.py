@@ -25,9 +25,9 @@ class ProcessMeter:
 
     kind = ""
 
-    def __init__(self, name: str, says: str, labels: Sequence[str]) -> None:
+    def __init__(self, name: str, help_text: str, labels: Sequence[str]) -> None:
         self.name = name
-        self.help = says
+        self.help = help_text
         self.labels = tuple(labels)
         self._places = tuple(n for n, label in enumerate(labels) if label in CAPPED)
         self._known: dict[int, set[str]] = {place: set() for place in self._places}
@@ -56,8 +56,8 @@ class CounterMeter(ProcessMeter):
 
     kind = "counter"
 
-    def __init__(self, name: str, says: str, labels: Sequence[str]) -> None:
-        super().__init__(name, says, labels)
+    def __init__(self, name: str, help_text: str, labels: Sequence[str]) -> None:
+        super().__init__(name, help_text, labels)
         self._values: dict[tuple[str, ...], float] = {}
 
     def add(self, *key: str, by: float = 1) -> None:
@@ -85,9 +85,9 @@ class HistogramMeter(ProcessMeter):
     kind = "histogram"
 
     def __init__(
-        self, name: str, says: str, labels: Sequence[str], bounds: Sequence[float] = SECONDS
+        self, name: str, help_text: str, labels: Sequence[str], bounds: Sequence[float] = SECONDS
     ) -> None:
-        super().__init__(name, says, labels)
+        super().__init__(name, help_text, labels)
         self.bounds = tuple(bounds)
         self._counts: dict[tuple[str, ...], list[int]] = {}
         self._sums: dict[tuple[str, ...], float] = {}
@@ -132,7 +132,7 @@ class HistogramMeter(ProcessMeter):
             labels, total = self._labelled(key), 0
             for bound, count in zip((*self.bounds, None), counts, strict=True):
                 total += count
-                le = "+Inf" if bound is None else repr(float(bound))  # as OpenMetrics wants it
+                le = "+Inf" if bound is None else repr(float(bound))  # as OpenMetrics requires it
                 samples.append(MetricSample(total, {**labels, "le": le}, "_bucket"))
             samples.append(MetricSample(self._sums[key], labels, "_sum"))
             samples.append(MetricSample(total, labels, "_count"))

@@ -15,7 +15,7 @@ _UNITS = ("seconds", "dollars")
 
 
 class MetricSample(NamedTuple):
-    """One number, and what tells it from the others of its metric."""
+    """One number, and the labels that distinguish it within its metric."""
 
     value: float
     labels: Mapping[str, str] = {}
@@ -67,12 +67,12 @@ def wants_openmetrics(accept: str) -> bool:
     weights = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
     for part in accept.split(","):
         media, *parameters = (text.strip().lower() for text in part.split(";"))
-        told = dict(text.partition("=")[::2] for text in parameters)
+        given = dict(text.partition("=")[::2] for text in parameters)
         if media not in weights or (
-            media != "text/plain" and told.get("version", "").strip('"') not in _OPEN_VERSIONS
+            media != "text/plain" and given.get("version", "").strip('"') not in _OPEN_VERSIONS
         ):
             continue
-        weights[media] = max(weights[media], _weight(told.get("q", "1")))
+        weights[media] = max(weights[media], _weight(given.get("q", "1")))
     asked, plain = weights.values()
     return asked > 0 and asked >= plain
 

@@ -14,7 +14,7 @@ _PART_MIN = 3  # Fewer letters are in too many names.
 
 
 def similar(name: str, known: Iterable[str], count: int = 3, cutoff: float = _NEAR) -> list[str]:
-    """The known names that are most like a name; only that which is equal but for its spelling."""
+    """The known names most like a name; only one, if it differs in case and separators alone."""
     by_case = {_plain(each): each for each in known}
     if _plain(name) in by_case:
         return [by_case[_plain(name)]]

@@ -1,5 +1,5 @@
-"""The HTTP client. An exchange, and what its end says about the effect: classified here, at the
-source. A stream on a kept connection, for reads that may be repeated.
+"""The HTTP client: an exchange, with errors that say what is known of its effect; and a stream on a
+kept connection, for calls that may be repeated.
 
 Each exchange has a connection of its own: on a kept one, a server that hangs up at the moment of
 sending would make the outcome unknown for nothing.
@@ -94,7 +94,7 @@ class HttpResponse(NamedTuple):
 
 
 class IncompleteResponse(Exception):
-    """There is no whole answer; `sent` tells whether the counterpart may have seen the request,
+    """There is no whole answer; `sent` says whether the counterpart may have seen the request,
     and `head` is the answer without its body, if that much came."""
 
     def __init__(self, said: str, *, sent: bool, head: HttpResponse | None = None) -> None:
@@ -152,7 +152,7 @@ class SendProgress:
         return "whole answer" if self.sent else "connection"
 
     async def __call__(self, event: str, facts: dict[str, Any]) -> None:
-        """Receives each move of the client, before the client makes it."""
+        """Receives each event of the client, before it happens."""
         if event.endswith("send_request_headers.started"):
             # A proxy that is asked for a tunnel has not seen the request yet.
             self.sent = self.sent or facts["request"].method != b"CONNECT"
@@ -211,7 +211,7 @@ async def _sent(
             answer.headers.get("location", ""),
         )  # fmt: skip
         body, whole = await _body(answer, bytes_max)
-    # Some echo what they were sent; what they say is kept and shown.
+    # Some servers echo the request; the body is stored and shown.
     return seen.head._replace(body=hide_bytes(body, request.hidden), whole=whole)
 
 
@@ -271,7 +271,7 @@ class KeptConnections:
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
-            # How many calls run at once is for the caller to say; each may have a connection.
+            # The caller limits how many calls run at once; each may have a connection.
             limits = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
             client = httpx2.AsyncClient(verify=_trust(), timeout=None, limits=limits)
             open_ones = {old: kept for old, kept in self._clients.items() if not old.is_closed()}
@@ -302,7 +302,7 @@ async def _body(answer: httpx2.Response, bytes_max: int) -> tuple[bytes, bool]:
             break
     packing = answer.headers.get("content-encoding", "identity").lower()
     if packing in ("gzip", "x-gzip", "deflate"):
-        raw = bytearray(_unpacked(bytes(raw), bytes_max))  # asked not to, and did it anyway
+        raw = bytearray(_unpacked(bytes(raw), bytes_max))  # although the request declined it
     return bytes(raw[:bytes_max]), len(raw) <= bytes_max
 
 
@@ -326,7 +326,7 @@ def judge_write(answer: HttpResponse, *, sender: HttpCaller) -> None:
         return
     if status // 100 == 4 or status in (307, 308):
         raise refusal(answer, sender=sender)
-    # Also 301 and 302: some give them instead of working, some after it.
+    # 301 and 302 too: some servers send them instead of the effect, some after it.
     raise OutcomeUnknown(
         sender.status_text(answer),
         tool=sender.tool,
@@ -442,7 +442,7 @@ def _media(content_type: str) -> tuple[str, str]:
 
 
 def merged(*many: Headers) -> dict[str, Text]:
-    """Later ones win; names differ not by case."""
+    """All headers, by lower-case names; later ones win."""
     together: dict[str, Text] = {}
     for headers in many:
         together.update({name.lower(): value for name, value in headers.items()})
@@ -450,7 +450,7 @@ def merged(*many: Headers) -> dict[str, Text]:
 
 
 def place(url: str) -> str:
-    """The address without login and query: keys tend to hide there."""
+    """The address without login and query, which often hold keys."""
     plain = url.partition("?")[0].partition("#")[0]
     scheme, mark, rest = plain.rpartition("://")
     return scheme + mark + rest.rpartition("@")[2]

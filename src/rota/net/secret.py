@@ -2,7 +2,7 @@
 
 A secret is resolved only in places that are meant for one: an address, a header, a field of a body,
 a login, a variable of a command. Text is never searched for names of secrets, and no JSON decodes
-to one: input from outside can ask for none.
+to one: input from outside cannot name a secret.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ def _find(folder: Folder, place: Path, mark: str, left: threading.Event) -> bool
 
 @contextlib.contextmanager
 def _locked(target: _Target, flags: int, left: threading.Event) -> Iterator[int]:
-    """The file, ours alone among all who ask; the one that has the name now."""
+    """The file under an exclusive lock; it is still the file that has the name."""
     while True:
         file = target.parent.open(target.place.name, flags)
         try:

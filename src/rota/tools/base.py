@@ -1,7 +1,7 @@
 """The tool protocol: one effect on the outside world, and what can be known of it afterwards.
 
-A tool declares its replay safety. `call` makes the effect; `reconcile` looks whether an earlier
-call with the same key had its effect. The error of `call` says what is known:
+A tool declares its replay safety. `call` makes the effect; `reconcile` finds out whether an
+earlier call with the same key had its effect. The error of `call` says what is known:
 
     UsageError               the call was malformed; nothing was sent
     NotSent                  it did not happen; try again later, with the same key
@@ -11,7 +11,7 @@ call with the same key had its effect. The error of `call` says what is known:
     OutcomeUnknown           it may have happened. An idempotent tool may be called again with the
                              same key; any other must be reconciled, or a person asked
 
-Each of these speaks of the one call. Once a call ended unknown, a later call that is rejected does
+Each error is about one call. Once a call ended unknown, a later call that is rejected does
 not prove that the first had no effect: only a success, or a verdict of `reconcile`, does.
 Anything else that would leave `call` of a write becomes OutcomeUnknown: nothing is guessed.
 The host records that the effect happened before it encodes the result.
@@ -45,7 +45,7 @@ SETTLE_S = 10.0
 PARAMS_BYTES_MAX = 16 * 1024 * 1024
 # The errors that a tool may raise: each says for itself what is known of the effect. A UsageError
 # counts only before the tool begins: inside of one it may come from anything, at any time.
-_SPEAKING = (NotSent, Rejected, NeedsLogin, NeedsPermission, OutcomeUnknown)
+_CLASSIFIED = (NotSent, Rejected, NeedsLogin, NeedsPermission, OutcomeUnknown)
 
 
 class Safety(StrEnum):
@@ -100,7 +100,7 @@ class Tool(MadeFrom, ABC):
     # An absence that `reconcile` sees sooner than this after the call proves nothing: a slow
     # counterpart may still be at work. The host of a reconcilable tool waits that long.
     settle_s: float = SETTLE_S
-    # Whom it asks, for people: they read "waiting for page (example.com)".
+    # The counterpart, for people: they read "waiting for page (example.com)".
     service: str | None = None
     policy: FailurePolicy = FailurePolicy()
 
@@ -127,7 +127,7 @@ class Tool(MadeFrom, ABC):
         values = self.read(params)
         try:
             return await self.perform(values, call)
-        except _SPEAKING:
+        except _CLASSIFIED:
             raise
         except Exception as error:
             if self.safety is Safety.READ:

@@ -152,7 +152,7 @@ def _safety(safety: Safety | str | None, lookup: Sequence[str] | None) -> Safety
     if safety is None:
         return Safety.RECONCILABLE if lookup else Safety.UNKNOWABLE
     if safety == Safety.RECONCILABLE and not lookup:
-        raise UsageError("a reconcilable command needs lookup=, a command that looks")
+        raise UsageError("a reconcilable command needs lookup=, a command that finds its effect")
     try:
         return Safety(safety)
     except ValueError:

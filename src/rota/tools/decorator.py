@@ -112,7 +112,7 @@ class FunctionTool(Tool):
             async with asyncio.timeout(call.timeout_s):
                 return cast(Verdict, await self._look.run(params, call))
         except TimeoutError:
-            said = f"the look of {self.name} did not end within {call.timeout_s:g} s"
+            said = f"the reconcile function of {self.name} did not end within {call.timeout_s:g} s"
             return Unknown(said, unreachable=True)
 
     @overload
@@ -120,7 +120,7 @@ class FunctionTool(Tool):
     @overload
     def reconcile(self, params: dict[str, Any], call: Call) -> Coroutine[Any, Any, Verdict]: ...
     def reconcile(self, params: Any, call: Call | None = None) -> Any:
-        """As a decorator: attach the function that looks. As a method: ask it."""
+        """As a decorator: attach the function that reconciles. As a method: call it."""
         if call is not None:
             return super().reconcile(params, call)
         if self.safety in (Safety.READ, Safety.UNKNOWABLE):
@@ -134,13 +134,13 @@ class FunctionTool(Tool):
 
 
 class _CallChecker:
-    """A function with its typed parameters, and whether it wants to see the call."""
+    """A function with its typed parameters, and whether it takes the call."""
 
     def __init__(self, function: Function, known: frozenset[str] | None = None) -> None:
         self.function = function
         self._signature = typed.Signature(function, without=CALL)
         named = inspect.signature(function).parameters
-        self._wants_call = CALL in named
+        self._takes_call = CALL in named
         # Keys of calls in threads, which cannot be stopped. By key, not by call: two calls of one
         # key are only made by an idempotent tool, which needs no reconciliation.
         self.at_work: set[str] = set()
@@ -161,7 +161,7 @@ class _CallChecker:
 
     async def run(self, params: dict[str, Any], call: Call) -> Any:
         values = {name: value for name, value in params.items() if name in self.names}
-        if self._wants_call:
+        if self._takes_call:
             values[CALL] = call
         if inspect.iscoroutinefunction(self.function):
             return await self.function(**values)

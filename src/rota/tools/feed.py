@@ -15,7 +15,7 @@ from xml.parsers import expat
 from rota.errors import Rejected
 from rota.net.secret import hide_deep
 from rota.tools.base import Call
-from rota.tools.http import HttpRead, HttpReadOptions, HttpReadParams
+from rota.tools.http import HttpRead, HttpReadOptions, HttpReadParams, change_of
 
 ENTRIES_MAX = 1000
 DEPTH_MAX = 100
@@ -36,11 +36,7 @@ class FeedRead(HttpRead):
     async def perform(self, params: HttpReadParams, call: Call) -> Any:
         """The feed, its entries in its own order, and what to ask with next time."""
         answer = await self.get(params, call)
-        known = {
-            "changed": answer.status != 304,
-            "etag": answer.headers.get("etag", params.etag),
-            "last_modified": answer.headers.get("last-modified", params.last_modified),
-        }
+        known = change_of(answer, params)
         if not known["changed"]:
             return known | {"title": None, "link": None, "entries": []}
         found = parse(answer.body, url=answer.url, shown=answer.shown or answer.url)

@@ -56,9 +56,9 @@ class HttpWriteParams(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Lookup(MadeFrom):
-    """The GET request that tells whether an effect happened.
+    """The GET request that finds out whether an effect happened.
 
-    `url` may hold {key}, and names of the fields of the JSON that was sent. `found` looks at the
+    `url` may hold {key}, and names of the fields of the JSON that was sent. `found` gets the
     body of a 2xx answer (JSON if it is JSON, otherwise text): True, False, or None for "cannot
     tell". Without `found` the key has to be in the path: then 2xx means yes, and 404 and 410 mean
     no.
@@ -272,7 +272,7 @@ class HttpWrite(Tool):
         return params.body.encode() if params.body is not None else None
 
     def _believe(self, answer: http.HttpResponse, sender: http.HttpCaller) -> None:
-        """Some say 200 and mean no: `accept` looks at what they say besides."""
+        """Some servers answer 200 and refuse in the body: `accept` checks the body."""
         if self._accept is None:
             return
         if not answer.whole:
@@ -342,9 +342,7 @@ class HttpRead(Tool):
         known = {
             "url": hide(answer.shown or answer.url, self._site.secrets),
             "status": answer.status,
-            "changed": answer.status != 304,
-            "etag": answer.headers.get("etag", params.etag),
-            "last_modified": answer.headers.get("last-modified", params.last_modified),
+            **change_of(answer, params),
         }
         return known | (http.content_of(answer, params.kind) if known["changed"] else {})
 
@@ -379,7 +377,7 @@ class HttpRead(Tool):
                 said = hide(str(error), request.hidden)
                 raise Rejected(f"{request.place} redirects: {said}") from None
             request = request._replace(url=url)
-        raise Rejected(f"{request.place} is the end of {REDIRECTS_MAX} redirects, and leads on")
+        raise Rejected(f"{request.place} redirects again, after {REDIRECTS_MAX} redirects")
 
     async def _once(self, request: http.HttpRequest, call: Call) -> http.HttpResponse:
         answer = await http.exchange(request, timeout_s=call.timeout_s, bytes_max=self._bytes_max)
@@ -392,6 +390,15 @@ class HttpRead(Tool):
                 bytes_max=self._bytes_max,
             )
         return answer
+
+
+def change_of(answer: http.HttpResponse, params: HttpReadParams) -> dict[str, Any]:
+    """Whether a page has changed, and what the next call asks that with."""
+    return {
+        "changed": answer.status != 304,
+        "etag": answer.headers.get("etag", params.etag),
+        "last_modified": answer.headers.get("last-modified", params.last_modified),
+    }
 
 
 def _safety(method: str, key_header: str | None, lookup: Lookup | None) -> Safety:

@@ -1,7 +1,7 @@
 """The site that an HTTP tool calls: its base, headers, query, and the secrets in them.
 
 Secrets belong to the tool, which the developer writes; parameters of a call may come from outside
-and are stored. A secret needs a base: it would go to any site that a call names.
+and are stored. A secret needs a base: without one it would go to any site that a call names.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def site_of(
 def checked_own_headers(
     headers: Mapping[str, Text] | None, base: Text | None, *, tool: str
 ) -> http.Headers:
-    """The headers of a tool. Secrets need a base: they would go to any site that a call names."""
+    """The headers of a tool. Secrets need a base: without one they would go to any site."""
     found = http.checked_headers(headers or {}, tool=tool)
     secret = next((name for name, value in found.items() if isinstance(value, Secret)), None)
     if secret and base is None:

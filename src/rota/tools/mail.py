@@ -1,4 +1,4 @@
-"""Mail by SMTP. Up to the body nothing is sent; after it, only the server's answer tells."""
+"""Mail by SMTP. Before the body nothing is sent; after it, the server's answer decides."""
 
 from __future__ import annotations
 
@@ -176,8 +176,8 @@ class SendMail(Tool):
             addresses = [_address(each, self.name).addr_spec for each in recipients]
             self._expect(server.mail(self._sender.addr_spec))
             for address in addresses:
-                # A refused receiver would get nothing: so no one gets the mail, and the error says
-                # so.
+                # A refused recipient would get nothing. So no recipient gets the mail, and the
+                # error says so.
                 self._expect(server.rcpt(address), about=address)
             self._expect(server.docmd("DATA"), good=3)
             go()
@@ -210,7 +210,7 @@ class SendMail(Tool):
                 server.ehlo()
             yield server
             with contextlib.suppress(OSError, smtplib.SMTPException):
-                server.docmd("QUIT")  # the mail is with them; a bad farewell changes nothing
+                server.docmd("QUIT")  # the server has the mail; an error of QUIT changes nothing
         finally:
             server.close()
 

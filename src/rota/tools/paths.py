@@ -1,4 +1,4 @@
-"""Files below one folder: which paths are meant, and what an error of the disk says."""
+"""Files below one folder: which paths are allowed, and what an error of the disk means."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Folder:
     @contextlib.contextmanager
     def opened(self, place: Path, *, make: bool = False) -> Iterator[OpenFolder]:
         """The folder that holds a file of `place`. It is opened part by part, from the root and
-        without following links: one that was put into the way since leads nowhere."""
+        without following links: one that was put into the path meanwhile is not followed."""
         if make:
             self.root.mkdir(parents=True, exist_ok=True)
         if not _HANDLES:

@@ -138,7 +138,7 @@ class SqlWrite(Tool):
 
 
 class SqlRead(Tool):
-    """Runs one query; at most `rows_max` rows come back, and `cut` tells if there were more."""
+    """Runs one query; at most `rows_max` rows come back, and `cut` says if there were more."""
 
     safety = Safety.READ
 

@@ -38,7 +38,7 @@ class Statement(NamedTuple):
 
 
 def statement(sql: str) -> Statement:
-    """Find the parameters of a statement; the transaction around it is not its business."""
+    """Find the parameters of a statement; it cannot control the transaction around it."""
     bare = _TOKEN.sub(_blank, sql).strip().rstrip(";").split()
     if not bare:
         raise UsageError("the SQL of a tool is empty")

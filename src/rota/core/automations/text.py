@@ -51,7 +51,7 @@ class Said(NamedTuple):
 # Failures after which an open run may sleep and is tried again; the last two only with
 # `skip_after`.
 RETRIED = ("transient", "timeout", "logic", "internal")
-# The same reason, where the stored error tells more.
+# The same reason, where the stored error says more.
 BY_TYPE = {"ReadFailed": "A read failed", "Rejected": "The counterpart refused a change"}
 
 # Why an open run waits for a person → how the sentence begins, and what can be done.
@@ -80,7 +80,7 @@ def say(
     now: int,
 ) -> Said:
     """The state of an automation in words. `skips` are the events that a skip would leave out;
-    `code` tells whether a worker can run it."""
+    `code` says whether a worker can run it."""
     said = _say(automation, open_run, handlers, error, mutation, skips, now)
     idle = open_run is not None and open_run.status not in (Status.RUNNING, Status.WAITING)
     if automation.status == "active" and idle and code.is_missing:
@@ -206,10 +206,10 @@ def _waits(
         begins += _whose(error)
     if not skips:  # an action that clears nothing is none
         actions = tuple(one for one in actions if one != "skip")
-    told = read_error(error) if error else {}
+    detail = read_error(error) if error else {}
     if open_run.reason == "logic":
-        begins = BY_TYPE.get(told.get("type", ""), begins)
-    message = told.get("message", "")
+        begins = BY_TYPE.get(detail.get("type", ""), begins)
+    message = detail.get("message", "")
     return Said(Word.ATTENTION, f"{begins}: {message}" if message else begins, actions)
 
 

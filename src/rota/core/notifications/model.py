@@ -66,7 +66,13 @@ SKIPPED = {
 }
 
 
-_GOOD = {
+# What happened, after the title; MISSED has a sentence of its own.
+_SENTENCES = {
+    NotificationKind.NEEDS_ATTENTION: "needs attention{reason}{cause}",
+    NotificationKind.APPROVAL_WANTED: "waits for an approval{cause}",
+    NotificationKind.UNKNOWN_OUTCOME: "does not know whether a change happened{cause}",
+    NotificationKind.QUARANTINED: "was quarantined{cause}",
+    NotificationKind.FAILED: "failed{tries}{cause}",
     NotificationKind.RECOVERED: "works again.",
     NotificationKind.BEGAN: "began.",
     NotificationKind.SUCCEEDED: "completed.",
@@ -125,38 +131,25 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     @property
     def title(self) -> str:
         """The subject: `schedule nightly (backup)`."""
-        if self.schedule is None:
+        if self.schedule is None or self.source == "pipeline":
             return one_line(f"{self.source} {self.name}")
         inner = f" ({self.name})" if self.name != self.schedule else ""
-        if self.source == "pipeline":
-            return one_line(f"pipeline {self.name}")
         return one_line(f"schedule {self.schedule}{inner}")
 
     @property
     def text(self) -> str:
         """One sentence for people."""
-        return one_line(f"{self.title} {self._said()}")
+        return one_line(f"{self.title} {self._sentence()}")
 
-    def _said(self) -> str:
+    def _sentence(self) -> str:
+        if self.kind is NotificationKind.MISSED:
+            return self._missed()
         details = self.details
-        cause = f": {details.error}" if details.error else "."
-        match self.kind:
-            case NotificationKind.FAILED:
-                tries = f" after {details.attempt} attempts" if details.attempt > 1 else ""
-                return f"failed{tries}{cause}"
-            case NotificationKind.MISSED:
-                return self._missed()
-            case NotificationKind.RECOVERED | NotificationKind.BEGAN | NotificationKind.SUCCEEDED:
-                return _GOOD[self.kind]
-            case NotificationKind.APPROVAL_WANTED:
-                return f"waits for an approval{cause}"
-            case NotificationKind.UNKNOWN_OUTCOME:
-                return f"does not know whether a change happened{cause}"
-            case NotificationKind.QUARANTINED:
-                return f"was quarantined{cause}"
-            case NotificationKind.NEEDS_ATTENTION:
-                why = f" ({details.reason})" if details.reason else ""
-                return f"needs attention{why}{cause}"
+        return _SENTENCES[self.kind].format(
+            cause=f": {details.error}" if details.error else ".",
+            tries=f" after {details.attempt} attempts" if details.attempt > 1 else "",
+            reason=f" ({details.reason})" if details.reason else "",
+        )
 
     def _missed(self) -> str:
         details = self.details

@@ -4,8 +4,8 @@ A field that is missing or null makes every comparison false, the negative ones 
 a number, and text that spells one: `5` and `"5"`. Two texts are never numbers: `"007"`, `"1.10"`. A
 boolean equals a boolean, and text that spells one. Otherwise they are compared as text, where
 capital letters count. Greater and less compare numbers, and dates and times in ISO form; anything
-else is false. `contains` looks into text without regard to capital letters, or for an equal element
-of a list.
+else is false. `contains` searches text without regard to capital letters, or a list for an equal
+element.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Operator(StrEnum):
 class Test:
     """One comparison of a field; a list for in and not_in, a pattern for matches."""
 
-    __test__ = False  # not a test of ours, whatever pytest thinks of the name
+    __test__ = False  # pytest must not collect it by its name
 
     field: str
     operator: Operator
@@ -120,14 +120,14 @@ def judge(
 
 def _tested(rule: Test, item: Mapping[str, Any]) -> Verdict:
     found, value = look_up(item, rule.field)
-    told = f"{rule.field} {rule.operator} {_shown(rule.operand)}"
+    rule_text = f"{rule.field} {rule.operator} {_shown(rule.operand)}"
     if not found or value is None:
-        return Verdict(False, f"{told}: the item has no {rule.field}")
+        return Verdict(False, f"{rule_text}: the item has no {rule.field}")
     try:
         kept = COMPARE[rule.operator](value, rule.operand)
     except (RecursionError, ValueError):  # nested too deeply, or a number of thousands of digits
-        return Verdict(False, f"{told}: its {rule.field} cannot be compared")
-    return Verdict(kept, told if kept else f"{told}: it is {_shown(value)}")
+        return Verdict(False, f"{rule_text}: its {rule.field} cannot be compared")
+    return Verdict(kept, rule_text if kept else f"{rule_text}: it is {_shown(value)}")
 
 
 def _asked(rule: Ask, answers: Mapping[int, bool]) -> Verdict:

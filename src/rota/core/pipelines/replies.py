@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-PATIENCE = 5  # how many times its own length of failed attempts a reply is worth
+PATIENCE = 5  # failed attempts may read a reply this many times over
 DEPTH_MAX = 100
 
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)")

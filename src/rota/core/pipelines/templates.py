@@ -1,7 +1,7 @@
 """Prompt templates: one pass, literal values, an escape. Pure.
 
 `{{name}}` is replaced by the value of a name. Dots lead into nested values, and spaces around it
-are allowed. `\\{{name}}` stays as `{{name}}`. A value is never looked at again, so item text with
+are allowed. `\\{{name}}` stays as `{{name}}`. A value is never expanded again, so item text with
 braces, dollars or backslashes comes out as it went in. Double braces around anything that is not a
 name (`{{ "a": 1 }}`) are text.
 """

@@ -68,14 +68,14 @@ class RetryPolicy(msgspec.Struct, frozen=True):
             )
 
     def _is_sane(self) -> bool:
-        numbers = (self.attempts, self.delay_s, self.delay_s_max, self.factor, self.jitter)
-        if not all(isinstance(number, int | float) for number in numbers):
-            return False
-        sane = all(
-            0 <= delay_s <= RETRY_DELAY_S_MAX for delay_s in (self.delay_s, self.delay_s_max)
+        bounds = (
+            (self.attempts, 1, ATTEMPTS_MAX),
+            (self.delay_s, 0, RETRY_DELAY_S_MAX),
+            (self.delay_s_max, 0, RETRY_DELAY_S_MAX),
+            (self.factor, 1, FACTOR_MAX),
+            (self.jitter, 0, 1),
         )
-        sane = sane and 1 <= self.attempts <= ATTEMPTS_MAX and 1 <= self.factor <= FACTOR_MAX
-        return sane and 0 <= self.jitter <= 1
+        return all(isinstance(n, int | float) and least <= n <= most for n, least, most in bounds)
 
     @classmethod
     def of(cls, retries: int | RetryPolicy | None, delay: Duration | None = None) -> RetryPolicy:

@@ -75,12 +75,12 @@ def timeout_micros(timeout: Duration) -> int:
 
 
 def patience_micros(timeout: Duration) -> int:
-    """How long a caller waits for something, as microseconds; zero looks once."""
+    """How long a caller waits for something, as microseconds; zero checks once."""
     limit_us = micros(timeout)
     if limit_us < 0:
         raise BadInput(
             f"timeout={timeout!r} lies in the past",
-            hint='Give a time such as "30s"; 0 looks once, and without a timeout nothing ends it.',
+            hint='Give a time such as "30s"; 0 checks once; leave it out to wait without end.',
         )
     return limit_us
 
