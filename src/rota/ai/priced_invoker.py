@@ -61,7 +61,7 @@ class Priced:
     ) -> Reply:
         """The answer with its tokens counted, or estimated if the provider did not count."""
         asked, answered = used or (estimated_tokens(request)[0], tokens.estimate(text))
-        # The name that was asked for is the one people have put a price on.
+        # People set prices by the name that they ask for.
         cost = self._prices.cost(self.name, request.model, asked, answered)
         if cost is None and model:
             cost = self._prices.cost(self.name, model, asked, answered)

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from rota.ai.base import Invoker
-from rota.ai.limiter import PATIENCE_S, Limiter
+from rota.ai.limiter import Limiter
 from rota.ai.limits import Limits, State
 from rota.core.time.instants import SECOND
 from rota.store.backend.batching import Batch
@@ -78,7 +78,7 @@ class Shared:
 
 
 def shared(
-    database: Database, clock: Ticking, *, namespace: str, patience_s: float = PATIENCE_S
+    database: Database, clock: Ticking, *, namespace: str
 ) -> Callable[[Invoker, Limits], Invoker]:
     """The `limit` of `invoker_of`: each provider is kept within limits that all share."""
 
@@ -87,8 +87,6 @@ def shared(
 
     def limit(invoker: Invoker, limits: Limits) -> Invoker:
         keeper = Shared(database, clock, namespace=namespace, name=invoker.name)
-        return Limiter(
-            invoker, limits, keeper=keeper, patience_s=patience_s, now=clock.now, sleep=sleep
-        )
+        return Limiter(invoker, limits, keeper=keeper, now=clock.now, sleep=sleep)
 
     return limit

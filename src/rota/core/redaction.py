@@ -131,8 +131,8 @@ _known: ContextVar[RunSecrets | None] = ContextVar("rota_secrets", default=None)
 
 
 def begin_run(redactor: Redactor, texts: Iterable[str | None]) -> None:
-    """Texts about the run of this task, and of tasks that it starts, hide the values that secret
-    fields of these JSON texts have."""
+    """Hide the secret values of these JSON texts, from now on, in texts about the run of this task
+    and of its child tasks."""
     _known.set(RunSecrets(redactor))
     for text in texts:
         learn(text)

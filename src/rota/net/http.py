@@ -128,7 +128,7 @@ async def exchange(request: HttpRequest, *, timeout_s: float, bytes_max: int) ->
 
 
 def _discreet(_record: logging.LogRecord) -> bool:
-    """The client logs whole addresses and their answers; not those of our calls."""
+    """Drops log records of our calls: the client logs whole addresses and answers."""
     return not _calling.get()
 
 

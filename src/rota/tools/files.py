@@ -275,7 +275,7 @@ class FileList(Tool):
         return sorted(found, key=lambda each: each["path"])[: params.limit]
 
     def _seen(self, real: Path) -> os.stat_result | None:
-        """The traits of a file, if it is one and lies inside of the folder."""
+        """The status of a file, if it is one and lies inside of the folder."""
         if self._folder.root not in real.parents:
             return None
         with self._folder.opened(real) as parent:

@@ -106,7 +106,7 @@ class OpenFolder:
         return os.open(self._name(name), flags | _NO_LINK, 0o666, dir_fd=self._handle)
 
     def stat(self, name: str) -> os.stat_result:
-        """The traits of a name; of a link, not of its target."""
+        """The status of a name; of a link, not of its target."""
         return os.stat(self._name(name), dir_fd=self._handle, follow_symlinks=False)
 
     def names(self) -> list[str]:

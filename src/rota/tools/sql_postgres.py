@@ -96,8 +96,8 @@ class Postgres:
         try:
             yield connection
         finally:
-            # No farewell: an uncommitted transaction is rolled back, and a lost server delays no
-            # caller.
+            # Not closed in good order: the server rolls back an uncommitted transaction, and a
+            # lost server delays no caller.
             connection.terminate()
 
     def _meaning(self, error: BaseException, stage: CallStage) -> Exception:
@@ -129,7 +129,7 @@ class PostgresToolTx:
         await self._connection.fetchval("select pg_advisory_xact_lock($1)", number)
 
     async def make(self, table: str, statement: Statement) -> None:
-        """Two who create the same table at once would trip over each other: one after the other."""
+        """Two calls that create the same table at once would fail, so each takes a lock first."""
         if await self._connection.fetchval("select to_regclass($1)", table) is None:
             await self.hold(f"table {table}")
             await self._connection.execute(statement.sql)

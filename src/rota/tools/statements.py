@@ -23,7 +23,7 @@ _TABLE = re.compile(r"[A-Za-z_]\w{0,62}(\.[A-Za-z_]\w{0,62})?")
 
 
 # Each of these would end the transaction, or is not allowed in one.
-_NOT_OURS = {
+_REFUSED = {
     *("begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release"),
     *("attach", "detach", "pragma", "vacuum", "prepare", "set", "reset", "copy"),
 }
@@ -44,7 +44,7 @@ def statement(sql: str) -> Statement:
         raise UsageError("the SQL of a tool is empty")
     if ";" in " ".join(bare):
         raise UsageError(f"more than one statement in {sql!r}", hint="Pass a list of statements.")
-    if bare[0].lower() in _NOT_OURS:
+    if bare[0].lower() in _REFUSED:
         raise UsageError(f"{bare[0]} has no place in a tool: it has a transaction of its own")
     names: list[str] = []
 

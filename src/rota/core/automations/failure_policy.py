@@ -103,8 +103,8 @@ def _retry(retries: int | RetryPolicy, pace: Pace) -> RetryPolicy:
 
 
 def tries_within(policy: RetryPolicy, elapsed_us: int) -> int:
-    """The number of the try that is due after so long, if each failed at once. It stays below a
-    number by which every pause has its full length."""
+    """The number of the try that is due after so long, if each failed at once. It is at most
+    TRIES_COUNTED, by which the pauses have their full length."""
     waited_us, number = 0, 1
     while number < TRIES_COUNTED:
         waited_us += policy.delay_us(number, 0)
@@ -134,8 +134,8 @@ class FailedAttempt(msgspec.Struct, frozen=True):
 
 
 def skips_killer(skip_after: int | None, recoveries: int, recoveries_max: int) -> bool:
-    """Whether `skip_after` leaves out an item after so many deaths of its worker. The last one must
-    be the item's own: other runs of a worker die with it."""
+    """Whether `skip_after` leaves out an item after so many deaths of its worker. The last crash
+    must be the item's own: other runs of a worker die with it."""
     if skip_after is None or not died_alone(recoveries):
         return False
     return recoveries >= min(skip_after, recoveries_max)

@@ -66,7 +66,7 @@ SKIPPED = {
 }
 
 
-# What happened, after the title; MISSED has a sentence of its own.
+# The sentence about each kind, after the title; MISSED has one of its own.
 _SENTENCES = {
     NotificationKind.NEEDS_ATTENTION: "needs attention{reason}{cause}",
     NotificationKind.APPROVAL_WANTED: "waits for an approval{cause}",

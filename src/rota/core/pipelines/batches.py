@@ -23,7 +23,7 @@ def halves(batch: Sequence[T]) -> list[Sequence[T]]:
     return [batch[:middle], batch[middle:]]
 
 
-def fitting(sizes: Sequence[int], limit: int, between: int = 1) -> list[BatchRange]:
+def fitting(sizes: Sequence[int], limit: int) -> list[BatchRange]:
     """Groups of neighbours within the limit of size, separators included.
 
     One that is larger than the limit is a part by itself.
@@ -31,7 +31,7 @@ def fitting(sizes: Sequence[int], limit: int, between: int = 1) -> list[BatchRan
     parts: list[BatchRange] = []
     begin, used = 0, 0
     for position, size in enumerate(sizes):
-        wanted = size + (between if position > begin else 0)
+        wanted = size + (position > begin)  # a separator of one character
         if position > begin and used + wanted > limit:
             parts.append(BatchRange(begin, position))
             begin, used, wanted = position, 0, size
@@ -41,13 +41,13 @@ def fitting(sizes: Sequence[int], limit: int, between: int = 1) -> list[BatchRan
     return parts
 
 
-def tree_parts(sizes: Sequence[int], limit: int, between: int = 1) -> list[BatchRange]:
+def tree_parts(sizes: Sequence[int], limit: int) -> list[BatchRange]:
     """The next level of a reduce that does not fit in one call: fewer parts than things, always.
 
     If hardly two fit together they are paired all the same. So every level is smaller than the one
     below, and the last is one call.
     """
-    parts = fitting(sizes, limit, between)
+    parts = fitting(sizes, limit)
     if len(parts) == 1 or 2 * len(parts) <= len(sizes) + 1:
         return parts
     return [BatchRange(begin, min(begin + 2, len(sizes))) for begin in range(0, len(sizes), 2)]

@@ -209,15 +209,15 @@ class Cursor:
         token = self.peek(ahead)
         return int(token.text) if token.kind == "number" else None
 
-    def number_word(self, ahead: int = 0) -> tuple[int, int] | None:
+    def number_word(self) -> tuple[int, int] | None:
         """A number in letters and how many tokens it has: "nine", "forty five", "forty-five"."""
-        word = self.word(ahead)
+        word = self.word()
         if word in NUMBERS:
             return NUMBERS[word], 1
         if word not in TENS:
             return None
-        dash = 1 if self.peek(ahead + 1).kind == "dash" else 0
-        ones = NUMBERS.get(self.word(ahead + 1 + dash), 10)
+        dash = 1 if self.peek(1).kind == "dash" else 0
+        ones = NUMBERS.get(self.word(1 + dash), 10)
         return (TENS[word] + ones, 2 + dash) if ones < 10 else (TENS[word], 1)
 
     def ordinal(self, ahead: int = 0) -> tuple[int, int] | None:

@@ -80,15 +80,15 @@ def place_named(name: str) -> ZoneInfo:
     return zone_named(name)
 
 
-def nearest_zones(name: str, count: int = 3) -> list[str]:
-    """Up to `count` zone names that `name` may be a misspelling of."""
+def nearest_zones(name: str) -> list[str]:
+    """Up to three zone names that `name` may be a misspelling of."""
     wanted = str(name).strip().replace(" ", "_")
     for folder in _REFUSED_FOLDERS:
         wanted = wanted.removeprefix(folder)
     if wanted.upper() in _MEANT:
         return [_MEANT[wanted.upper()]]
     names = sorted(n for n in available_timezones() if n not in _REFUSED)
-    alike = similar(wanted, names, count)
+    alike = similar(wanted, names)
     if alike and alike[0].lower() == wanted.lower():
         return alike
     by_city: dict[str, str] = {}
@@ -98,8 +98,8 @@ def nearest_zones(name: str, count: int = 3) -> list[str]:
     if wanted[:3].upper() in ("UTC", "GMT") and any(sign in wanted for sign in "+-"):
         return ["UTC", "a place with that offset, such as Europe/Berlin"]
     found = [by_city[city]] if city in by_city else []
-    found += alike + [by_city[close] for close in similar(city, by_city, count, 0.75)]
-    return list(dict.fromkeys(found))[:count]
+    found += alike + [by_city[close] for close in similar(city, by_city, cutoff=0.75)]
+    return list(dict.fromkeys(found))[:3]
 
 
 def host_zone(environ: Mapping[str, str], read: Callable[[str], str | None]) -> str:
