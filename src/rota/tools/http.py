@@ -142,12 +142,12 @@ class HttpWrite(Tool):
         self._key_header = key_header
         self._lookup = lookup
         self._accept = accept
-        self._applied = frozenset(applied_statuses)
-        self._pending = frozenset(pending_statuses)
-        self._not_sent = frozenset(not_sent_statuses)
-        if len(self._applied | self._pending | self._not_sent) < sum(
-            map(len, (self._applied, self._pending, self._not_sent))
-        ):
+        given = {
+            "applied": set(applied_statuses), "pending": set(pending_statuses),
+            "not_sent": set(not_sent_statuses),
+        }  # fmt: skip
+        self._meanings = {status: word for word, statuses in given.items() for status in statuses}
+        if len(self._meanings) < sum(map(len, given.values())):
             raise UsageError(f"{name}: a status has one meaning; it is in several lists")
         self._bytes_max = bytes_max
 
@@ -195,21 +195,21 @@ class HttpWrite(Tool):
         return _result(answer)
 
     def _is_success(self, status: int) -> bool:
-        own = self._pending | self._not_sent
-        return status in self._applied or (status // 100 == 2 and status not in own)
+        return self._meanings.get(status, "applied" if status // 100 == 2 else "") == "applied"
 
     def _judge(self, answer: http.HttpResponse, sender: http.HttpCaller) -> None:
         """Return if the answer says that the effect happened, or raise what it says instead."""
-        if answer.status in self._not_sent:
+        meaning = self._meanings.get(answer.status)
+        if meaning == "not_sent":
             raise NotSent(sender.status_text(answer), retry_after_s=retry_after_s(answer.headers))
-        if answer.status in self._pending:
+        if meaning == "pending":
             raise OutcomeUnknown(
                 f"{sender.status_text(answer)}: an earlier call is still at work",
                 tool=self.name,
                 status=answer.status,
                 retry_after_s=retry_after_s(answer.headers),
             )
-        if answer.status not in self._applied:
+        if meaning is None:
             http.judge_write(answer, sender=sender)
             self._believe(answer, sender)
 

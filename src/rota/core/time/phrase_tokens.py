@@ -11,15 +11,12 @@ from rota.core.time.cron import MONTH_NAMES, WEEKDAY_NAMES
 T = TypeVar("T")
 LENGTH_MAX = 1_000
 
+_UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
 UNITS = {
-    **dict.fromkeys(("second", "seconds", "sec", "secs"), "second"),
-    **dict.fromkeys(("minute", "minutes", "min", "mins"), "minute"),
-    **dict.fromkeys(("hour", "hours", "hr", "hrs"), "hour"),
-    **dict.fromkeys(("day", "days"), "day"),
-    **dict.fromkeys(("week", "weeks"), "week"),
-    **dict.fromkeys(("month", "months"), "month"),
-    **dict.fromkeys(("quarter", "quarters"), "quarter"),
-    **dict.fromkeys(("year", "years"), "year"),
+    **{form: unit for unit in _UNITS for form in (unit, f"{unit}s")},
+    **dict.fromkeys(("sec", "secs"), "second"),
+    **dict.fromkeys(("min", "mins"), "minute"),
+    **dict.fromkeys(("hr", "hrs"), "hour"),
 }
 SHORT_UNITS = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"}
 RATES = {
@@ -55,12 +52,8 @@ MONTH_NUMBERS = {
 WORKDAYS = ("weekday", "weekdays", "workday", "workdays")
 WORKING = ("business", "working", "work", "week")  # in front of "day" or "days"
 WEEKENDS = ("weekend", "weekends")
-DAY_PARTS = {
-    **dict.fromkeys(("morning", "mornings"), "morning"),
-    **dict.fromkeys(("afternoon", "afternoons"), "afternoon"),
-    **dict.fromkeys(("evening", "evenings"), "evening"),
-    **dict.fromkeys(("night", "nights"), "night"),
-}
+_DAY_PARTS = ("morning", "afternoon", "evening", "night")
+DAY_PARTS = {form: part for part in _DAY_PARTS for form in (part, f"{part}s")}
 ENDINGS = ("st", "nd", "rd", "th")
 TO = ("to", "through", "thru", "until", "till")
 EVERY = ("every", "each")

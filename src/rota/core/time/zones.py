@@ -16,28 +16,19 @@ from rota.errors import UnknownZone
 _REFUSED = {"localtime": "it means another zone on every host", "Factory": "it means: not set up"}
 _REFUSED_FOLDERS = ("posix/", "right/")
 _MEANT = {
-    "PST": "America/Los_Angeles",
-    "PDT": "America/Los_Angeles",
-    "PT": "America/Los_Angeles",
-    "MDT": "America/Denver",
-    "MT": "America/Denver",
-    "CST": "America/Chicago",
-    "CDT": "America/Chicago",
-    "CT": "America/Chicago",
-    "EDT": "America/New_York",
-    "ET": "America/New_York",
+    **dict.fromkeys(("PST", "PDT", "PT"), "America/Los_Angeles"),
+    **dict.fromkeys(("MDT", "MT"), "America/Denver"),
+    **dict.fromkeys(("CST", "CDT", "CT"), "America/Chicago"),
+    **dict.fromkeys(("EDT", "ET"), "America/New_York"),
+    **dict.fromkeys(("AEST", "AEDT"), "Australia/Sydney"),
     "BST": "Europe/London",
     "CEST": "Europe/Berlin",
     "EEST": "Europe/Athens",
     "IST": "Asia/Kolkata",
     "JST": "Asia/Tokyo",
-    "AEST": "Australia/Sydney",
-    "AEDT": "Australia/Sydney",
     "Z": "UTC",
     "LOCAL": "UTC",
 }
-
-
 # Names of the zone database that never change their clocks, and the places people mean by them.
 _FIXED = {"EST": "America/New_York", "MST": "America/Denver", "HST": "Pacific/Honolulu"}
 # Places that keep the same time all year.
