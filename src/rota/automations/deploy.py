@@ -70,9 +70,9 @@ class AppAutomations(Automations):
             raise
         done = await self._put(version)
         if done.version == done.before:
-            await self._client.connection.database.write(refused.forget, self._namespace, [name])
+            await self._database.write(refused.forget, self._namespace, [name])
         await self._have_code(version)
-        await self._client.connection.wakeups.announce(READY, TIMER)
+        await self._wakeups.announce(READY, TIMER)
         return done
 
     async def deploy_all(self) -> None:
@@ -80,7 +80,7 @@ class AppAutomations(Automations):
         is left as it was, with its problems recorded and in the log; the others continue."""
         if not self.declared:
             return
-        database, namespace = self._client.connection.database, self._namespace
+        database, namespace = self._database, self._namespace
         found = await database.read(store.digests, namespace=namespace)
         before = await database.read(refused.listing, namespace=namespace)
         names = sorted(self.declared)
@@ -94,7 +94,7 @@ class AppAutomations(Automations):
         unchanged = [name for name in before if found.get(name) == self._digest(name)]
         if unchanged:
             await database.write(refused.forget, namespace, unchanged)
-        await self._client.connection.wakeups.announce(READY, TIMER)
+        await self._wakeups.announce(READY, TIMER)
 
     def _digest(self, name: str) -> str | None:
         return self.declared[name].digest() if name in self.declared else None
@@ -126,20 +126,20 @@ class AppAutomations(Automations):
         await asyncio.gather(*(self._put(one, at_start=True) for one in (*changed, *left)))
 
     async def _refuse(self, problems: Mapping[str, Sequence[str]]) -> None:
-        await self._client.connection.database.write(
+        await self._database.write(
             refused.put, self._namespace, problems, host=liveness.host(), now=self._now()
         )
 
     async def _put_new(self, fresh: Sequence[NewVersion]) -> frozenset[str]:
         now = self._now()
-        return await self._client.connection.database.write(
+        return await self._database.write(
             deploys.deploy_new, self._namespace, fresh, now=now,
             new_ids=self._client.ids.endless(now),
         )  # fmt: skip
 
     async def _put(self, version: NewVersion, *, at_start: bool = False) -> Deployment:
         now = self._now()
-        done = await self._client.connection.database.write(
+        done = await self._database.write(
             deploys.deploy, self._namespace, version, now=now,
             new_ids=self._client.ids.endless(now), at_start=at_start,
         )  # fmt: skip
@@ -161,9 +161,7 @@ class AppAutomations(Automations):
         if executor is None or executor.code.digests.get(version.name) == version.digest:
             return
         code = code_set(self._namespace, {**executor.code.digests, version.name: version.digest})
-        await self._client.connection.database.write(
-            workers.put_code, self._namespace, code, now=self._now()
-        )
+        await self._database.write(workers.put_code, self._namespace, code, now=self._now())
         executor.code = code
 
     def _encoded(self, name: str, topic: str, payload: Any) -> str:

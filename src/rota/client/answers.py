@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Answer = Literal["approve", "reject", Resolution]
 TEXT_CHARS_MAX = 2000
-PAGE_SIZE = 1000  # what one question for automations answers with
+PAGE_SIZE = 1000  # automations that one query returns
 
 
 class PersonOptions(TypedDict, total=False):
@@ -81,8 +81,8 @@ async def answer_all(
         name = view.automation.name
         try:
             if not dry_run:
-                await _one(automations, view, how, result, options)
-        except WrongState as error:  # it continued meanwhile
+                await _answer(automations, view, how, result, options)
+        except WrongState as error:  # the automation continued in the meantime
             answered.refused[name] = error.message
         else:
             answered.names.append(name)
@@ -112,7 +112,7 @@ def _fits(view: AutomationView, how: str, options: BulkOptions) -> bool:
     )
 
 
-async def _one(
+async def _answer(
     automations: Automations, view: AutomationView, how: Answer, result: Any, options: BulkOptions
 ) -> None:
     assert view.open_run is not None

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from rota.client.connection import ClientPart
 from rota.core.access.model import AuditEntry
 from rota.core.runs.names import checked_key, checked_limit
 from rota.store.access import audit
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
 
 TEXT_CHARS_MAX = 1_000
 DETAIL_CHARS_MAX = 8_192
 _LAST = "~"  # above every id
 
 
-class Audit:
+class Audit(ClientPart):
     """The audit entries of a namespace. They are pruned with runs, after `keep_days`."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
     async def record(
         self,
@@ -48,17 +43,17 @@ class Audit:
         Returns:
             The entry.
         """
-        now = self._client.clock.now()
+        now = self._now()
         body = None
         if detail is not None:
             body = msgspec.json.encode(detail, enc_hook=str).decode()
             if len(body) > DETAIL_CHARS_MAX:
                 body = msgspec.json.encode({"cut": body[:DETAIL_CHARS_MAX]}).decode()
         entry = AuditEntry(
-            self._client.ids.make(now), self._client.settings.namespace, now, _kept(who),
+            self._client.ids.make(now), self._namespace, now, _kept(who),
             _kept(verb), _kept(target), _kept(request_id), body,
         )  # fmt: skip
-        await self._client.connection.database.write(audit.put, entry)
+        await self._database.write(audit.put, entry)
         return entry
 
     async def list(self, *, before: str | None = None, limit: int = 50) -> Sequence[AuditEntry]:
@@ -68,8 +63,8 @@ class Audit:
             before: The last id of the page before.
             limit: At most so many.
         """
-        return await self._client.connection.database.read(
-            audit.listing, namespace=self._client.settings.namespace, limit=checked_limit(limit),
+        return await self._database.read(
+            audit.listing, namespace=self._namespace, limit=checked_limit(limit),
             before=_LAST if before is None else checked_key(before, "before"),
         )  # fmt: skip
 

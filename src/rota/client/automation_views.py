@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from rota.client.code_state import code_states
+from rota.client.connection import ClientPart
+from rota.client.doctor import absence, worker_name
 from rota.core.automations.model import (
     AnswerRow,
     AutomationVersion,
@@ -20,6 +21,7 @@ from rota.core.automations.model import (
     SeenRun,
     StoredEvent,
     Touched,
+    WorkerCode,
 )
 from rota.core.automations.planner import DeployedHandler
 from rota.core.automations.text import Said, refusal, say, schedule_words
@@ -33,13 +35,15 @@ from rota.store.automations import answers, effects, events, refused, views
 from rota.store.automations import state as store
 from rota.store.automations.events import AutomationKey
 from rota.store.backend.database import Tx
+from rota.store.runs import workers
 
-if TYPE_CHECKING:
-    from rota.client.client import Client
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class AutomationView(NamedTuple):
-    """An automation as people see it: a word, a sentence, what can be done, and its parts."""
+    """An automation as people see it: its state in a word and a sentence, the verbs that apply, and
+    its parts."""
 
     automation: DeployedAutomation
     said: Said
@@ -50,7 +54,7 @@ class AutomationView(NamedTuple):
     handlers: list[DeployedHandler]
     pending: dict[str, int]  # events by topic
     skips: tuple[EventName, ...] = ()  # what `resolve(name, "skip")` would leave out
-    error: str | None = None  # what the run in the way last complained about
+    error: str | None = None  # the last error of the run that waits
     code: CodeState = CodeState()  # whether a live worker has the deployed code
 
     @property
@@ -64,11 +68,8 @@ class AutomationView(NamedTuple):
         return self.said.sentence
 
 
-class AutomationReads:
+class AutomationReads(ClientPart):
     """Shows the automations of one namespace."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
     async def list(
         self, *, archived: bool = False, after: str = "", limit: int = 1000, search: str = ""
@@ -81,7 +82,7 @@ class AutomationReads:
             limit: The most automations to return, up to 1,000.
             search: A part of the name.
         """
-        return await self._client.connection.database.read(
+        return await self._database.read(
             _list, self._client.settings, archived=archived, after=after, now=self._now(),
             limit=checked_limit(limit), search=checked_search(search),
         )  # fmt: skip
@@ -103,10 +104,8 @@ class AutomationReads:
             print(view.status, view.sentence)
         """
         found = await self._found(name)
-        [standing] = await self._client.connection.database.read(
-            _views, self._client.settings, [found], now=self._now()
-        )
-        return standing
+        [view] = await self._database.read(_views, self._client.settings, [found], now=self._now())
+        return view
 
     async def versions(self, name: str, *, limit: int = 50) -> Sequence[AutomationVersion]:
         """List the versions that were deployed or made by a fix, newest first.
@@ -118,14 +117,11 @@ class AutomationReads:
         Raises:
             UnknownAutomation: There is no automation of that name.
         """
-        key = await self._key(name)
-        return await self._client.connection.database.read(store.versions, key, limit=limit)
+        return await self._rows(store.versions, name, limit=limit)
 
     async def refused_deploys(self) -> dict[str, RefusedDeploy]:
         """The automations of which the last deploy was refused, and why."""
-        return await self._client.connection.database.read(
-            refused.listing, namespace=self._namespace
-        )
+        return await self._database.read(refused.listing, namespace=self._namespace)
 
     async def events(
         self, name: str, *, topic: str = "", status: str = "", before: str = "", limit: int = 50
@@ -142,10 +138,9 @@ class AutomationReads:
         Raises:
             UnknownAutomation: There is no automation of that name.
         """
-        return await self._client.connection.database.read(
-            views.list_events, await self._key(name), topic=topic, status=status,
-            before=before, limit=limit,
-        )  # fmt: skip
+        return await self._rows(
+            views.list_events, name, topic=topic, status=status, before=before, limit=limit
+        )
 
     async def event(self, name: str, topic: str, message_id: str) -> StoredEvent | None:
         """Find one event.
@@ -158,8 +153,7 @@ class AutomationReads:
         Returns:
             The event, or None.
         """
-        key = await self._key(name)
-        found = await self._client.connection.database.read(events.named, key, topic, [message_id])
+        found = await self._rows(events.named, name, topic, [message_id])
         return found[0] if found else None
 
     async def users_of(self, events: Sequence[StoredEvent]) -> dict[str, str]:
@@ -170,9 +164,7 @@ class AutomationReads:
         Args:
             events: Events from `events`.
         """
-        return await self._client.connection.database.read(
-            views.users_of, [one.id for one in events]
-        )
+        return await self._database.read(views.users_of, [one.id for one in events])
 
     async def is_pruned(self, input_id: str) -> bool:
         """Whether runs that used events of an input were pruned, with their part of the ledger: the
@@ -181,7 +173,7 @@ class AutomationReads:
         Args:
             input_id: An id from `inputs`.
         """
-        return await self._client.connection.database.read(views.count_forgotten, input_id) > 0
+        return await self._database.read(views.count_forgotten, input_id) > 0
 
     async def inputs(self, name: str, *, before: str = "", limit: int = 50) -> Sequence[SeenInput]:
         """List inputs and how far each got, newest first.
@@ -194,9 +186,7 @@ class AutomationReads:
         Raises:
             UnknownAutomation: There is no automation of that name.
         """
-        return await self._client.connection.database.read(
-            views.list_inputs, await self._key(name), before=before, limit=limit
-        )
+        return await self._rows(views.list_inputs, name, before=before, limit=limit)
 
     async def outcome(self, name: str, input_id: str) -> tuple[SeenInput, Sequence[LedgerRow]]:
         """One input and the changes it led to, as far as they are kept: see `is_pruned`.
@@ -208,16 +198,13 @@ class AutomationReads:
         Raises:
             UnknownInput: The automation has no such input.
         """
-        key = await self._key(name)
-        found = await self._client.connection.database.read(
-            views.list_inputs, key, input_id=input_id, limit=1
-        )
+        found = await self._rows(views.list_inputs, name, input_id=input_id, limit=1)
         if not found:
             raise UnknownInput(
                 f"automation {name} has no input {input_id}",
                 hint=f"List what came in with `rota automation inputs {name}`.",
             )
-        led_to = await self._client.connection.database.read(views.outputs_of_input, input_id)
+        led_to = await self._database.read(views.outputs_of_input, input_id)
         return found[0], led_to
 
     async def outputs(
@@ -234,10 +221,7 @@ class AutomationReads:
         Raises:
             UnknownAutomation: There is no automation of that name.
         """
-        return await self._client.connection.database.read(
-            views.list_outputs, await self._key(name), status=status, before=before,
-            limit=limit,
-        )  # fmt: skip
+        return await self._rows(views.list_outputs, name, status=status, before=before, limit=limit)
 
     async def inputs_of(self, mutation_id: str) -> Sequence[InputRow]:
         """The inputs that led to a side effect.
@@ -245,7 +229,7 @@ class AutomationReads:
         Args:
             mutation_id: An id from `outputs`.
         """
-        return await self._client.connection.database.read(
+        return await self._database.read(
             views.inputs_of_output, mutation_id, namespace=self._namespace
         )
 
@@ -260,9 +244,7 @@ class AutomationReads:
         Raises:
             UnknownAutomation: There is no automation of that name.
         """
-        return await self._client.connection.database.read(
-            views.list_activity, await self._key(name), before=before, limit=limit
-        )
+        return await self._rows(views.list_activity, name, before=before, limit=limit)
 
     async def handler_run(self, run_id: str) -> SeenRun | None:
         """One handler run with its change; None for a run that is not one.
@@ -270,7 +252,7 @@ class AutomationReads:
         Args:
             run_id: The id of the run.
         """
-        return await self._client.connection.database.read(views.find_activity, run_id)
+        return await self._database.read(views.find_activity, run_id)
 
     async def touched(self, run_id: str) -> Sequence[Touched]:
         """The events of a run, and what it did to them.
@@ -278,7 +260,7 @@ class AutomationReads:
         Args:
             run_id: The id of the run.
         """
-        return await self._client.connection.database.read(views.touched, run_id)
+        return await self._database.read(views.touched, run_id)
 
     async def pending(self, name: str, *, limit: int = 50) -> Sequence[SeenInput]:
         """List the inputs that are not done, oldest first.
@@ -290,9 +272,7 @@ class AutomationReads:
         Raises:
             UnknownAutomation: There is no automation of that name.
         """
-        return await self._client.connection.database.read(
-            views.unfinished_inputs, await self._key(name), limit=limit
-        )
+        return await self._rows(views.unfinished_inputs, name, limit=limit)
 
     async def stale(self, name: str, *, limit: int = 50) -> Sequence[SeenInput]:
         """List the inputs older than `stale_days` that are not done.
@@ -305,9 +285,7 @@ class AutomationReads:
             UnknownAutomation: There is no automation of that name.
         """
         until = self._now() - round(self._client.settings.stale_days * DAY)
-        return await self._client.connection.database.read(
-            views.unfinished_inputs, await self._key(name), until=until, limit=limit
-        )
+        return await self._rows(views.unfinished_inputs, name, until=until, limit=limit)
 
     async def answers(
         self, name: str, *, change_id: str = "", before: str = "", limit: int = 50
@@ -323,19 +301,17 @@ class AutomationReads:
         Raises:
             UnknownAutomation: There is no automation of that name.
         """
-        return await self._client.connection.database.read(
-            answers.list_answers, await self._key(name), change_id=change_id, before=before,
-            limit=limit,
-        )  # fmt: skip
+        return await self._rows(
+            answers.list_answers, name, change_id=change_id, before=before, limit=limit
+        )
 
     # -- how -------------------------------------------------------------------------------
 
     async def _found(self, name: str) -> DeployedAutomation:
         checked_search(name, "automation name")
-        database = self._client.connection.database
-        found = await database.read(store.find, namespace=self._namespace, name=name)
+        found = await self._database.read(store.find, namespace=self._namespace, name=name)
         if found is None:
-            known = await database.read(store.listing, namespace=self._namespace)
+            known = await self._database.read(store.listing, namespace=self._namespace)
             hint = suggestion(name, [one.name for one in known])
             refusals = await self.refused_deploys()
             if name in refusals:
@@ -347,15 +323,17 @@ class AutomationReads:
             raise UnknownAutomation(f"there is no automation {name!r}", hint=hint, name=name)
         return found
 
-    async def _key(self, name: str) -> AutomationKey:
-        return AutomationKey(self._namespace, (await self._found(name)).name)
-
-    @property
-    def _namespace(self) -> str:
-        return self._client.settings.namespace
-
-    def _now(self) -> int:
-        return self._client.clock.now()
+    async def _rows(
+        self,
+        function: Callable[Concatenate[Tx, AutomationKey, P], Awaitable[T]],
+        name: str,
+        /,
+        *args: P.args,
+        **where: P.kwargs,
+    ) -> T:
+        """Read about the automation of that name, which has to exist."""
+        key = AutomationKey(self._namespace, (await self._found(name)).name)
+        return await self._database.read(function, key, *args, **where)
 
 
 async def _list(tx: Tx, /, settings: Settings, *, now: int, **where: Any) -> list[AutomationView]:
@@ -366,13 +344,13 @@ async def _list(tx: Tx, /, settings: Settings, *, now: int, **where: Any) -> lis
 async def _views(
     tx: Tx, settings: Settings, found: Sequence[DeployedAutomation], *, now: int
 ) -> list[AutomationView]:
-    """How these are, with a few questions for all of them together."""
+    """The views of these automations, with a few queries for all of them."""
     namespace = settings.namespace
     names = [one.name for one in found]
     open_runs = await store.read_open_runs(tx, namespace=namespace, names=names)
     handlers = await store.handlers_of_all(tx, namespace=namespace, names=names)
     pending = await views.count_pending(tx, namespace=namespace, names=names)
-    # One that rests without work has nothing to explain: its chain has only this run.
+    # A run that waits for work has nothing to explain: its chain has only this run.
     halted = [
         open_run
         for open_run in open_runs.values()
@@ -382,7 +360,7 @@ async def _views(
     ledger = await effects.of_chains(tx, roots) if roots else {}
     errors = await views.last_errors(tx, halted)
     skips = await views.to_skip(tx, namespace, halted, ledger)
-    codes = await code_states(tx, found, settings, now=now)
+    codes = await _code_states(tx, found, settings, now=now)
     shown = []
     for one in found:
         open_run, own = open_runs.get(one.name), handlers[one.name]
@@ -403,3 +381,28 @@ async def _views(
             left_out, error, codes[one.name],
         ))  # fmt: skip
     return shown
+
+
+async def _code_states(
+    tx: Tx, found: Sequence[DeployedAutomation], settings: Settings, *, now: int
+) -> dict[str, CodeState]:
+    """Which live workers have the deployed code of each automation, and which deploys were
+    refused."""
+    namespace = settings.namespace
+    rows = await workers.listing(tx, namespace=namespace)
+    live = {row.id: row for row in rows if absence(row, settings, now) is None}
+    names = [one.name for one in found]
+    code = await store.code_of_workers(tx, namespace=namespace, names=names) if live else {}
+    refusals = await refused.listing(tx, namespace=namespace)
+    states = {}
+    for one in found:
+        known = [row for row in code.get(one.name, ()) if row.worker_id in live]
+        others = tuple(
+            WorkerCode(worker_name(live[row.worker_id]), row.version)
+            for row in known
+            if row.digest != one.digest
+        )
+        states[one.name] = CodeState(
+            len(live), len(known) - len(others), others, refusals.get(one.name)
+        )
+    return states

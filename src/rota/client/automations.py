@@ -7,8 +7,8 @@ Knows no user code: the app declares and deploys.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from rota.client.answers import (
     Answer,
@@ -33,16 +33,14 @@ from rota.core.runs.names import checked_search
 from rota.core.suggest import check_options
 from rota.engine.wakeups import READY, TIMER
 from rota.errors import UnknownAutomation, UsageError
-from rota.store.automations import (
-    commands,
-    requeue,
-    rollback,
-)
+from rota.store.automations import commands, requeue, rollback
 from rota.store.automations.deploy import Deployment
 from rota.store.backend.batching import Batch
 
 if TYPE_CHECKING:
     from rota.client.client import Client
+
+T = TypeVar("T")
 
 # In one transaction, which holds the lock of the automation.
 PUBLISHED_MAX = 100
@@ -103,8 +101,7 @@ class Automations(AutomationReads):
         Raises:
             WrongState: A run is active, or something has to be resolved first.
         """
-        queued: list[str] = await self._command(commands.run_now, name)
-        return queued
+        return await self._command(commands.run_now, name)
 
     async def publish(
         self, name: str, topic: str, message_id: str, payload: Any = None, *,
@@ -142,15 +139,15 @@ class Automations(AutomationReads):
             return await batch.put(event)
         except UnknownAutomation:
             self._publishers.pop(name, None)
-            await self._found(name)  # which knows the nearest names
+            await self._found(name)  # its error has the nearest names
             raise
 
     async def _publish(self, name: str, fresh: Sequence[NewEvent]) -> Sequence[bool]:
         """Calls about one automation at the same moment share a transaction."""
         now = self._now()
-        database = self._client.connection.database
-        # Alone it is done at once; with others it shares their commit.
-        write = database.write if self._publishing or len(fresh) > 1 else database.write_brief
+        # A single event is written at once; events that come together share a commit.
+        is_alone = not self._publishing and len(fresh) == 1
+        write = self._database.write_brief if is_alone else self._database.write
         self._publishing += 1
         try:
             changed = await write(
@@ -159,18 +156,12 @@ class Automations(AutomationReads):
             )  # fmt: skip
         finally:
             self._publishing -= 1
-        await self._client.connection.wakeups.announce(READY, TIMER, often=True)
+        await self._wakeups.announce(READY, TIMER, often=True)
         return changed
 
     def _encoded(self, name: str, topic: str, payload: Any) -> str:
         limit = self._client.settings.payload_bytes_max
         return typed.encode(payload, what=f"an event of topic {topic}", bytes_max=limit)
-
-    # `expected` is the id of the change (or of the run) that was looked at: where another waits
-    # by now, the answer is refused and nothing changes.
-
-    # The ledger records each answer: `by` (the user of this process if not given), when, and the
-    # `note`, which says why.
 
     async def approve(
         self, name: str, *, expected: str | None = None, **person: Unpack[PersonOptions]
@@ -193,10 +184,7 @@ class Automations(AutomationReads):
             await app.automations.approve("inbox", note="checked")
         """
         answer = self._answer(self.approve, person)
-        row: LedgerRow = await self._command(
-            commands.approve, name, answer=answer, expected=expected
-        )
-        return row
+        return await self._command(commands.approve, name, answer=answer, expected=expected)
 
     async def reject(
         self, name: str, *, expected: str | None = None, **person: Unpack[PersonOptions]
@@ -216,10 +204,7 @@ class Automations(AutomationReads):
             WrongState: No such change waits.
         """
         answer = self._answer(self.reject, person)
-        row: LedgerRow = await self._command(
-            commands.reject, name, answer=answer, expected=expected
-        )
-        return row
+        return await self._command(commands.reject, name, answer=answer, expected=expected)
 
     async def resolve(
         self,
@@ -250,11 +235,10 @@ class Automations(AutomationReads):
             WrongState: Nothing waits for this answer.
         """
         answer = self._answer(self.resolve, person)
-        skipped: list[EventName] = await self._command(
+        return await self._command(
             commands.resolve, name, how, answer=answer, expected=expected,
             result=self._result(how, result),
         )  # fmt: skip
-        return skipped
 
     def _result(self, how: str, result: Any) -> str | None:
         if result is None:
@@ -296,8 +280,7 @@ class Automations(AutomationReads):
             UnknownInput: The automation has no such input.
         """
         answer = self._answer(self.skip_input, person)
-        count: int = await self._command(commands.skip_input, name, input_id, answer=answer)
-        return count
+        return await self._command(commands.skip_input, name, input_id, answer=answer)
 
     async def requeue(
         self,
@@ -317,12 +300,11 @@ class Automations(AutomationReads):
         Returns:
             The events that were given back.
         """
+        answer = self._answer(self.requeue, person)
         new_ids = self._client.ids.endless(self._now())
-        back: list[EventName] = await self._command(
-            requeue.requeue, name, topic, message_id, new_ids=new_ids,
-            answer=self._answer(self.requeue, person),
-        )  # fmt: skip
-        return back
+        return await self._command(
+            requeue.requeue, name, topic, message_id, new_ids=new_ids, answer=answer
+        )
 
     async def answer_all(
         self,
@@ -366,9 +348,8 @@ class Automations(AutomationReads):
         Returns:
             The new version, and the one before.
         """
-        ids = self._client.ids.endless(self._now())
-        done: Deployment = await self._command(rollback.rollback, name, version, new_ids=ids)
-        return done
+        new_ids = self._client.ids.endless(self._now())
+        return await self._command(rollback.rollback, name, version, new_ids=new_ids)
 
     async def prune_versions(self, name: str, *, keep: int = 10) -> Sequence[int]:
         """Delete old versions. The version in force and the newest one stay.
@@ -385,20 +366,21 @@ class Automations(AutomationReads):
         """
         if keep < 1:
             raise UsageError(f"keep={keep}: the version in force is kept, so at least 1 is")
-        pruned: list[int] = await self._command(rollback.prune_versions, name, keep=keep)
-        return pruned
+        return await self._command(rollback.prune_versions, name, keep=keep)
 
     # -- how -------------------------------------------------------------------------------
 
-    async def _command(self, verb: Any, name: str, *args: Any, **options: Any) -> Any:
+    async def _command(
+        self, verb: Callable[..., Awaitable[T]], name: str, *args: Any, **options: Any
+    ) -> T:
         refuse_in_workflow(f"automations.{verb.__name__}")
         checked_search(name, "automation name")
         try:
-            done = await self._client.connection.database.write_brief(
+            done = await self._database.write_brief(
                 verb, self._namespace, name, *args, now=self._now(), **options
             )
         except UnknownAutomation:
-            await self._found(name)  # which knows the nearest names
+            await self._found(name)  # its error has the nearest names
             raise
-        await self._client.connection.wakeups.announce(READY, TIMER)
+        await self._wakeups.announce(READY, TIMER)
         return done

@@ -22,8 +22,13 @@ if TYPE_CHECKING:
     from rota.core.runs.model import Run
 
 BULK_MAX = 1_000
-_RETRIED = (Status.FAILED, Status.CRASHED, Status.CANCELLED)
 BulkVerb = Literal["retry", "cancel"]
+# By verb: the statuses that it applies to, and those that it takes when none is named.
+_APPLIES_TO: dict[str, Sequence[Status]] = {
+    "retry": (Status.CANCELLED, Status.CRASHED, Status.FAILED),
+    "cancel": sorted(OPEN),
+}
+_TAKES = _APPLIES_TO | {"retry": (Status.FAILED, Status.CRASHED)}
 
 
 class BulkResult(NamedTuple):
@@ -89,26 +94,20 @@ class BulkVerbs(RunPages):
 
     async def _matching(self, verb: BulkVerb, filters: RunSelection) -> list[Run]:
         """The runs to change, each the last attempt of its chain, one more than a call takes."""
-        status = filters.get("status")
-        if verb == "retry":
-            chosen = [status] if status else [Status.FAILED.value, Status.CRASHED.value]
-            fitting = {one.value for one in _RETRIED}
-        elif verb == "cancel":
-            chosen = [status] if status else sorted(OPEN)
-            fitting = {one.value for one in OPEN}
-        else:
+        if verb not in _TAKES:
             raise BadInput(f"{shown(verb)} is not a verb", hint="Give retry or cancel.")
-        if not set(chosen) <= fitting:
+        status = filters.get("status")
+        if status and status not in _APPLIES_TO[verb]:
             raise BadInput(
                 f"runs that are {status} cannot follow {verb}",
-                hint=f"Give one of: {', '.join(sorted(fitting))}.",
+                hint=f"Give one of: {', '.join(_APPLIES_TO[verb])}.",
             )
         found: list[Run] = []
-        for one in chosen:
+        for taken in [status] if status else _TAKES[verb]:
             asked = RunFilters(**filters)  # type: ignore[typeddict-item]
-            asked["status"], asked["limit"] = one, BULK_MAX + 1
-            part = await self.list(**asked)
-            found += [run for run in part if run.kind in ("workflow", "pipeline")]
+            asked["status"], asked["limit"] = taken, BULK_MAX + 1
+            runs = await self.list(**asked)
+            found += [run for run in runs if run.kind in ("workflow", "pipeline")]
         if verb == "retry":
             found = await self._last_attempts(found)
         return sorted(found, key=lambda run: run.id, reverse=True)[: BULK_MAX + 1]
@@ -116,26 +115,24 @@ class BulkVerbs(RunPages):
     async def _last_attempts(self, found: Sequence[Run]) -> list[Run]:
         """Those that are the last attempts of their chains."""
         roots = [run.root_id for run in found]
-        lasts = await self._client.connection.database.read(history.last_ids, roots)
+        lasts = await self._database.read(history.last_ids, roots)
         return [run for run in found if run.id in lasts]
 
     async def _apply(
         self, verb: BulkVerb, matched: Sequence[Run], reason: str
     ) -> tuple[list[str], dict[str, str]]:
-        client = self._client
         roots = list(dict.fromkeys(run.root_id for run in matched))
         if verb == "cancel":
-            await client.connection.wakeups.write(
-                (CANCEL, DONE, READY), cancel_chains, roots, reason=reason,
-                now=client.clock.now(),
-            )  # fmt: skip
+            await self._wakeups.write(
+                (CANCEL, DONE, READY), cancel_chains, roots, reason=reason, now=self._now()
+            )
             return roots, {}
         changed, refused = [], {}
         for root_id in roots:
-            now = client.clock.now()
+            now = self._now()
             try:
-                retried = await client.connection.database.write(
-                    retry_chain, root_id, client.ids.make(now), now=now
+                retried = await self._database.write(
+                    retry_chain, root_id, self._client.ids.make(now), now=now
                 )
             except WrongState as error:
                 refused[root_id] = error.message
@@ -144,5 +141,5 @@ class BulkVerbs(RunPages):
                 refused[root_id] = "it has changed in the meantime"
             else:
                 changed.append(root_id)
-        await client.connection.wakeups.announce(READY)
+        await self._wakeups.announce(READY)
         return changed, refused

@@ -1,4 +1,4 @@
-"""Knows which code calls: that of a workflow, of a step, or code outside of both.
+"""Which code makes a call: that of a workflow, of a step, or code outside of both.
 
 Workflow code is replayed, so whatever it does through a client would happen at every replay.
 """

@@ -1,30 +1,39 @@
 """One method per verb a person uses. Python, CLI and HTTP are renderings of this.
 
-A client needs only a database URL. It knows no user code: workflows are named, or given as
-registered objects that bring their own typed door.
+A client needs only a database URL. It knows no user code: a workflow is given by its name, or as a
+registered object that checks its own arguments.
 """
 
 from __future__ import annotations
 
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self, Unpack, overload
 
 import msgspec
 
 from rota.client.audit import Audit
 from rota.client.automations import Automations
-from rota.client.caller import refuse_in_workflow
+from rota.client.caller import has_to_be_awaited, refuse_in_workflow
 from rota.client.connection import Connection
+from rota.client.handle import RunHandle
 from rota.client.notifications import Notifications
 from rota.client.operations import Operations
 from rota.client.overview import Overview
 from rota.client.runs import Runs
 from rota.client.schedules import Schedules
-from rota.client.start import RunOptions, RunStarter, StartOptions
-from rota.client.starter import Starter
+from rota.client.start import (
+    NO_OPTIONS,
+    Item,
+    P,
+    R,
+    RunOptions,
+    RunStarter,
+    Startable,
+    StartOptions,
+)
 from rota.client.tokens import Sessions, Tokens
 from rota.core import spans
 from rota.core.runs.fairness import QueueLimits, stored_queue
@@ -33,11 +42,84 @@ from rota.core.runs.model import Queue, WorkerRecord
 from rota.core.suggest import check_options, suggestion
 from rota.engine.clock import Clock, SystemClock
 from rota.engine.wakeups import READY
-from rota.errors import (
-    UnknownQueue,
-)
+from rota.errors import UnknownQueue, UsageError
 from rota.settings import Settings
 from rota.store.runs import workers
+
+
+class Starter:
+    """Starts runs of any workflow, given as an object or by name. `start` takes arguments only."""
+
+    def __init__(self, starter: RunStarter, options: RunOptions = NO_OPTIONS) -> None:
+        self.starter = starter
+        self._given = options
+
+    @overload
+    def start(
+        self, workflow: Startable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, RunHandle[R]]: ...
+
+    @overload
+    def start(
+        self, workflow: str, /, *args: Any, **kwargs: Any
+    ) -> Coroutine[Any, Any, RunHandle[Any]]: ...
+
+    def start(
+        self, workflow: Startable[..., Any] | str, /, *args: Any, **kwargs: Any
+    ) -> Coroutine[Any, Any, RunHandle[Any]]:
+        """Start a run. It is stored when this returns. In a workflow it becomes a child.
+
+        Args:
+            workflow: A registered workflow, or the name of one.
+            args, kwargs: The arguments of the workflow; options go to `options`.
+
+        Returns:
+            A handle of the run.
+
+        Raises:
+            BadInput: The arguments do not fit the workflow.
+            UnknownWorkflow: No workflow has this name.
+
+        Example:
+            run = await app.start(fulfil, "order-7")
+        """
+        _checked(workflow)
+        return has_to_be_awaited(
+            "start", lambda: self.starter.start(workflow, args, kwargs, self._given)
+        )
+
+    @overload
+    def start_many(
+        self, workflow: Startable[P, R], items: Iterable[Item], /
+    ) -> Coroutine[Any, Any, list[RunHandle[R]]]: ...
+
+    @overload
+    def start_many(
+        self, workflow: str, items: Iterable[Item], /
+    ) -> Coroutine[Any, Any, list[RunHandle[Any]]]: ...
+
+    def start_many(
+        self, workflow: Startable[..., Any] | str, items: Iterable[Item], /
+    ) -> Coroutine[Any, Any, list[RunHandle[Any]]]:
+        """Start one run per item, in few commits.
+
+        Args:
+            workflow: A registered workflow, or the name of one.
+            items: For each run a tuple of arguments, or a `Start` with its own external id or key.
+
+        Returns:
+            The handles, in the order of the items.
+
+        Raises:
+            BadInput: The arguments of an item do not fit; nothing is started.
+
+        Example:
+            runs = await app.start_many(send, [("ann",), ("bob",)])
+        """
+        _checked(workflow)
+        return has_to_be_awaited(
+            "start_many", lambda: self.starter.start_many(workflow, items, self._given)
+        )
 
 
 class Client(Starter):
@@ -206,3 +288,13 @@ class Client(Starter):
         declared = stored_queue(self.settings.namespace, name, limits)
         await self.connection.wakeups.write((READY,), workers.put_queues, [declared])
         return next(queue for queue in await self.queues() if queue.name == name)
+
+
+def _checked(workflow: object) -> None:
+    """Refuse what is not a registered workflow: a function without its decorator, a step."""
+    if not isinstance(workflow, str | Startable):
+        name = getattr(workflow, "__name__", None) or repr(workflow)
+        raise UsageError(
+            f"{name} is not a workflow",
+            hint="Decorate the function with @app.workflow, or give the name of a workflow.",
+        )

@@ -153,6 +153,28 @@ class Connection:
         return self._results
 
 
+class ClientPart:
+    """One noun of a client, such as `app.runs`, with its short ways to the open connection."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    @property
+    def _database(self) -> Database:
+        return self._client.connection.database
+
+    @property
+    def _wakeups(self) -> Wakeups:
+        return self._client.connection.wakeups
+
+    @property
+    def _namespace(self) -> str:
+        return self._client.settings.namespace
+
+    def _now(self) -> int:
+        return self._client.clock.now()
+
+
 async def _follow(clock: Clock, database: Database) -> None:
     if isinstance(clock, SystemClock):
         sent = clock.local_us()

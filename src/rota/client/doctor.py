@@ -1,19 +1,19 @@
 """The checks of `rota doctor`: the database, its schema and clock, workers, queues, stuck runs.
 
-`examine` only looks, and each finding says what to do about it. `repair` changes what can be
+`examine` only reads, and each finding says what to do about it. `repair` changes what can be
 repaired without a decision by a person.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
-from rota.client.findings import Finding, Level, sqlite_findings
-from rota.client.grants import grant_findings
+from rota.client.findings import Finding, Level, grant_findings, some, sqlite_findings
 from rota.client.operations import ARM_HINT, disarmed_clause
 from rota.core.automations.text import refusal
 from rota.core.runs.filters import RunFilter
@@ -43,16 +43,15 @@ Absence = Literal["gone", "silent"]
 
 OFFSET_US_MAX = 2 * SECOND
 WAIT_US_MAX = MINUTE
-# Runs may be stored for so long after their time: workers at rest look once a minute.
+# Runs may be stored for so long after their time: idle workers prune once a minute.
 RETENTION_LATE_US = HOUR
 LOOK_MAX = 1000
-NAMED_MAX = 3
 REPORT = "This should never be: keep a copy of the database and report it."
 REPAIR = "`rota doctor --repair` releases it, and so does the next start of a worker."
 
 
 class DoctorReport(NamedTuple):
-    """Everything found. `code` is that of the error which made it impossible to look further."""
+    """All findings. `code` is that of the error at which the check had to stop."""
 
     place: str
     findings: list[Finding]
@@ -60,7 +59,7 @@ class DoctorReport(NamedTuple):
 
 
 def absence(worker: WorkerRecord, settings: Settings, now: int) -> Absence | None:
-    """Why a worker that should be on is not: its process is gone, or it has stopped reporting."""
+    """Why a worker that has not signed off does not work: its process is gone, or it is silent."""
     if worker.status == "offline":
         return None
     if worker.host == liveness.host() and not liveness.lives(worker.pid, worker.pid_started):
@@ -84,52 +83,46 @@ def worker_name(worker: WorkerRecord) -> str:
     return f"{worker.host.partition('/')[0]}, pid {worker.pid}"
 
 
-async def bring_up_to_date(url: str, settings: Settings) -> tuple[str, list[str]]:
-    """Apply the migrations that are missing; returns where, and their names."""
-    database = open_url(url, settings)
+@contextlib.asynccontextmanager
+async def _opened(database: Database) -> AsyncIterator[Database]:
+    """An open database, whatever its schema."""
     await database.open()
     try:
-        now = SystemClock().now()
-        return database.place, await migrate.prepare(database, migrate=True, now=now)
+        yield database
     finally:
         await database.close()
+
+
+async def bring_up_to_date(url: str, settings: Settings) -> tuple[str, list[str]]:
+    """Apply the migrations that are missing; returns where, and their names."""
+    async with _opened(open_url(url, settings)) as database:
+        now = SystemClock().now()
+        return database.place, await migrate.prepare(database, migrate=True, now=now)
 
 
 async def plan_migration(url: str, settings: Settings) -> tuple[str, MigrationPlan]:
     """The effect of `rota migrate`, without doing it; returns where, and the migrations."""
-    database = open_url(url, settings)
-    await database.open()
-    try:
+    async with _opened(open_url(url, settings)) as database:
         return database.place, await database.read(migrate.plan)
-    finally:
-        await database.close()
 
 
 async def back_up(url: str, settings: Settings, target: str, *, disarmed: bool) -> tuple[str, int]:
     """Copy a database, whatever its schema; returns where it is, and the bytes of the copy."""
     at = SystemClock().now() if disarmed else None
-    database = open_url(url, settings)
-    await database.open()
-    try:
+    async with _opened(open_url(url, settings)) as database:
         return database.place, await database.backup(target, disarmed_at=at)
-    finally:
-        await database.close()
 
 
 async def examine(url: str, settings: Settings, *, full: bool = False) -> DoctorReport:
-    """Look at what is open, as far as the database lets us; `full`: at all that is stored."""
+    """Check what is open, as far as the database allows it; `full`: check all that is stored."""
     found: list[Finding] = []
     place = "the database"
     try:
         database = open_url(url, settings)
         place = database.place
-        await database.open()
-        try:
-            exam = Doctor(database, settings, full=full)
-            for look in exam.looks():
-                found += await look()
-        finally:
-            await database.close()
+        async with _opened(database):
+            for check in Doctor(database, settings, full=full).checks():
+                found += await check()
     except RotaError as error:
         found.append(Finding("bad", "database", error.message, error.advice))
         return DoctorReport(place, found, error.code)
@@ -138,16 +131,12 @@ async def examine(url: str, settings: Settings, *, full: bool = False) -> Doctor
 
 async def repair(url: str, settings: Settings) -> list[Finding]:
     """Repair what can be repaired in this namespace; returns what was done."""
-    database = open_url(url, settings)
-    await database.open()
-    try:
+    async with _opened(open_url(url, settings)) as database:
         await database.read(migrate.check)
         count = await database.write(
             release_stuck, namespace=settings.namespace,
             now=await database.clock_us() or SystemClock().now(),
         )  # fmt: skip
-    finally:
-        await database.close()
     if not count:
         return []
     says = f"released {_count(count, 'run')} that waited for a turn behind no other run"
@@ -167,7 +156,7 @@ class Doctor:
         self._queues: dict[str, Queue] = {}
         self._automations: frozenset[str] = frozenset()
 
-    def looks(self) -> list[Callable[[], Awaitable[list[Finding]]]]:
+    def checks(self) -> list[Callable[[], Awaitable[list[Finding]]]]:
         """The checks, in this order: later ones need what earlier ones found."""
         return [
             self.store, self.grants, self.schema, self.disarmed, self.clock, self.rules,
@@ -283,11 +272,11 @@ class Doctor:
         ignored = [row.name for row in rows if row.parent_id and '"ignored":' in row.spec]
         found = []
         if aside:
-            says = f"{_count(len(aside), 'schedule')} quarantined: {_some(aside)}"
+            says = f"{_count(len(aside), 'schedule')} quarantined: {some(aside)}"
             hint = "`rota why NAME` says what is wrong, and what to do."
             found.append(Finding("warn", "schedules", says, hint))
         if ignored:
-            says = f"declared in code, but an operator's schedule has the name: {_some(ignored)}"
+            says = f"declared in code, but an operator's schedule has the name: {some(ignored)}"
             hint = "The declaration is ignored; rename it, or `rota schedule delete NAME`."
             found.append(Finding("warn", "schedules", says, hint))
         return found
@@ -295,7 +284,7 @@ class Doctor:
     # -- workers and queues ----------------------------------------------------------------
 
     async def worker_rows(self) -> list[Finding]:
-        """Who is on, who is gone or has gone silent."""
+        """The workers that are on, and those that are gone, silent or blocked."""
         rows = await self._database.read(workers.listing, namespace=self._namespace)
         absent = {row.id: absence(row, self._settings, self._now) for row in rows}
         self._live = [row for row in rows if absent[row.id] is None]
@@ -311,7 +300,7 @@ class Doctor:
             slots = sum(row.slots for row in self._live)
             names = sorted({name for row in self._live for name in served(row)})
             on = f"{_count(len(self._live), 'worker')} on, {_count(slots, 'slot')}"
-            says = f"{on}, {'queue' if len(names) == 1 else 'queues'} {_some(names)}"
+            says = f"{on}, {'queue' if len(names) == 1 else 'queues'} {some(names)}"
             found.insert(0, Finding("ok", "workers", says))
         else:
             found.insert(
@@ -342,7 +331,7 @@ class Doctor:
         )
         held = [f"{run.name} ({short_id(run.id)})" for run in running if run.lease_owner == row.id]
         if held:
-            says += f"; it executes {_some(held)}"
+            says += f"; it executes {some(held)}"
         hint = "Blocking code belongs in a sync step, which runs in a thread. The worker's log "
         return Finding("warn", "workers", says, hint + "names the line where it hangs.")
 
@@ -374,7 +363,7 @@ class Doctor:
         )
         if live and missing:
             names = [f"{name} (version {version})" for name, version in missing]
-            says = f"no live worker has the deployed code of {_some(names)}"
+            says = f"no live worker has the deployed code of {some(names)}"
             hint = "Restart the workers with it; `rota why NAME` tells which code they have."
             found.append(Finding("bad", "deploys", says, hint))
         return found
@@ -382,7 +371,7 @@ class Doctor:
     # -- runs ------------------------------------------------------------------------------
 
     async def pending(self) -> list[Finding]:
-        """Runs that wait for a worker: too long, or in vain."""
+        """Runs that wait for a worker: for too long, or for one that does not exist."""
         ready = await self._database.read(history.ready, namespace=self._namespace)
         found = [finding for row in ready if (finding := self._waits(row)) is not None]
         if found:
@@ -417,7 +406,7 @@ class Doctor:
         return Finding("warn", "pending", f"{says}, though a worker serves the queue", hint)
 
     async def overdue(self) -> list[Finding]:
-        """Sleepers that no worker woke."""
+        """Sleeping runs that no worker woke."""
 
         async def ask(tx: Tx) -> int | None:
             due_at: int | None = (await tx.rows("next_due", namespace=self._namespace))[0][0]
@@ -436,7 +425,7 @@ class Doctor:
         lapsed = [row for row in rows if row.lease_until and row.lease_until < self._now]
         if not lapsed:
             return [Finding("ok", "leases", f"{_count(len(rows), 'run')} running, none lapsed")]
-        says = f"{_count(len(lapsed), 'lease')} lapsed: {_some([row.id for row in lapsed])}"
+        says = f"{_count(len(lapsed), 'lease')} lapsed: {some([row.id for row in lapsed])}"
         if self._live:
             hint = "A live worker takes them over within its heartbeat; look again in a moment."
             return [Finding("warn", "leases", says, hint)]
@@ -449,7 +438,7 @@ class Doctor:
         aside = sorted(end.root_id for end in ends if end.status == Status.CRASHED)
         if not aside:
             return []
-        says = f"{_count(len(aside), 'run')} quarantined after crashing too often: {_some(aside)}"
+        says = f"{_count(len(aside), 'run')} quarantined after crashing too often: {some(aside)}"
         return [Finding("warn", "crashed", says, "Fix the cause, then `rota run retry ID`.")]
 
     async def people(self) -> list[Finding]:
@@ -458,7 +447,7 @@ class Doctor:
         if not rows:
             return []
         ids = [f"{row.id} ({row.name}, {row.reason})" for row in rows]
-        says = f"{_count(len(rows), 'run')} waiting for a person: {_some(ids)}"
+        says = f"{_count(len(rows), 'run')} waiting for a person: {some(ids)}"
         return [Finding("warn", "waiting", says, "`rota run show ID` says what is needed.")]
 
     async def hung_handlers(self) -> list[Finding]:
@@ -477,9 +466,3 @@ class Doctor:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _some(items: Sequence[str]) -> str:
-    """The first few, and how many more there are."""
-    more = f" and {len(items) - NAMED_MAX} more" if len(items) > NAMED_MAX else ""
-    return ", ".join(items[:NAMED_MAX]) + more

@@ -1,16 +1,21 @@
-"""The findings of the doctor, one line each, and its checks of a SQLite file."""
+"""The findings of the doctor, one line each, about a SQLite file and about a PostgreSQL role."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from rota.settings import Settings
+from rota.store.backend.grants import RoleGrants
 
 if TYPE_CHECKING:  # a program that only talks to PostgreSQL needs no SQLite
     from rota.store.backend.sqlite_inspect import SqliteState
 
 Level = Literal["ok", "warn", "bad"]
+READ = ("select",)
+WORK = ("select", "insert", "update", "delete")
+TABLES_MAX = 5  # that a finding names
 
 
 class Finding(NamedTuple):
@@ -20,6 +25,12 @@ class Finding(NamedTuple):
     what: str
     says: str
     hint: str | None = None
+
+
+def some(names: Sequence[str], most: int = 3) -> str:
+    """The first few, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def sqlite_findings(version: str, path: str, settings: Settings) -> list[Finding]:
@@ -63,3 +74,45 @@ def _backlog(state: SqliteState) -> list[Finding]:
         " worker's log, free some space, end long readers."
     )
     return [Finding("warn", "log", says, hint)]
+
+
+def grant_findings(found: RoleGrants) -> list[Finding]:
+    """A worker needs to read and write every table, a reader to read; the owner migrates."""
+    role, owner = found.role, found.tables[0].owner
+    writes = any(one.insert or one.update or one.delete for one in found.tables)
+    needs = WORK if writes else READ
+    lacking = [one for one in found.tables if set(one.missing) & set(needs)]
+    if lacking:
+        verbs = [verb for verb in needs if any(verb in one.missing for one in lacking)]
+        lacked = some([one.table for one in lacking], TABLES_MAX)
+        says = f"role {role} lacks {', '.join(verbs)} on {lacked}"
+        tables = f"all tables in schema {found.schema}"
+        hint = f"As {owner}: grant {', '.join(needs)} on {tables} to {role};"
+        return [Finding("bad", "grants", says, hint)]
+    if all(one.is_owner for one in found.tables):
+        return [_owner(found)]
+    says = f"role {role} has what a worker needs; {owner} migrates"
+    if not writes:
+        says = f"role {role} may only read: enough for lists, why, metrics and the doctor"
+    return [Finding("ok", "grants", says), *_later(found, needs)]
+
+
+def _owner(found: RoleGrants) -> Finding:
+    if found.may_create:
+        says = f"role {found.role} has what a worker needs, and may migrate"
+        return Finding("ok", "grants", says)
+    says = f"role {found.role} owns the tables, but may not migrate: it creates none in the schema"
+    hint = f"As the schema's owner: grant create on schema {found.schema} to {found.role};"
+    return Finding("warn", "grants", says, hint)
+
+
+def _later(found: RoleGrants, needs: tuple[str, ...]) -> list[Finding]:
+    if set(needs) <= found.later:
+        return []
+    owner = found.tables[0].owner
+    says = f"role {found.role} gets no grants on tables that a later migration makes"
+    hint = (
+        f"As {owner}: alter default privileges in schema {found.schema} grant {', '.join(needs)}"
+        f" on tables to {found.role};"
+    )
+    return [Finding("warn", "grants", says, hint)]

@@ -245,7 +245,7 @@ def _schedule_times(rows: Iterable[ScheduleTime]) -> Iterable[Metric]:
 def _build() -> Metric:
     labels = {"version": version("rota"), "python": platform.python_version()}
     one = [MetricSample(1, labels)]
-    return Metric("rota_build_info", "Always 1; the labels tell versions.", one)
+    return Metric("rota_build_info", "Always 1; the labels hold the versions.", one)
 
 
 def _schedule_status(row: ScheduleCounts) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from rota.client.connection import ClientPart
 from rota.core.notifications.model import KINDS, KindName, Notification
 from rota.store.notifications import record
 
 if TYPE_CHECKING:
-    from rota.client.client import Client
     from rota.core.runs.model import Run
 
 _LAST = "~"  # above every id
@@ -29,11 +29,8 @@ class RecordedNotification(NamedTuple):
         return f"went to {', '.join(self.rules)}" if self.rules else "fits no rule"
 
 
-class Notifications:
+class Notifications(ClientPart):
     """The recorded notifications of a namespace."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
     async def list(
         self,
@@ -49,8 +46,8 @@ class Notifications:
             before_id: The last id of the page before.
             limit: At most so many.
         """
-        rows = await self._client.connection.database.read(
-            record.listing, namespace=self._client.settings.namespace, kinds=kinds or KINDS,
+        rows = await self._database.read(
+            record.listing, namespace=self._namespace, kinds=kinds or KINDS,
             before_id=before_id or _LAST, limit=limit,
         )  # fmt: skip
         return [_recorded(one, rules) for one, rules in rows]
@@ -62,7 +59,7 @@ class Notifications:
         Args:
             run: A run, as `app.runs.get` returns it.
         """
-        found = await self._client.connection.database.read(record.latest, run)
+        found = await self._database.read(record.latest, run)
         return None if found is None else _recorded(*found)
 
 

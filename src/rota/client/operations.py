@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from rota.client.caller import refuse_in_workflow
+from rota.client.connection import ClientPart
 from rota.core.runs.ids import id_bound
 from rota.core.runs.names import checked_key
 from rota.core.time.instants import instant, iso
@@ -16,12 +16,7 @@ from rota.store.disarm import Disarmed
 from rota.store.runs import archive
 from rota.store.runs.archive import ArchivedChain, ArchiveMonth
 
-if TYPE_CHECKING:
-    from rota.client.client import Client
-
-__all__ = [
-    "ARM_HINT", "ArchiveMonth", "ArchivedChain", "Disarmed", "Operations", "disarmed_clause",
-]  # fmt: skip
+__all__ = ["ARM_HINT", "ArchiveMonth", "ArchivedChain", "Disarmed", "Operations", "disarmed_clause"]
 
 ARCHIVE_BATCH = 250
 _MONTH = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
@@ -34,11 +29,8 @@ def disarmed_clause(found: Disarmed) -> str:
     return f"is disarmed since {iso(found.at)} ({found.reason}): nothing fires, runs or is sent"
 
 
-class Operations:
+class Operations(ClientPart):
     """Verbs about the whole database, with all its namespaces."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
     async def disarm(self, *, reason: str = "by an operator") -> Disarmed:
         """Keep every worker from acting until `arm`: no schedule fires, no run is claimed, nothing
@@ -54,24 +46,24 @@ class Operations:
         """
         refuse_in_workflow("disarm")
         checked_key(reason, "reason")
-        database = self._client.connection.database
-        await database.write(disarm.disarm, reason=reason, now=self._client.clock.now())
-        return await database.read(disarm.state) or Disarmed(self._client.clock.now(), reason)
+        database = self._database
+        await database.write(disarm.disarm, reason=reason, now=self._now())
+        return await database.read(disarm.state) or Disarmed(self._now(), reason)
 
     async def arm(self) -> Disarmed | None:
         """Let workers act again, at their next heartbeat; None if the database was armed."""
         refuse_in_workflow("arm")
-        return await self._client.connection.database.write(disarm.arm)
+        return await self._database.write(disarm.arm)
 
     async def disarmed(self) -> Disarmed | None:
         """Since when the database does not act, and why; None while it is armed."""
-        return await self._client.connection.database.read(disarm.state)
+        return await self._database.read(disarm.state)
 
     async def must_be_armed(self) -> None:
-        """Raise unless the database is armed: for code that waits for a run of this process."""
+        """Raise unless the database is armed, before code waits for a run of this process."""
         found = await self.disarmed()
         if found is not None:
-            place = self._client.connection.database.place
+            place = self._database.place
             raise WrongState(f"{place} {disarmed_clause(found)}", hint=ARM_HINT)
 
     # -- the archive -----------------------------------------------------------------------
@@ -89,12 +81,12 @@ class Operations:
         """
         refuse_in_workflow("archive")
         before_at = _month_start(before)
-        if before_at > self._client.clock.now():
+        if before_at > self._now():
             raise BadInput(f"{before} has not begun", hint="Name this month, or an earlier one.")
         moved, after_id = 0, ""
         while True:
-            done = await self._client.connection.database.write(
-                archive.move, namespace=self._client.settings.namespace,
+            done = await self._database.write(
+                archive.move, namespace=self._namespace,
                 before_id=id_bound(before_at), before_at=before_at, after_id=after_id,
                 limit=ARCHIVE_BATCH,
             )  # fmt: skip
@@ -105,7 +97,7 @@ class Operations:
 
     async def archive_months(self) -> list[ArchiveMonth]:
         """The months that the archive holds, of all namespaces, oldest first."""
-        return await self._client.connection.database.read(archive.months)
+        return await self._database.read(archive.months)
 
     async def drop_archive(self, month: str) -> None:
         """Delete a month of the archive, of all namespaces.
@@ -115,11 +107,11 @@ class Operations:
         """
         refuse_in_workflow("drop_archive")
         _month_start(month)
-        if not await self._client.connection.database.read(archive.has_month, month=month):
+        if not await self._database.read(archive.has_month, month=month):
             raise BadInput(
                 f"the archive has no month {month}", hint="`rota archive list` names them."
             )
-        await self._client.connection.database.write(archive.drop, month=month)
+        await self._database.write(archive.drop, month=month)
 
     async def archived(self, run_id: str) -> ArchivedChain | None:
         """Find a chain of the archive.
@@ -130,9 +122,7 @@ class Operations:
         Returns:
             The chain, or None.
         """
-        return await self._client.connection.database.read(
-            archive.find, namespace=self._client.settings.namespace, run_id=run_id
-        )
+        return await self._database.read(archive.find, namespace=self._namespace, run_id=run_id)
 
 
 def _month_start(month: str) -> int:

@@ -5,12 +5,14 @@ Every question here looks at a bounded number of rows, however many runs are sto
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rota.client.answers import every_automation
 from rota.client.automation_views import AutomationView
+from rota.client.connection import ClientPart
 from rota.client.doctor import absence, served
 from rota.core.automations.text import Word
 from rota.core.runs.filters import RunFilter
@@ -24,9 +26,6 @@ from rota.errors import BadInput
 from rota.store import metrics as store
 from rota.store.metrics import NewestRun
 from rota.store.runs import history, lists, workers
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
 
 RECENT_MAX = 2_000
 BUCKETS_MAX = 200
@@ -98,11 +97,8 @@ class AttentionItem(NamedTuple):
     reason: str | None = None  # why the open run of an automation waits
 
 
-class Overview:
+class Overview(ClientPart):
     """The state of one namespace."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
     async def counts(self, *, within: Duration = "1d") -> RecentCounts:
         """Count runs: open ones exactly, ended ones among the newest.
@@ -113,29 +109,22 @@ class Overview:
         Returns:
             The counts.
         """
-        now = self._client.clock.now()
+        now = self._now()
         since = max(0, now - _window(within))
-        namespace = self._client.settings.namespace
-        opened = await self._client.connection.database.read(
-            store.open_runs, namespace=namespace, now=now
+        namespace = self._namespace
+        opened = await self._database.read(store.open_runs, namespace=namespace, now=now)
+        recent = await self._database.read(
+            store.recent, namespace=namespace, since=since, limit=RECENT_MAX
         )
-        recent = await self._recent(since)
-        ended: dict[str, int] = {}
-        for run in recent:
-            if run.namespace == namespace and run.finished_at is not None:
-                ended[run.status] = ended.get(run.status, 0) + 1
-        counts: dict[str, int] = {}
+        ended = Counter(
+            run.status
+            for run in recent.runs
+            if run.namespace == namespace and run.finished_at is not None
+        )
+        counts: Counter[str] = Counter()
         for row in opened:
-            counts[row.status] = counts.get(row.status, 0) + row.run_count
-        is_whole = len(recent) < RECENT_MAX
-        first = since if is_whole else recent[-1].created_at
-        return RecentCounts(counts, ended, moment(first), is_whole)
-
-    async def _recent(self, since: int) -> list[NewestRun]:
-        found = await self._client.connection.database.read(
-            store.recent, namespace=self._client.settings.namespace, since=since, limit=RECENT_MAX
-        )
-        return found.runs
+            counts[row.status] += row.run_count
+        return RecentCounts(dict(counts), dict(ended), *_reach(recent.runs, since))
 
     async def activity(self, *, within: Duration = "1d", buckets: int = 24) -> ActivitySeries:
         """Count ended runs, failures and lateness over time, for a chart.
@@ -147,19 +136,15 @@ class Overview:
         Returns:
             The series.
         """
-        if (
-            isinstance(buckets, bool)
-            or not isinstance(buckets, int)
-            or not 1 <= buckets <= BUCKETS_MAX
-        ):
+        if type(buckets) is not int or not 1 <= buckets <= BUCKETS_MAX:
             raise BadInput(
                 f"buckets={shown(buckets)} is out of range", hint=f"Give 1 to {BUCKETS_MAX}."
             )
-        now = self._client.clock.now()
+        now = self._now()
         width = max(SECOND, _window(within) // buckets)
         first = max(0, now - width * buckets)
-        namespace = self._client.settings.namespace
-        found = await self._client.connection.database.read(
+        namespace = self._namespace
+        found = await self._database.read(
             store.recent, namespace=namespace, since=first, limit=RECENT_MAX
         )
         chart = _Chart(first, width, buckets)
@@ -168,17 +153,13 @@ class Overview:
                 chart.add(run)
         for run_id in found.unsuccessful_ids:
             chart.fail(created_at(run_id))
-        is_whole = len(found.runs) < RECENT_MAX
-        since = first if is_whole else found.runs[-1].created_at
-        return ActivitySeries(chart.buckets(), moment(since), is_whole)
+        return ActivitySeries(chart.buckets(), *_reach(found.runs, first))
 
     async def queues(self) -> Sequence[QueueState]:
         """Every queue that is declared, served or waited in, by name."""
         client = self._client
-        namespace, now = client.settings.namespace, client.clock.now()
-        opened = await client.connection.database.read(
-            store.open_runs, namespace=namespace, now=now
-        )
+        namespace, now = self._namespace, self._now()
+        opened = await self._database.read(store.open_runs, namespace=namespace, now=now)
         declared = {row.name: row for row in await client.queues()}
         alive = [
             name
@@ -192,17 +173,11 @@ class Overview:
             mine = [row for row in opened if row.queue == name]
             oldest = [row.oldest_at for row in mine if row.status == Status.PENDING]
             queue = declared.get(name)
-            found.append(
-                QueueState(
-                    name,
-                    bool(queue and queue.paused),
-                    _sum(mine, Status.PENDING),
-                    _sum(mine, Status.RUNNING),
-                    moment(min(oldest)) if oldest else None,
-                    queue,
-                    alive.count(name),
-                )
-            )
+            found.append(QueueState(
+                name, bool(queue and queue.paused), _sum(mine, Status.PENDING),
+                _sum(mine, Status.RUNNING), moment(min(oldest)) if oldest else None, queue,
+                alive.count(name),
+            ))  # fmt: skip
         return found
 
     async def workers(
@@ -217,13 +192,13 @@ class Overview:
             limit: The most workers to return, up to 1,000.
         """
         client = self._client
-        namespace, now = client.settings.namespace, client.clock.now()
-        rows = await client.connection.database.read(
+        namespace, now = self._namespace, self._now()
+        rows = await self._database.read(
             workers.page, namespace=namespace, everyone=everyone,
             search=checked_search(search), after=checked_search(after, "after"),
             limit=checked_limit(limit),
         )  # fmt: skip
-        busy = await client.connection.database.read(store.busy_slots, namespace=namespace)
+        busy = await self._database.read(store.busy_slots, namespace=namespace)
         return [
             WorkerState(
                 row, _liveness(row, absence(row, client.settings, now)),
@@ -235,8 +210,8 @@ class Overview:
     async def attention(self) -> Sequence[AttentionItem]:
         """Everything that waits for a person, oldest first. Runs and schedules: 200 at most."""
         client = self._client
-        namespace, now = client.settings.namespace, client.clock.now()
-        waiting = await client.connection.database.read(
+        namespace, now = self._namespace, self._now()
+        waiting = await self._database.read(
             lists.page, RunFilter(status=Status.WAITING), namespace=namespace, before="~",
             limit=ATTENTION_MAX,
         )  # fmt: skip
@@ -244,12 +219,11 @@ class Overview:
         async for view in every_automation(client.automations):
             if view.said.word is Word.ATTENTION:
                 items.append(_automation(view))
-        for run in await client.connection.database.read(
-            store.quarantined, namespace=namespace, since=max(0, now - 7 * DAY),
-            limit=ATTENTION_MAX,
-        ):  # fmt: skip
+        for run in await self._database.read(
+            store.quarantined, namespace=namespace, since=max(0, now - 7 * DAY), limit=ATTENTION_MAX
+        ):
             items.append(_quarantined(run))
-        for row in await client.connection.database.read(
+        for row in await self._database.read(
             store.stopped_schedules, namespace=namespace, limit=ATTENTION_MAX
         ):
             sentence = f"Does not fire: {row.reason or ''}"
@@ -270,9 +244,7 @@ class Overview:
             found += await self._client.runs.list(
                 status=status, since=since, limit=checked_limit(limit)
             )
-        last = await self._client.connection.database.read(
-            history.last_ids, [run.root_id for run in found]
-        )
+        last = await self._database.read(history.last_ids, [run.root_id for run in found])
         return [run for run in found if run.id in last]
 
 
@@ -284,6 +256,12 @@ def _automation(view: AutomationView) -> AttentionItem:
         view.said.actions[0] if view.said.actions else "show", run.id if run else None,
         view.mutation.id if view.mutation else None, run.reason if run else None,
     )  # fmt: skip
+
+
+def _reach(runs: Sequence[NewestRun], since: int) -> tuple[datetime, bool]:
+    """The instant from which all runs were read, and whether that is the one asked for."""
+    is_whole = len(runs) < RECENT_MAX
+    return moment(since if is_whole else runs[-1].created_at), is_whole
 
 
 def _window(within: Duration) -> int:
@@ -332,24 +310,19 @@ class _Chart:
     def add(self, run: NewestRun) -> None:
         """Count the end of a run, and how late its occurrence began."""
         if run.status == Status.COMPLETED and run.finished_at is not None:
-            place = self._place(run.finished_at)
-            if place is not None:
-                self._completed[place] += 1
+            self._completed[self._index(run.finished_at)] += 1
         if run.trigger == Trigger.SCHEDULE and run.due_at is not None and run.started_at:
-            place = self._place(run.started_at)
-            if place is not None:
-                late = max(0, run.started_at - run.due_at) / SECOND
-                self._late[place] = max(late, self._late[place] or 0.0)
+            index = self._index(run.started_at)
+            late = max(0, run.started_at - run.due_at) / SECOND
+            self._late[index] = max(late, self._late[index] or 0.0)
 
     def fail(self, at: int) -> None:
-        """Count a failure. Its creation places it: that is what the index knows."""
-        place = self._place(at)
-        if place is not None:
-            self._failed[place] += 1
+        """Count a failure by the creation of its run: the index has no other time."""
+        self._failed[self._index(at)] += 1
 
-    def _place(self, at: int) -> int | None:
-        place = (at - self._first) // self._width
-        return min(place, len(self._failed) - 1) if place >= 0 else None
+    def _index(self, at: int) -> int:
+        """The bucket of an instant; the first and the last one also have what lies outside."""
+        return max(0, min((at - self._first) // self._width, len(self._failed) - 1))
 
     def buckets(self) -> list[ActivityBucket]:
         """All buckets, oldest first."""

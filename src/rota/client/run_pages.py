@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple, Unpack
+from typing import NamedTuple, Unpack
 
+from rota.client.connection import ClientPart
 from rota.core.pipelines.item_chunks import readable
 from rota.core.runs.filters import RunFilter, RunSelection, checked_filter
 from rota.core.runs.model import LogLine, Run, StoredStep
@@ -16,9 +17,6 @@ from rota.errors import BadInput
 from rota.store.backend.database import Tx
 from rota.store.runs import history, lists, logs, steps
 from rota.store.schedules.templates import with_outcomes
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
 
 # Python programs may ask for long lists; pages of surfaces are shorter.
 LIST_MAX = 100_000
@@ -52,11 +50,8 @@ def _selection(filters: RunFilters) -> RunSelection:
     return chosen
 
 
-class RunPages:
+class RunPages(ClientPart):
     """Reads about the runs of one namespace."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
     async def get(self, run_id: str) -> Run:
         """Return one run.
@@ -73,9 +68,7 @@ class RunPages:
         Example:
             run = await app.runs.get("order-7")
         """
-        return await self._client.connection.database.read(
-            history.get, namespace=self._client.settings.namespace, run_id=run_id
-        )
+        return await self._database.read(history.get, namespace=self._namespace, run_id=run_id)
 
     async def list(self, **filters: Unpack[RunFilters]) -> list[Run]:
         """Return runs, newest first. A rare filter is searched for to the end of the history.
@@ -100,8 +93,8 @@ class RunPages:
         found: list[Run] = []
         schedule_id = await self._schedule_id(wanted)
         while next_id is not None and len(found) < limit:
-            part = await self._client.connection.database.read(
-                lists.page, wanted, namespace=self._client.settings.namespace, before=next_id,
+            part = await self._database.read(
+                lists.page, wanted, namespace=self._namespace, before=next_id,
                 limit=limit - len(found), schedule_id=schedule_id, window=lists.LONG_WINDOW,
             )  # fmt: skip
             found += part.runs
@@ -133,15 +126,15 @@ class RunPages:
         check_options(filters, RunSelection, self.page)
         wanted = checked_filter(**filters)
         schedule_id = await self._schedule_id(wanted)
-        found = await self._client.connection.database.read(
-            lists.page, wanted, namespace=self._client.settings.namespace,
+        found = await self._database.read(
+            lists.page, wanted, namespace=self._namespace,
             before=wanted.id_after(after), limit=checked_limit(limit), schedule_id=schedule_id,
             window=lists.SEARCH_WINDOW if wanted.search else lists.WINDOW,
         )  # fmt: skip
         by_id: Sequence[Run] = ()
         if wanted.search and after is None:
-            by_id = await self._client.connection.database.read(
-                lists.beginning, wanted, namespace=self._client.settings.namespace,
+            by_id = await self._database.read(
+                lists.beginning, wanted, namespace=self._namespace,
                 limit=BY_ID_MAX, schedule_id=schedule_id,
             )  # fmt: skip
         return RunList(
@@ -173,7 +166,7 @@ class RunPages:
             children = await app.runs.children(run.id)
         """
         run = await self.get(run_id)
-        return await self._client.connection.database.read(
+        return await self._database.read(
             _children, run.root_id, after=checked_key(after, "after") if after else "",
             limit=checked_limit(limit),
         )  # fmt: skip
@@ -196,7 +189,7 @@ class RunPages:
             first = await app.runs.steps_page(run.id, limit=50)
         """
         run = await self.get(run_id)
-        found = await self._client.connection.database.read(
+        found = await self._database.read(
             steps.page, root_id=run.root_id, after=checked_key(after, "after") if after else "",
             limit=checked_limit(limit),
         )  # fmt: skip
@@ -222,7 +215,7 @@ class RunPages:
             lines = await app.runs.logs(run.id, after=last.position)
         """
         run = await self.get(run_id)
-        return await self._client.connection.database.read(
+        return await self._database.read(
             logs.page, run_id=run.id, after=checked_position(after), limit=checked_limit(limit)
         )
 

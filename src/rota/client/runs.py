@@ -76,7 +76,7 @@ class Runs(BulkVerbs):
         run = await self.get(run_id)
         if run.kind == "schedule":
             run = await self._own(run_id)
-        attempts = await self._client.connection.database.read(history.chain, root_id=run.root_id)
+        attempts = await self._database.read(history.chain, root_id=run.root_id)
         if not attempts:  # pruned or archived a moment ago: the error says which
             await self.get(run.id)
         return attempts
@@ -94,7 +94,7 @@ class Runs(BulkVerbs):
             keys = [step.key for step in await app.runs.steps(run.id)]
         """
         run = await self.get(run_id)
-        found = await self._client.connection.database.read(steps.load, [run.root_id])
+        found = await self._database.read(steps.load, [run.root_id])
         return [readable(step) for step in found[run.root_id]]
 
     async def counts(self) -> dict[str, int]:
@@ -103,9 +103,7 @@ class Runs(BulkVerbs):
         Example:
             waiting = (await app.runs.counts()).get("waiting", 0)
         """
-        return await self._client.connection.database.read(
-            history.counts, namespace=self._client.settings.namespace
-        )
+        return await self._database.read(history.counts, namespace=self._namespace)
 
     async def ready(self) -> Sequence[Ready]:
         """Return what could be claimed now, by queue and name.
@@ -113,9 +111,7 @@ class Runs(BulkVerbs):
         Example:
             backlog = sum(row.run_count for row in await app.runs.ready())
         """
-        return await self._client.connection.database.read(
-            history.ready, namespace=self._client.settings.namespace
-        )
+        return await self._database.read(history.ready, namespace=self._namespace)
 
     # -- awaiting and changing -------------------------------------------------------------
 
@@ -169,10 +165,9 @@ class Runs(BulkVerbs):
         checked_key(reason, "reason")
         run = await self._own(run_id)
         # `ready` as well: the slot that the run held in a limited queue is free.
-        ids = await self._client.connection.wakeups.write(
-            (CANCEL, DONE, READY), cancel_chains, [run.root_id], reason=reason,
-            now=self._client.clock.now(),
-        )  # fmt: skip
+        ids = await self._wakeups.write(
+            (CANCEL, DONE, READY), cancel_chains, [run.root_id], reason=reason, now=self._now()
+        )
         if not ids:
             last = (await self.chain(run.id))[-1]
             raise WrongState(f"run {last.id} is {last.label}; there is nothing to cancel")
@@ -199,11 +194,11 @@ class Runs(BulkVerbs):
         refuse_in_workflow("retry")
         await self._own(run_id)
         last = (await self.chain(run_id))[-1]
-        client, now = self._client, self._client.clock.now()
+        now = self._now()
         if allowed("resolve", Status(last.status)):
-            await client.connection.wakeups.write((READY,), resolve_run, last.id, now=now)
-        elif not await client.connection.wakeups.write(
-            (READY,), retry_chain, last.root_id, client.ids.make(now), now=now
+            await self._wakeups.write((READY,), resolve_run, last.id, now=now)
+        elif not await self._wakeups.write(
+            (READY,), retry_chain, last.root_id, self._client.ids.make(now), now=now
         ):
             raise WrongState(f"run {last.id} is {last.label}; there is nothing to retry")
         return self.handle(last.root_id, self._known(last.name))
@@ -231,11 +226,11 @@ class Runs(BulkVerbs):
         last = (await self.chain(run.id))[-1]
         if last.is_final:
             raise WrongState(f"run {last.id} is {last.label}; it cannot receive a signal")
-        client, now = self._client, self._client.clock.now()
-        limit = client.settings.payload_bytes_max
+        now = self._now()
+        limit = self._client.settings.payload_bytes_max
         body = typed.encode(value, what=f"signal {name}", bytes_max=limit)
-        await client.connection.wakeups.write(
-            (READY,), steps.send_signal, signal_id=client.ids.make(now), root_id=run.root_id,
+        await self._wakeups.write(
+            (READY,), steps.send_signal, signal_id=self._client.ids.make(now), root_id=run.root_id,
             name=name, body=body, now=now,
         )  # fmt: skip
 
@@ -277,14 +272,14 @@ class Runs(BulkVerbs):
                 f"run {run.id} has recorded no step {from_step!r}",
                 hint=suggestion(from_step, recorded, f"It has: {', '.join(recorded)}."),
             )
-        now = self._client.clock.now()
+        now = self._now()
         fresh = NewRun(
             id=self._client.ids.make(now), namespace=run.namespace, name=run.name,
             available_at=now, input=run.input, kind=run.kind, queue=run.queue,
             priority=run.priority, trigger=Trigger.FORK, limit_key=run.limit_key,
             version=run.version, tags=run.tags, options=_seeded(run), external_id=external_id,
         )  # fmt: skip
-        started = await self._client.connection.wakeups.write(
+        started = await self._wakeups.write(
             (READY,), steps.fork, fresh, from_root=run.root_id,
             position=recorded[from_step].position, now=now,
         )  # fmt: skip

@@ -16,8 +16,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Unpack
 
 import msgspec
 
-from rota.client.schedule_finder import ScheduleFinder
-from rota.client.schedule_view import Occurrence, ScheduleView, ahead, evaluable, next_of
+from rota.client.schedule_view import (
+    Occurrence,
+    ScheduleFinder,
+    ScheduleView,
+    ahead,
+    evaluable,
+    next_of,
+)
 from rota.core.runs.filters import checked_status
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
@@ -182,7 +188,7 @@ class SchedulePages(ScheduleFinder):
         given = outcome.partition(":")[0] if isinstance(outcome, str) else outcome
         checked_status(given, "outcome")
         return LedgerQuery(
-            (await self._client.schedules.get(name)).schedule.id,
+            (await self.get(name)).schedule.id,
             0 if start is None else instant(start), 0 if end is None else instant(end), outcome,
         )  # fmt: skip
 
@@ -194,7 +200,7 @@ class SchedulePages(ScheduleFinder):
         looked = 0
         while looked < look_max:
             size = LOOK if wanted.outcome else limit
-            rows = await self._client.connection.database.read(
+            rows = await self._database.read(
                 templates.history, wanted.schedule_id, limit=size, before=before,
                 from_at=wanted.from_at, to_at=wanted.to_at,
             )  # fmt: skip
@@ -218,8 +224,8 @@ class SchedulePages(ScheduleFinder):
         Raises:
             UnknownSchedule: There is no schedule of that name.
         """
-        shown = evaluable(await self._client.schedules.get(name))
-        return next_of(name, shown.intent, self._client.clock.now(), count)
+        shown = evaluable(await self.get(name))
+        return next_of(name, shown.intent, self._now(), count)
 
     async def upcoming(self, *, within: Duration = "1d", limit: int = 50) -> Sequence[Occurrence]:
         """List the next occurrences of all schedules.
@@ -231,12 +237,11 @@ class SchedulePages(ScheduleFinder):
         Returns:
             Occurrences in the order in which they fire. An overdue one is not listed.
         """
-        now = self._client.clock.now()
+        now = self._now()
         until = now + micros(within)
-        rows = await self._client.connection.database.read(
-            templates.soonest, namespace=self._client.settings.namespace, now=now, until=until,
-            limit=limit,
-        )  # fmt: skip
+        rows = await self._database.read(
+            templates.soonest, namespace=self._namespace, now=now, until=until, limit=limit
+        )
         streams = [ahead(row, now, until) for row in rows]
         soonest = itertools.islice(heapq.merge(*streams, key=lambda one: one[0]), limit)
         return [
@@ -291,7 +296,7 @@ class SchedulePages(ScheduleFinder):
         Raises:
             UnknownSchedule: There is no schedule of that name.
         """
-        found = await self._client.schedules.get(name)
+        found = await self.get(name)
         if by not in CALENDAR_DAYS_MAX:
             raise BadInput(f"by={shown(by)} is not a unit", hint="Give day or hour.")
         from_at, to_at = instant(start), instant(end)
@@ -304,7 +309,7 @@ class SchedulePages(ScheduleFinder):
         timings = found.intent.spec.timings
         where = timezone or (timings[0].zone if timings else "UTC")
         zone_named(where)
-        counted = await self._client.connection.database.read(
+        counted = await self._database.read(
             store.counts, found.schedule.id, from_at=from_at, to_at=to_at, limit=CALENDAR_RUNS_MAX
         )
         cells = _Cells(where, by)
@@ -325,8 +330,8 @@ class SchedulePages(ScheduleFinder):
         """
         asked = [checked_name(name, "schedule name") for name in names]
         checked_limit(max(1, len(asked)))
-        rows = await self._client.connection.database.read(
-            store.last_named, namespace=self._client.settings.namespace, names=asked,
+        rows = await self._database.read(
+            store.last_named, namespace=self._namespace, names=asked,
             last=checked_limit(last, OUTCOMES_MAX),
         )  # fmt: skip
         return {name: LastOutcomes(listed, _usual_s(listed)) for name, listed in rows.items()}
@@ -356,7 +361,7 @@ class SchedulePages(ScheduleFinder):
         """
         from rota.schedules.preview import look_ahead
 
-        now = self._client.clock.now()
+        now = self._now()
         checked_key(when, "when")
         return look_ahead(
             [when], zone=timezone, count=checked_limit(count, 100), gap=gap, repeat=repeat, now=now
@@ -390,8 +395,8 @@ class SchedulePages(ScheduleFinder):
         """
         check_options(policies, PolicyOptions, self.diff)
         checked_limit(count, 100)
-        found = await self._client.schedules.get(name)
-        now = self._client.clock.now()
+        found = await self.get(name)
+        now = self._now()
         timing = Retiming(when, timezone, gap, repeat, start, end, sub_second=True)
         _, intent = Edit(timing, policies, None, confirm=True).of(found.schedule, now)
         refused = None
@@ -447,22 +452,24 @@ class _Cells:
         )
         cell[outcome] = cell.get(outcome, 0) + count
 
-    def spread(self, found: ScheduleView, part: SkippedRange, from_at: int, to_at: int) -> None:
+    def spread(self, found: ScheduleView, skipped: SkippedRange, from_at: int, to_at: int) -> None:
         """Count a range of skipped occurrences in the cells where they were due. A schedule that
         has changed since no longer says where: then they count at the end of the range."""
-        outcome = f"skipped:{part.reason}" if part.reason else "skipped"
+        outcome = f"skipped:{skipped.reason}" if skipped.reason else "skipped"
         spec = found.intent.spec
-        size = count_between(spec, part.from_at - 1, part.to_at) if found.problem is None else 0
-        if size != part.occurrence_count:
-            if from_at <= part.to_at < to_at:
-                self.add(part.to_at, outcome, part.occurrence_count)
+        size = (
+            count_between(spec, skipped.from_at - 1, skipped.to_at) if found.problem is None else 0
+        )
+        if size != skipped.occurrence_count:
+            if from_at <= skipped.to_at < to_at:
+                self.add(skipped.to_at, outcome, skipped.occurrence_count)
             return
         step = DAY // 24 // 4
-        at = max(part.from_at, from_at)
+        at = max(skipped.from_at, from_at)
         at -= at % step
-        last = min(part.to_at, to_at - 1)
+        last = min(skipped.to_at, to_at - 1)
         while at <= last:
-            first, end = max(at, part.from_at, from_at), min(at + step - 1, last)
+            first, end = max(at, skipped.from_at, from_at), min(at + step - 1, last)
             count = count_between(spec, first - 1, end)
             if count:
                 self.add(at, outcome, count)

@@ -1,4 +1,5 @@
-"""A schedule as people and programs see it: its row, its meaning, and the tag of its definition."""
+"""A schedule as people and programs see it: its row, its meaning, the tag of its definition. It is
+found by its name."""
 
 from __future__ import annotations
 
@@ -9,16 +10,22 @@ from typing import NamedTuple
 
 import msgspec
 
+from rota.client.connection import ClientPart
+from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Schedule
+from rota.core.runs.names import checked_name, checked_search
 from rota.core.schedules.intent import Intent, jitter_us
+from rota.core.suggest import suggestion
 from rota.core.time.describe import describe
 from rota.core.time.instants import moment
 from rota.core.time.recurrence import Spec, next_after, notes
-from rota.errors import BadSchedule, ChangedSince
+from rota.errors import BadSchedule, ChangedSince, UnknownSchedule
 from rota.schedules import definition
 from rota.schedules.overrides import FieldDifference, differences
+from rota.store.schedules import templates as store
 
 PREVIEW_MAX = 1000
+COUNT_MAX = 10_000
 
 
 class Occurrence(NamedTuple):
@@ -106,3 +113,62 @@ def check_match(schedule: Schedule, if_match: str | None) -> None:
     """Refuse a change of a definition that differs from the one that the caller has read."""
     if if_match is not None and view_of(schedule).etag != if_match:
         raise ChangedSince(f"schedule {schedule.name} has changed since it was read")
+
+
+class ListedCounts(NamedTuple):
+    """The number of schedules, and of those that are paused; 10,000 means that or more."""
+
+    total: int
+    paused: int
+
+
+class ScheduleFinder(ClientPart):
+    """Finds the schedules of one namespace."""
+
+    async def get(self, name: str) -> ScheduleView:
+        """Find a schedule by name.
+
+        Args:
+            name: The schedule.
+
+        Raises:
+            UnknownSchedule: There is no schedule of that name.
+        """
+        checked_name(name, "schedule name")
+        found = await self._database.read(store.find, namespace=self._namespace, name=name)
+        if found is None:
+            raise await self._unknown(name)
+        return view_of(found)
+
+    async def list(
+        self, *, after: str = "", limit: int = 1000, search: str = "", paused: bool = False
+    ) -> Sequence[ScheduleView]:
+        """List schedules by name.
+
+        Args:
+            after: The last name of the page before.
+            limit: At most so many.
+            search: A part of the name.
+            paused: Only those that are paused.
+        """
+        rows = await self._database.read(
+            store.listing, namespace=self._namespace, after=after, limit=limit,
+            search=checked_search(search), status=Status.PAUSED if paused else "",
+        )  # fmt: skip
+        return [view_of(row) for row in rows]
+
+    async def count(self, *, search: str = "") -> ListedCounts:
+        """Count schedules, up to 10,000.
+
+        Args:
+            search: A part of the name.
+        """
+        found = await self._database.read(
+            store.count, namespace=self._namespace, search=checked_search(search), limit=COUNT_MAX
+        )
+        return ListedCounts(*found)
+
+    async def _unknown(self, name: str) -> UnknownSchedule:
+        names = [shown.schedule.name for shown in await self.list()]
+        hint = suggestion(name, names)
+        return UnknownSchedule(f"there is no schedule {name!r}", hint=hint, name=name)

@@ -102,23 +102,23 @@ class Schedules(SchedulePages):
         check_options(options, ScheduleOptions, self.create)
         refuse_in_workflow("schedules.create")
         checked_name(name, "schedule name")
-        now = self._client.clock.now()
+        now = self._now()
         rules = policies(**chosen_policies(options))
         shared = msgspec.structs.replace(
             run_options(rules), queue=options.get("queue"), priority=options.get("priority")
         )
         args, named = tuple(options.get("args", ())), dict(options.get("input") or {})
         run = self._client.starter.new_run(workflow, args, named, shared)
-        told = ScheduleDefinition(
+        declared = ScheduleDefinition(
             name, when, timezone, host_zone_name(), options.get("gap", "auto"),
             options.get("repeat", "auto"), options.get("start"), options.get("end"),
             options.get("sub_second", False), rules, run, owner, origin,
             options.get("paused", False),
         )  # fmt: skip
-        fresh = told.made(
-            timezone or told.host_zone, schedule_id=self._client.ids.make(now), now=now
+        fresh = declared.made(
+            timezone or declared.host_zone, schedule_id=self._client.ids.make(now), now=now
         )
-        if if_match is not None or not await self._client.connection.database.write(
+        if if_match is not None or not await self._database.write(
             store.put, fresh, trigger="manual", now=now
         ):
             if not replace:
@@ -127,9 +127,9 @@ class Schedules(SchedulePages):
                     hint="Use another name, update it, or create it with replace.",
                 )
             await self._change(
-                name, lambda old: definition.redefined(old, told, now=now), if_match=if_match
+                name, lambda old: definition.redefined(old, declared, now=now), if_match=if_match
             )
-        await self._client.connection.wakeups.announce(SCHEDULE)
+        await self._wakeups.announce(SCHEDULE)
         return await self.get(name)
 
     # -- commands --------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class Schedules(SchedulePages):
         """
         if note:
             checked_key(note, "note")
-        now = self._client.clock.now()
+        now = self._now()
         until_at = None if until is None else instant(until)
         if until_at is not None and until_at <= now:
             raise BadSchedule(
@@ -186,7 +186,7 @@ class Schedules(SchedulePages):
             WrongState: It is not paused, or has no further occurrence.
             UnknownSchedule: There is no schedule of that name.
         """
-        now = self._client.clock.now()
+        now = self._now()
 
         def wake(old: Schedule) -> Schedule:
             if old.status != Status.PAUSED:
@@ -242,7 +242,7 @@ class Schedules(SchedulePages):
         """
         check_options(policies, PolicyOptions, self.update)
         RunOptions(queue=queue or None, priority=priority).check()
-        now = self._client.clock.now()
+        now = self._now()
         target = workflow if workflow is None or isinstance(workflow, str) else workflow.name
         timing = Retiming(when, timezone, gap, repeat, start, end, sub_second)
         change = Edit(timing, policies, target, confirm)
@@ -268,7 +268,7 @@ class Schedules(SchedulePages):
 
         changed = await self._change(name, edit, if_match=if_match)
         # Another overlap policy may have released a run.
-        self._client.connection.wakeups.notify_soon(READY)
+        self._wakeups.notify_soon(READY)
         return changed
 
     async def reset(self, name: str, *fields: str, confirm: bool = False) -> ScheduleView:
@@ -287,7 +287,7 @@ class Schedules(SchedulePages):
             BadSchedule: Missed occurrences would run at once.
             UnknownSchedule: There is no schedule of that name.
         """
-        now = self._client.clock.now()
+        now = self._now()
         chosen = checked_fields(fields)
 
         def restore(old: Schedule) -> Schedule:
@@ -296,11 +296,11 @@ class Schedules(SchedulePages):
 
         changed = await self._change(name, restore)
         # Another overlap policy may have released a run.
-        self._client.connection.wakeups.notify_soon(READY)
+        self._wakeups.notify_soon(READY)
         return changed
 
     async def _forget_declaration(self, name: str) -> None:
-        """A declaration that was ignored in favour of this schedule is no more."""
+        """Forget the declaration that was ignored in favour of this schedule: it is gone."""
 
         def edit(old: Schedule) -> Schedule:
             intent = msgspec.structs.replace(store.read_intent(old.spec), ignored=None)
@@ -323,7 +323,7 @@ class Schedules(SchedulePages):
         """
         refuse_in_workflow("schedules.delete")
         checked_name(name, "schedule name")
-        namespace, now = self._client.settings.namespace, self._client.clock.now()
+        namespace, now = self._namespace, self._now()
 
         async def remove(tx: Tx) -> bool:
             old = await store.find(tx, namespace=namespace, name=name, lock=True)
@@ -332,9 +332,9 @@ class Schedules(SchedulePages):
                 await store.delete(tx, old.id, now=now)
             return old is not None
 
-        if not await self._client.connection.database.write(remove):
+        if not await self._database.write(remove):
             raise await self._unknown(name)
-        await self._client.connection.wakeups.announce(READY, SCHEDULE)
+        await self._wakeups.announce(READY, SCHEDULE)
 
     async def trigger(self, name: str, *, input: dict[str, Any] | None = None) -> str:  # noqa: A002
         """Run the workflow of a schedule now. The next occurrence does not move.
@@ -373,7 +373,7 @@ class Schedules(SchedulePages):
         shown = await self.get(name)
         if shown.intent.workflow == LOST:
             evaluable(shown)
-        now = self._client.clock.now()
+        now = self._now()
         template, workflow = shown.schedule, shown.intent.workflow
         body = template.input
         if input is not None:
@@ -386,8 +386,8 @@ class Schedules(SchedulePages):
             trigger=Trigger.MANUAL, schedule_id=template.id, external_id=external_id,
             options=store.with_previous(template.options, template.started_at),
         )  # fmt: skip
-        [started] = await self._client.connection.database.write(start_runs, [row], now=now)
-        await self._client.connection.wakeups.announce(READY)
+        [started] = await self._database.write(start_runs, [row], now=now)
+        await self._wakeups.announce(READY)
         return started
 
     async def backfill(
@@ -413,7 +413,7 @@ class Schedules(SchedulePages):
         if parallel < 1:
             raise BadSchedule(f"parallel={parallel} allows no run", hint="Give 1 or more.")
         first, last = instant(start) - 1, instant(end)
-        now = self._client.clock.now()
+        now = self._now()
         if last <= first:
             raise BadSchedule(
                 f"the range ends ({iso(last)}) before it begins ({iso(first + 1)})",
@@ -434,7 +434,7 @@ class Schedules(SchedulePages):
             return Backfill(0, 0, [])
         dues = between(shown.intent.spec, first, last, limit=BACKFILL_MAX)
         if dry_run:
-            taken = await self._client.connection.database.read(
+            taken = await self._database.read(
                 store.fired_between, shown.schedule.id, from_at=dues[0], to_at=dues[-1]
             )
             return Backfill(count, len(set(dues) - taken), [])
@@ -448,10 +448,8 @@ class Schedules(SchedulePages):
             )
             for place, (run_id, due) in enumerate(zip(ids, dues, strict=True))
         ]  # fmt: skip
-        created = await self._client.connection.database.write(
-            store.backfill, rows, parallel=parallel, now=now
-        )
-        await self._client.connection.wakeups.announce(READY)
+        created = await self._database.write(store.backfill, rows, parallel=parallel, now=now)
+        await self._wakeups.announce(READY)
         return Backfill(count, len(created), created)
 
     async def _change(
@@ -465,8 +463,8 @@ class Schedules(SchedulePages):
         """Read, edit and write one schedule in one transaction."""
         refuse_in_workflow("a change of a schedule")
         checked_name(name, "schedule name")
-        namespace = self._client.settings.namespace
-        now = self._client.clock.now()
+        namespace = self._namespace
+        now = self._now()
 
         async def apply(tx: Tx) -> Schedule | None:
             old = await store.find(tx, namespace=namespace, name=name, lock=True)
@@ -479,10 +477,10 @@ class Schedules(SchedulePages):
                 tx, old, edit(old), now=now, new_id=self._client.ids.make(now)
             )
 
-        changed = await self._client.connection.database.write(apply)
+        changed = await self._database.write(apply)
         if changed is None:
             raise await self._unknown(name)
-        await self._client.connection.wakeups.announce(SCHEDULE)
+        await self._wakeups.announce(SCHEDULE)
         return view_of(changed)
 
     def _restored(self, given: dict[str, Any], stored: Any) -> dict[str, Any]:

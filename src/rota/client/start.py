@@ -116,7 +116,7 @@ class StartOptions(TypedDict, total=False):
 
 
 class RunOptions(msgspec.Struct, frozen=True):
-    """The same with defaults, checked."""
+    """`StartOptions` with their defaults, checked."""
 
     external_id: str | None = None
     on_conflict: OnConflict = "return"
@@ -216,11 +216,11 @@ class RunStarter:
         self.leave()
 
     def leave(self) -> None:
-        """Begin again after a fork or in another event loop: a batch of that loop never answers."""
+        """Begin again after a fork or in another event loop: the old batch never answers."""
         self._batch: Batch[NewRun, Started] = Batch(self._send)
 
     def workflow_named(self, name: str) -> Startable[..., Any] | None:
-        """The registered workflow of that name; a bare client knows none and asks nothing."""
+        """The registered workflow of that name; None in a client without an app."""
         return None
 
     async def start(
@@ -253,7 +253,7 @@ class RunStarter:
         kwargs: dict[str, Any],
         options: RunOptions,
     ) -> RunHandle[Any] | None:
-        """A start in the code of a workflow or of a step; None: it is like any other."""
+        """Start a run from the code of a workflow or of a step; None: start it like any other."""
         refuse_in_workflow("start")
         return None
 

@@ -6,9 +6,10 @@ import contextlib
 import hmac
 import secrets
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rota.client.caller import refuse_in_workflow
+from rota.client.connection import ClientPart
 from rota.core.access.model import (
     LOGIN_LINK_US,
     SESSION_IDLE_US,
@@ -26,9 +27,6 @@ from rota.errors import BadInput, BadToken, StoreReadOnly, UnknownToken
 from rota.store.access import sessions, tokens
 from rota.store.access.sessions import LoginLink
 
-if TYPE_CHECKING:
-    from rota.client.client import Client
-
 
 class NewToken(NamedTuple):
     """A token that was just made. Its text is shown once: only a digest is stored."""
@@ -44,11 +42,8 @@ class NewSession(NamedTuple):
     secret: str
 
 
-class Tokens:
+class Tokens(ClientPart):
     """The API tokens of a namespace."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
     async def create(
         self, name: str, *, role: str = Role.READ, expires_in: Duration | None = None
@@ -65,15 +60,13 @@ class Tokens:
         """
         refuse_in_workflow("tokens.create")
         checked_name(name, "token name")
-        now = self._client.clock.now()
+        now = self._now()
         made = ApiToken(
-            secrets.token_hex(6), self._client.settings.namespace, name, checked_role(role), now,
+            secrets.token_hex(6), self._namespace, name, checked_role(role), now,
             _end(now, expires_in), None, None,
         )  # fmt: skip
         secret = secrets.token_urlsafe(32)
-        if not await self._client.connection.database.write(
-            tokens.put, token=made, digest=digest(secret)
-        ):
+        if not await self._database.write(tokens.put, token=made, digest=digest(secret)):
             raise BadInput(
                 f"there is a token {name!r} already",
                 hint="Choose another name, or revoke that token first.",
@@ -82,9 +75,7 @@ class Tokens:
 
     async def list(self) -> Sequence[ApiToken]:
         """All tokens, oldest first."""
-        return await self._client.connection.database.read(
-            tokens.listing, namespace=self._client.settings.namespace
-        )
+        return await self._database.read(tokens.listing, namespace=self._namespace)
 
     async def revoke(self, name: str) -> ApiToken:
         """End a token, and every session that began with it.
@@ -100,10 +91,9 @@ class Tokens:
         """
         refuse_in_workflow("tokens.revoke")
         checked_name(name, "token name")
-        found = await self._client.connection.database.write(
-            tokens.revoke, namespace=self._client.settings.namespace, name=name,
-            now=self._client.clock.now(),
-        )  # fmt: skip
+        found = await self._database.write(
+            tokens.revoke, namespace=self._namespace, name=name, now=self._now()
+        )
         if found is None:
             names = [one.name for one in await self.list() if one.revoked_at is None]
             raise UnknownToken(
@@ -127,10 +117,8 @@ class Tokens:
         parts = token_parts(text)
         if parts is None:
             raise BadToken("the text is not a token", hint="A token is rota_ID_SECRET.")
-        now = self._client.clock.now()
-        found = await self._client.connection.database.read(
-            tokens.find, namespace=self._client.settings.namespace, token_id=parts.id
-        )
+        now = self._now()
+        found = await self._database.read(tokens.find, namespace=self._namespace, token_id=parts.id)
         known = found.digest if found else digest("")
         if not hmac.compare_digest(known, digest(parts.secret)) or found is None:
             raise BadToken("the token is not known")
@@ -144,16 +132,13 @@ class Tokens:
 
     async def _note_use(self, token_id: str, now: int) -> None:
         with contextlib.suppress(StoreReadOnly):  # a token also works on a replica
-            await self._client.connection.database.write(
+            await self._database.write(
                 tokens.note_use, token_id=token_id, now=now, before=now - USE_NOTED_US
             )
 
 
-class Sessions:
+class Sessions(ClientPart):
     """Logins of browsers, by a token or by a link that works once."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
     async def open(self, text: str) -> NewSession:
         """Log in with a token. The session ends with the token.
@@ -179,11 +164,10 @@ class Sessions:
         """
         checked_name(name, "name")
         secret = secrets.token_urlsafe(32)
-        made = LoginLink(name, checked_role(role), self._client.clock.now() + LOGIN_LINK_US)
-        await self._client.connection.database.write(
-            sessions.put_link, made, namespace=self._client.settings.namespace,
-            digest=digest(secret),
-        )  # fmt: skip
+        made = LoginLink(name, checked_role(role), self._now() + LOGIN_LINK_US)
+        await self._database.write(
+            sessions.put_link, made, namespace=self._namespace, digest=digest(secret)
+        )
         return secret
 
     async def redeem(self, secret: str) -> NewSession:
@@ -198,10 +182,10 @@ class Sessions:
         Raises:
             BadToken: The link was used or is too old.
         """
-        found = await self._client.connection.database.write(
-            sessions.take_link, namespace=self._client.settings.namespace, digest=digest(secret)
+        found = await self._database.write(
+            sessions.take_link, namespace=self._namespace, digest=digest(secret)
         )
-        if found is None or found.expires_at <= self._client.clock.now():
+        if found is None or found.expires_at <= self._now():
             raise BadToken(
                 "the login link was used already, or is older than a minute",
                 hint="Ask for a new one with `rota open`.",
@@ -211,11 +195,11 @@ class Sessions:
     async def _open(
         self, token_id: str | None, name: str, role: str, token_ends_at: int | None
     ) -> NewSession:
-        now = self._client.clock.now()
+        now = self._now()
         ends_at = min(now + SESSION_US, token_ends_at or now + SESSION_US)
-        opened = Session(self._client.settings.namespace, token_id, name, role, now, now, ends_at)
+        opened = Session(self._namespace, token_id, name, role, now, now, ends_at)
         secret = secrets.token_urlsafe(32)
-        await self._client.connection.database.write(sessions.put, opened, digest=digest(secret))
+        await self._database.write(sessions.put, opened, digest=digest(secret))
         return NewSession(opened, secret)
 
     async def get(self, secret: str) -> Session:
@@ -230,17 +214,17 @@ class Sessions:
         Raises:
             BadToken: It ended, was idle for 12 hours, or lost its token.
         """
-        now = self._client.clock.now()
+        now = self._now()
         key = digest(secret)
-        found = await self._client.connection.database.read(
-            sessions.find, namespace=self._client.settings.namespace, digest=key, now=now,
+        found = await self._database.read(
+            sessions.find, namespace=self._namespace, digest=key, now=now,
             idle_since=now - SESSION_IDLE_US,
         )  # fmt: skip
         if found is None:
             raise BadToken("the session has ended", hint="Log in again.")
         if found.seen_at < now - USE_NOTED_US:
             with contextlib.suppress(StoreReadOnly):
-                await self._client.connection.database.write(
+                await self._database.write(
                     sessions.touch, digest=key, now=now, before=now - USE_NOTED_US
                 )
         return found
@@ -251,8 +235,8 @@ class Sessions:
         Args:
             secret: The value of the cookie.
         """
-        await self._client.connection.database.write(
-            sessions.delete, namespace=self._client.settings.namespace, digest=digest(secret)
+        await self._database.write(
+            sessions.delete, namespace=self._namespace, digest=digest(secret)
         )
 
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rota.client.schedule_finder import COUNT_MAX, ListedCounts
 from rota.client.schedule_pages import LastOutcomes
-from rota.client.schedule_view import ScheduleView
+from rota.client.schedule_view import COUNT_MAX, ListedCounts, ScheduleView
 from rota.core.runs.lifecycle import Status
 from rota.core.schedules.intent import ENDED
 from rota.core.time.instants import SECOND
