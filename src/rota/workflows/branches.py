@@ -57,7 +57,7 @@ class Branch:
         return self.task is not None and self.task.done()
 
     def hush(self) -> None:
-        """The tasks below end with the run's suspension; that is not an error to be reported."""
+        """Keep asyncio from reporting the tasks below: they end with the run's suspension."""
         for child in self.children:
             if child.task is not None:
                 child.task.add_done_callback(_retrieve)
@@ -196,7 +196,7 @@ class TaskFactory:
         self._checked = current
 
     def _leads_here(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Whether the factory in force calls this one: make a task and look for its branch."""
+        """Whether the factory in force calls this one: make a task and check for its branch."""
         if loop.get_task_factory() is None:
             return False
         probe = Branch(_Probe, "", None)
@@ -213,7 +213,7 @@ class TaskFactory:
 
 
 class _Probe:
-    """Represents a run where there is none."""
+    """A run for the probe of `_leads_here`."""
 
     threaded = False
 

@@ -263,6 +263,10 @@ class Workflow(Startable[P, R]):
         flow.pending_calls[call] = (self.name, work)
         return work
 
+    def _keyed(self, key: str) -> Callable[..., Any]:
+        checked_key(str(key), f"the key of workflow {self.name}")
+        return lambda *args, **kwargs: self._call(args, kwargs, key)
+
     def _refuse_in_step(self) -> None:
         step = branches.step_around()
         if step is not None:
@@ -284,12 +288,7 @@ class AsyncWorkflow(Workflow[P, R]):
 
     def keyed(self, key: str) -> Callable[P, Coroutine[Any, Any, R]]:
         """The same as a child under an explicit key, for calls in a changing order."""
-        checked_key(str(key), f"the key of workflow {self.name}")
-
-        def call(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-            return cast("Coroutine[Any, Any, R]", self._call(args, kwargs, key))
-
-        return call
+        return self._keyed(key)
 
 
 class SyncWorkflow(Workflow[P, R]):
@@ -301,12 +300,7 @@ class SyncWorkflow(Workflow[P, R]):
 
     def keyed(self, key: str) -> Callable[P, R]:
         """The same as a child under an explicit key, for calls in a changing order."""
-        checked_key(str(key), f"the key of workflow {self.name}")
-
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            return cast(R, self._call(args, kwargs, key))
-
-        return call
+        return self._keyed(key)
 
 
 class WorkflowDecorator(Protocol):

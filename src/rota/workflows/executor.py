@@ -62,8 +62,8 @@ class WorkflowExecutor:
         self._loop = asyncio.get_running_loop()
         self._factory = branches.factory_of(self._loop)
         self._factory.install(self._loop)
-        if said := undetected(self._loop):
-            log.info("%s", said)
+        if warning := undetected(self._loop):
+            log.info("%s", warning)
         self._context = WorkflowContext(
             journal, journal.clock, self._step_threads, starter, settings.payload_bytes_max,
             self._loop, threading.get_ident(),

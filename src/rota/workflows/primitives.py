@@ -286,11 +286,11 @@ async def gather(*work: Awaitable[T], limit: int | None = None) -> list[T]:
                 results[running.pop(task)] = task.result()
         return [results[place] for place in range(len(work))]
     except BaseException:
-        await _call_off(list(running), [item for _, item in waiting])
+        await _cancel_all(list(running), [item for _, item in waiting])
         raise
 
 
-async def _call_off(running: list[asyncio.Future[Any]], waiting: list[Awaitable[Any]]) -> None:
+async def _cancel_all(running: list[asyncio.Future[Any]], waiting: list[Awaitable[Any]]) -> None:
     for item in waiting:
         if asyncio.iscoroutine(item):
             item.close()  # it has never begun

@@ -1,9 +1,9 @@
-"""One run of a workflow while it is executed: what it remembers, does now, and waits for.
+"""One run of a workflow while it is executed: its records, its work in progress and its waits.
 
 Everything durable that user code awaits passes through here. When all branches of the code are
 blocked on durable waits, the flow suspends: the slot is given back, and a later claim replays the
 code, with every finished step answered from memory. Nothing new is executed while a recorded step
-has not been asked for again: such a chain is stranded by a code change, and says so.
+has not been asked for again: a code change has stranded such a chain, and it fails.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class WorkflowContext(NamedTuple):
 class WorkflowRun:
     """The inside of one run."""
 
-    # Thousands of these are made a second, and what is read at every call lies available this way.
+    # Slots: thousands of runs are made a second, and their attributes are read at every call.
     __slots__ = (
         "_activity", "_busy", "_checking", "_failed_before", "_held", "_lingered",
         "_patching", "_position", "_recorded", "_root", "_seed", "_undecided",
@@ -225,7 +225,7 @@ class WorkflowRun:
     def recall_call(
         self, key: str, digest: int | None, call: str, args: Any, kwargs: Any
     ) -> StoredStep | None:
-        """The same for a call with arguments: others than the recorded ones get no answer."""
+        """The same for a call with arguments, which have to be the recorded ones."""
         step = self.recall(key)
         if step is not None:
             self.check_arguments(step, digest, call, args, kwargs)
@@ -354,9 +354,9 @@ class WorkflowRun:
             if timer is not None:
                 timer.cancel()
 
-    async def _block(self, line: list[asyncio.Future[None]]) -> None:
+    async def _block(self, blocked: list[asyncio.Future[None]]) -> None:
         future: asyncio.Future[None] = self.context.loop.create_future()
-        line.append(future)
+        blocked.append(future)
         self._note()
         await future
 
@@ -395,20 +395,14 @@ class WorkflowRun:
             self._release(undecided, None)
         elif self._held:
             # A branch that is busy elsewhere may still ask for what is missing: no proof then.
-            self._release_held(None if real else self.stranded())
-        elif problem := self._asyncio_timeout_error(durable):
+            held, self._held = self._held, []
+            self._release(held, None if real else self.stranded())
+        elif not self.threaded and (
+            problem := asyncio_timeout_error(self.context.loop, self._root, durable)
+        ):
             self._release(list(self._waits), self.refuse(problem))
         else:
             self.suspend()
-
-    def _asyncio_timeout_error(self, durable: Collection[object]) -> UsageError | None:
-        return (
-            None if self.threaded else asyncio_timeout_error(self.context.loop, self._root, durable)
-        )
-
-    def _release_held(self, problem: Stranded | None) -> None:
-        held, self._held = self._held, []
-        self._release(held, problem)
 
     def _release(self, futures: list[asyncio.Future[None]], problem: RotaError | None) -> None:
         for future in futures:

@@ -99,7 +99,7 @@ class AppStarter(RunStarter):
         return ChildHandle(self._client, child_id, target.signature.returns, flow)
 
     def _warn_in_step(self, workflow: Any) -> None:
-        """A step that is tried again starts the run again; said once for each step."""
+        """Warn that a retry of the step starts the run again, once for each step."""
         step = step_around()
         if step is None or step in self._warned:
             return

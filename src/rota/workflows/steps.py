@@ -7,21 +7,26 @@ from collections.abc import Coroutine
 from concurrent.futures import Executor as Threads
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from rota.core import redaction, spans, typed
 from rota.core.runs.failures import describe
 from rota.core.runs.model import StoredStep
 from rota.core.runs.stored_errors import read_error
-from rota.core.time.instants import after
+from rota.core.time.instants import MINUTE, after
 from rota.engine import run_log
 from rota.engine.clock import Clock
 from rota.engine.invoke import DeadlinePassed, in_thread, within
 from rota.engine.outcome import retry_delay_us
-from rota.errors import StepFailed, StepTimeout
-from rota.workflows import branches, cancelled_steps
+from rota.errors import StepFailed, StepTimeout, Stranded
+from rota.workflows import branches
 from rota.workflows.run import WorkflowRun, is_cancelled
 
 if TYPE_CHECKING:
     from rota.workflows.definition import Step
+
+# How much longer than the first time a replay waits for the code to cancel the step again.
+PATIENCE_US = MINUTE
 
 
 async def run_step(
@@ -71,7 +76,7 @@ async def run_step(
                 flow.claim.root_id, key, position, "step", "failed", attempt, flow.claim.attempt,
                 None, None, None, None, began, None, digest,
             )  # fmt: skip
-            cancelled_steps.note(flow, begun, stop)
+            _note_cancelled(flow, begun, stop)
             raise
         if trouble is None:
             return value
@@ -142,14 +147,14 @@ async def _until_retry(
     """Wait for the next attempt of a failed step; raise its failure when there is none."""
     if known.wake_at is None:
         if error is None and is_cancelled(known):
-            await cancelled_steps.wait_for_cancel(flow, known)
+            await _wait_for_cancel(flow, known)
         flow.fails(known.key)
         raise _step_failed(step, known) from error
     while flow.clock.now() < known.wake_at:
         try:
             await flow.wait("retry", known.wake_at)
         except asyncio.CancelledError as stop:
-            cancelled_steps.note(flow, known, stop)
+            _note_cancelled(flow, known, stop)
             raise
 
 
@@ -171,3 +176,51 @@ def _step_failed(step: Step[..., Any], known: StoredStep) -> StepFailed:
         f"attempt{'s' if known.attempt > 1 else ''}: {detail['type']}: {detail['message']}",
         step=known.key, attempts=known.attempt, error_type=detail["type"], kind=detail["kind"],
     )  # fmt: skip
+
+
+# -- steps that the workflow itself cancelled, by a timeout of asyncio or `task.cancel()` ----------
+
+# The worker cancels tasks too: when it stops, or has lost the run. Only what follows tells the two
+# apart: the code of the workflow continues. So the record of a cancelled step is written when that
+# code comes to its next durable call, suspends or ends.
+
+
+def _note_cancelled(flow: WorkflowRun, step: StoredStep, stop: asyncio.CancelledError) -> None:
+    """Remember that the step was cancelled, until it is clear who cancelled it."""
+    if flow.suspending or flow.interrupted:
+        return
+    flow.fails(step.key)
+    record = msgspec.structs.replace(
+        step, status="failed", output=None, error=describe(stop), wake_at=None,
+        finished_at=flow.clock.now(),
+    )  # fmt: skip
+    flow.cancelled = (*flow.cancelled, record)
+
+
+async def _wait_for_cancel(flow: WorkflowRun, known: StoredStep) -> None:
+    """Wait until the code cancels the step again, as it did before; the step is not executed.
+
+    Raising at once would be another answer than the first time: a timeout that has not expired
+    passes CancelledError on, and one that has expired raises TimeoutError.
+    """
+    waiting: asyncio.Future[None] = flow.context.loop.create_future()
+    took_us = (known.finished_at or known.started_at) - known.started_at
+
+    def give_up() -> None:
+        if not waiting.done():
+            problem = Stranded(
+                f"run {flow.claim.id} ({flow.claim.name}) recorded that the code cancelled "
+                f"{known.key}, and the code does not cancel it now",
+                steps=[known.key],
+            )
+            waiting.set_exception(flow.refuse(problem))
+
+    timer = flow.clock.call_at(flow.clock.now() + 2 * took_us + PATIENCE_US, give_up)
+    try:
+        await waiting
+    except asyncio.CancelledError:
+        if not flow.suspending:
+            flow.fails(known.key)
+        raise
+    finally:
+        timer.cancel()

@@ -31,8 +31,8 @@ SIBLINGS_MAX = 1000  # children that one poll reads
 
 
 class Siblings:
-    """Children that were started together: one poll reads many of them. So
-    awaiting them one by one does not cost a transaction for each."""
+    """Children that were started together. One poll reads many of them, so that awaiting them one
+    by one does not cost a transaction for each."""
 
     def __init__(self, ids: Sequence[str]) -> None:
         self._open = dict.fromkeys(ids)
@@ -44,7 +44,7 @@ class Siblings:
         self._open.pop(child_id, None)
         if child_id in self._ended:
             return self._ended.pop(child_id)
-        if self._looking or not self._open:  # looks at the same time share a transaction anyway
+        if self._looking or not self._open:  # single polls of one moment share a transaction
             return await flow.context.journal.read_child_end(flow.claim, child_id)
         ids = [child_id, *itertools.islice(self._open, SIBLINGS_MAX)]
         self._looking = True
@@ -176,7 +176,7 @@ async def _retry_child(flow: WorkflowRun, key: str, child_id: str) -> StoredStep
 
 
 def _look_again_at(child_id: str, now: int) -> int:
-    """The longer it has taken already, the less a moment more matters."""
+    """The time of the next poll: the older the child is, the longer the pause."""
     age = now - created_at_of(child_id)
     return now + min(max(age // 8, LOOK_US_MIN), LOOK_US_MAX)
 
@@ -241,8 +241,8 @@ async def take_signal(
             step = await flow.ours(flow.context.journal.await_signal(flow.claim, name, step, fits))
         flow.remember(step)
         if step.error is not None and step.error != error:
-            said = read_error(step.error)["message"]
-            log.warning("run %s leaves a signal and waits on: %s", flow.claim.id, said)
+            problem = read_error(step.error)["message"]
+            log.warning("run %s leaves a signal and waits on: %s", flow.claim.id, problem)
         if step.status == "waiting":
             await flow.wait("signal", step.wake_at)
     return step
