@@ -47,18 +47,18 @@ Fixer = Callable[[HandlerFailure], Awaitable[Fix | None]]
 
 def compiled(functions: Mapping[str, Function], source: Mapping[str, str]) -> dict[str, Function]:
     """The handler's functions with those of the fix in their place, or UsageError."""
-    strange = sorted(set(source) - set(functions))
-    if strange:
-        raise UsageError(f"the fix brings {', '.join(strange)}, which the handler does not have")
+    unknown = sorted(set(source) - set(functions))
+    if unknown:
+        raise UsageError(f"the fix brings {', '.join(unknown)}, which the handler does not have")
     if not source:
         raise UsageError("the fix changes nothing")
     made = dict(functions)
     for phase, text in source.items():
-        made[phase] = _one(phase, functions[phase], text)
+        made[phase] = _compiled_function(phase, functions[phase], text)
     return made
 
 
-def _one(phase: str, before: Function, text: str) -> Function:
+def _compiled_function(phase: str, before: Function, text: str) -> Function:
     """The function that a text defines. Its decorators are skipped: they would declare a handler
     once more."""
     names = _names_around(before)

@@ -57,7 +57,7 @@ class _Use(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """The context to look for, and its methods that count. To hand it on counts in any case."""
+    """The context to look for, and its methods that count. Code that passes it on always counts."""
 
     ctx: object
     methods: Collection[str]
@@ -70,8 +70,8 @@ def site_of(frame: FrameType) -> CallSite:
 
 
 def use_after(frame: FrameType | None, ctx: object) -> CallSite | None:
-    """The place at which the code that is about to call, or one of its callers, may use `ctx`
-    afterwards: for another call, or to hand it on. Its other attributes change nothing."""
+    """The line at which the calling code, or one of its callers, may use `ctx` after the call: for
+    another call, or to pass it on. Its other attributes change nothing."""
     search = _Search(ctx, CHANGES, set())
     while frame is not None and not _is_host(frame):
         found = _use_in(frame.f_code, frame.f_lasti, frame.f_locals, search, 0)

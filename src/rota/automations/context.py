@@ -1,8 +1,8 @@
 """`ctx`: all that a handler can ask of the host, phase by phase.
 
-A call that its phase does not allow is refused with an error. Scripts cannot catch that error; it
-counts even when they do. Publishing, inputs and logs are buffered and committed with the run. State
-and payloads go by value, through JSON.
+A call that its phase does not allow is refused with an error. The run fails even if the handler
+catches that error. Publishing, inputs and logs are buffered and committed with the run. State and
+payloads go by value, through JSON.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class MutationResult(NamedTuple):
 
 
 class _HandlerCall(NamedTuple):
-    """A call of a handler: where, and its coroutines."""
+    """A call of a handler: its line, and its coroutines."""
 
     asks: str
     guarded: Coroutine[Any, Any, Any]
@@ -161,7 +161,10 @@ class Context:
         message_id = self._word(id, "a message id")
         inputs = self._causes(input, topics, message_id, title)
         for one in topics:
-            text = self._checked(one.encode, payload, bytes_max=self._host.payload_bytes_max)
+            try:
+                text = one.encode(payload, bytes_max=self._host.payload_bytes_max)
+            except RotaError as error:
+                self._stop(error)
             self.events.append(NewEvent(one.name, message_id, text, inputs))
 
     def _causes(
@@ -247,7 +250,7 @@ class Context:
         ]  # fmt: skip
 
     def _decoded(self, topic: Topic, stored: StoredEvent) -> Any:
-        """The payload, typed. One from the days of another type is noted, so that it can be
+        """The payload, typed. One that was stored under another type is noted, so that it can be
         skipped."""
         self.seen[topic.name, stored.message_id] = stored.revision
         redaction.learn(stored.payload)
@@ -342,17 +345,11 @@ class Context:
         self._host.late = self._host.late or error
         raise HostStop(error)
 
-    def _checked(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except RotaError as error:
-            self._stop(error)
-
     def _refuse(self, sentence: str, *, hint: str | None = None) -> NoReturn:
         self._stop(NotAllowed(sentence, hint=hint))
 
     def _stop(self, cause: Exception) -> NoReturn:
-        """Stop the handler. It cannot catch this; if it swallows it, the host remembers."""
+        """Stop the handler. If it swallows the exception, the host stops it all the same."""
         self.stopped = self.stopped or HostStop(cause)
         raise self.stopped
 

@@ -242,7 +242,7 @@ class Automation:
         return AutomationGraph(topics, tuple(one.node for one in self._handlers))
 
     def digest(self) -> str:
-        """Changes when anything does that a deploy would store."""
+        """A hash that changes with anything that a deploy would store."""
         return self._digest(_json(self.graph()))
 
     def _digest(self, graph: str) -> str:
@@ -250,8 +250,8 @@ class Automation:
         return _hash(graph, self.queue, *self._handler_digests(), *twice)
 
     def _handler_digests(self) -> Sequence[str]:
-        """Each is taken once: a list in a closure may grow while its handler runs, and that is not
-        other code."""
+        """The digests, each computed once: a list in a closure may grow while its handler runs, and
+        that is not other code."""
         self._digests += map(_digest, self._handlers[len(self._digests) :])
         return self._digests
 
@@ -355,8 +355,8 @@ def _shape_of(kind: Any) -> dict[str, Any] | None:
 
 
 def _digest(handler: Handler) -> str:
-    """Changes when the declaration does, or the code that it reaches (see `core/fingerprint`).
-    The name does not count: a handler that is only renamed has not changed."""
+    """A hash of the declaration and of the code that it reaches (see `core/fingerprint`). The name
+    does not count: a handler that is only renamed has not changed."""
     roots: list[object] = [handler.functions[phase] for phase in sorted(handler.functions)]
     if handler.owner is not None:
         roots.append(handler.owner)

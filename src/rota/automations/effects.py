@@ -60,8 +60,8 @@ class Effects:
         caller: tuple[str, str, str | None],
         approval: bool,
     ) -> LedgerRow:
-        """Call the tool once. Returns the applied entry; raises what the tool said when it
-        certainly did not happen, or Pause when it must be approved or looked up first."""
+        """Call the tool once. Returns the applied entry; raises the error of the tool if the effect
+        certainly did not happen, or HandlerSuspended if it must be approved or looked up first."""
         tool.check(params)  # a malformed call is not an effect, and leaves no trace in the ledger
         text = typed.encode(
             params, what=f"parameters of {tool.name}",
@@ -103,13 +103,13 @@ class Effects:
         if asked_s and tool.safety is not Safety.UNKNOWABLE:
             settle_s = tool.settle_s if tool.safety is Safety.RECONCILABLE else 0.0
             wake_at = after(self._now(), micros(max(asked_s, settle_s)))
-            said = f"{tool.name} asked to wait {asked_s:g} s: {error}"
-            raise HandlerSuspended(RECONCILIATION, said, wake_at=wake_at)
+            why = f"{tool.name} asked to wait {asked_s:g} s: {error}"
+            raise HandlerSuspended(RECONCILIATION, why, wake_at=wake_at)
         return await self.reconcile(tool, row)
 
     async def reconcile(self, tool: Tool | None, row: LedgerRow) -> LedgerRow:
-        """Find out whether the effect happened. Returns the applied entry, raises NotHappened,
-        or Pause: until the next `reconcile`, or for a person."""
+        """Find out whether the effect happened. Returns the applied entry, or raises NotHappened or
+        HandlerSuspended: until the next `reconcile`, or for a person."""
         if tool is None or tool.safety is Safety.UNKNOWABLE or row.status == Mutation.INDETERMINATE:
             why = "only a person can tell whether it happened"
             return await self._ask(
@@ -124,7 +124,7 @@ class Effects:
             case Applied(result):
                 return await self._applied(row, result, "reconcile")
             case NotApplied(why):
-                await self._ended(row, Mutation.FAILED, error=_said(why), by="reconcile")
+                await self._ended(row, Mutation.FAILED, error=_stored_reason(why), by="reconcile")
                 raise NotHappened(f"{tool.name} did not happen: {why}")
             case Unknown(why, retry_after_s, unreachable):
                 if unreachable:
@@ -151,8 +151,8 @@ class Effects:
         settled_at = after(row.updated_at, micros(tool.settle_s))
         first = row.reconcile_count == 0 and tool.safety is Safety.RECONCILABLE
         if first and settled_at > self._now():
-            said = f"{tool.name} is looked up when it has settled"
-            raise HandlerSuspended(RECONCILIATION, said, wake_at=settled_at)
+            why = f"{tool.name} is looked up when it has settled"
+            raise HandlerSuspended(RECONCILIATION, why, wake_at=settled_at)
 
     async def _verdict(self, tool: Tool, row: LedgerRow) -> Verdict:
         limit_s = self._environment.settings.reconcile_s
@@ -161,8 +161,8 @@ class Effects:
             async with asyncio.timeout(limit_s):
                 return await tool.reconcile(params, Call(row.id, limit_s))
         except Exception as error:
-            said = f"{type(error).__name__}: {error}"
-            return Unknown(said, unreachable=is_outage(error, kind_of(error)))
+            why = f"{type(error).__name__}: {error}"
+            return Unknown(why, unreachable=is_outage(error, kind_of(error)))
 
     async def _later(
         self, tool: Tool, row: LedgerRow, why: str, retry_after_s: float | None, *, asks: bool
@@ -183,19 +183,19 @@ class Effects:
         """
         since = moment(row.created_at).strftime("%Y-%m-%d %H:%M:%S")
         number = tries_within(self._policy(tool).outage, self._now() - row.created_at)
-        said = f"{row.tool}: waiting for {tool.label} since {since} UTC: {why}"
-        return self._pause(tool, said, number, retry_after_s)
+        why = f"{row.tool}: waiting for {tool.label} since {since} UTC: {why}"
+        return self._pause(tool, why, number, retry_after_s)
 
     def _pause(
-        self, tool: Tool, said: str, number: int, retry_after_s: float | None
+        self, tool: Tool, why: str, number: int, retry_after_s: float | None
     ) -> HandlerSuspended:
         policy = replace(self._policy(tool).outage, attempts=number + 1)
         pause_us = next_try_us(
             policy, attempt=number, error_names=(), retry_after_s=retry_after_s, chance=0
         )
         assert pause_us is not None, "the policy has one attempt more than there were"
-        said = f"{said}; next check in {pause_us / SECOND:g} s"
-        return HandlerSuspended(RECONCILIATION, said, wake_at=after(self._now(), pause_us))
+        why = f"{why}; next check in {pause_us / SECOND:g} s"
+        return HandlerSuspended(RECONCILIATION, why, wake_at=after(self._now(), pause_us))
 
     async def _ask(self, row: LedgerRow, why: str) -> LedgerRow:
         if row.status != Mutation.INDETERMINATE:
@@ -239,9 +239,9 @@ def _cause(row: LedgerRow) -> str:
     """The reason of an unknown outcome: the tool's error, not that of a later look at it. The run
     reports the latter each time.
     """
-    return row.error or _said("its worker stopped during the call")
+    return row.error or _stored_reason("its worker stopped during the call")
 
 
-def _said(why: str) -> str:
+def _stored_reason(why: str) -> str:
     fields = {"type": "Unknown", "message": why, "kind": "reconciliation", "trace": ""}
     return msgspec.json.encode(fields).decode()

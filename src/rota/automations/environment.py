@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Awaitable, Callable
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from rota.automations.journal import HandlerJournal
 from rota.automations.threads import HandlerThreads
@@ -42,31 +41,11 @@ class AutomationEnvironment(NamedTuple):
             self.clock, lambda: self.database.write_brief(function, *args, **kwargs), name
         )
 
-    async def write_many(
-        self,
-        function: Callable[Concatenate[Tx, P], Awaitable[T]],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
-        """The same over many rows."""
-        name = getattr(function, "__name__", "a write")
-        return await insist(
-            self.clock, lambda: self.database.write(function, *args, **kwargs), name
-        )
-
     @property
     def pace(self) -> Pace:
         """How failures are tried again where no policy says otherwise."""
         one = self.settings
         return Pace(one.failures_max, one.backoff_s, one.backoff_s_max)
-
-    def chance(self) -> float:
-        """Feeds the jitter."""
-        return random.random()
-
-    def new_ids(self) -> Any:
-        """New ids for one transaction."""
-        return self.ids.endless(self.clock.now())
 
 
 class HandlerSuspended(Exception):

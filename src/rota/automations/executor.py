@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 
@@ -90,14 +91,15 @@ class AutomationExecutor:
     def _skip_after(self, claim: Claim) -> dict[str, int]:
         """By consumer: after so many failures an item is skipped."""
         declared = self._declared.get(claim.name)
-        handlers = declared.handlers.values() if declared else ()
-        levels = {
-            one.node.name: (one.policy.skip_after, declared.policy.skip_after)
-            for one in handlers
-            if declared is not None and one.node.kind == "consumer"
+        if declared is None:
+            return {}
+        default = declared.policy.skip_after
+        counts = {
+            one.node.name: default if one.policy.skip_after is None else one.policy.skip_after
+            for one in declared.handlers.values()
+            if one.node.kind == "consumer"
         }
-        found = {name: own if own is not None else base for name, (own, base) in levels.items()}
-        return {name: count for name, count in found.items() if count is not None}
+        return {name: count for name, count in counts.items() if count is not None}
 
     def _after_settled(self, settled: HandlerRunSettled) -> None:
         # Without a next time a person is asked: the notifier has to look.
@@ -196,10 +198,10 @@ class AutomationExecutor:
         stop: Stop,
         tool: Tool | None = None,
     ) -> HandlerRunSettled:
+        now = self._environment.clock.now()
         return await self._environment.write(
             commit.stop, claim, work, stop, policy=performance.policy(tool),
-            chance=self._environment.chance(), now=self._environment.clock.now(),
-            new_ids=self._environment.new_ids(),
+            chance=random.random(), now=now, new_ids=self._environment.ids.endless(now),
         )  # fmt: skip
 
     # -- fixes -----------------------------------------------------------------------------

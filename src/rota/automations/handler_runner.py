@@ -29,6 +29,7 @@ from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import iso, micros, moment
 from rota.core.time.occurrences import next_after
 from rota.core.time.spec import Spec
+from rota.engine.journal import insist
 from rota.errors import (
     BadReservation,
     HostStop,
@@ -151,11 +152,14 @@ class HandlerRunner:
         if not plan.count:
             return
         assert self._ctx is not None
-        write = self._environment.write if plan.count <= BRIEF else self._environment.write_many
-        await write(
-            checkpoint.prepared, self._claim, self._work, plan, self.notes(), self._ctx.seen,
-            now=self._environment.clock.now(),
-        )  # fmt: skip
+        database, clock, seen = self._environment.database, self._environment.clock, self._ctx.seen
+        write = database.write_brief if plan.count <= BRIEF else database.write
+        notes, now = self.notes(), clock.now()
+        await insist(
+            clock,
+            lambda: write(checkpoint.prepared, self._claim, self._work, plan, notes, seen, now=now),
+            "a reservation",
+        )
         self.phase = Phase.PREPARED
 
     def _plan(self, given: Prepared) -> HandlerPlan:
@@ -206,11 +210,13 @@ class HandlerRunner:
     async def _emit(self, plan: HandlerPlan, mutation: LedgerRow | None) -> HandlerRunSettled:
         self.phase = Phase.EMITTING
         self._work = self._work._replace(mutation=mutation)
-        told, value = _result(mutation), None
-        if told.problem is not None:
-            self._remarks.append(f"the change was applied, but its result is lost: {told.problem}")
+        change, value = _result(mutation), None
+        if change.problem is not None:
+            self._remarks.append(
+                f"the change was applied, but its result is lost: {change.problem}"
+            )
         if self._handler is not None and self._handler.node.has_next:
-            value = await self._run("next", Phase.EMITTING, _given(plan), told)
+            value = await self._run("next", Phase.EMITTING, _given(plan), change)
         return await self._commit(plan, value, "next", None)
 
     async def _commit(

@@ -52,11 +52,11 @@ async def call(
 
 def _late(environment: AutomationEnvironment, ctx: Context, limit_s: float) -> RunTimeout:
     automation, handler = ctx.caller
-    said = f"the handler did not end within {limit_s:g} s"
+    late = f"the handler did not end within {limit_s:g} s"
     if handler not in environment.threads.hung(automation):
-        return RunTimeout(said)
+        return RunTimeout(late)
     hint = "Give its calls a timeout. Restart the worker to be rid of the thread."
-    return HandlerHung(f"{said}; {environment.threads.hung_text(automation)}", hint=hint)
+    return HandlerHung(f"{late}; {environment.threads.hung_text(automation)}", hint=hint)
 
 
 def _is_cancelled() -> bool:

@@ -1,4 +1,4 @@
-"""The beginnings, looks and ends of handler runs. Those that wait at the same moment share a
+"""The beginnings, reads and ends of handler runs. Those that wait at the same moment share a
 transaction and its statements, so that many automations cost few round trips and commits.
 """
 
@@ -38,12 +38,9 @@ class HandlerJournal:
         self._clock = clock
         self._recoveries_max = settings.recoveries_max
         self._ids = ids
-        self._beginnings: Batch[Beginning, Work | HandlerRunSettled | LeaseLost]
         self._beginnings = Batch(self._send_beginnings, TOGETHER)
-        self._endings: Batch[Ending, HandlerRunSettled | LeaseLost]
         self._endings = Batch(self._send_endings, TOGETHER)
-        self._peeks: Batch[Peek, list[StoredEvent]] = Batch(self._send_peeks, TOGETHER)
-        self._fixes: Batch[DeployedAutomation, dict[str, dict[str, str]]]
+        self._peeks = Batch(self._send_peeks, TOGETHER)
         self._fixes = Batch(self._send_fixes, TOGETHER)
 
     async def begin(self, beginning: Beginning) -> Work | HandlerRunSettled:

@@ -55,7 +55,7 @@ class HandlerThreads:
         await self._slots.acquire()
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[Any] = loop.create_future()
-        left = _LeftBehind(self, automation, handler)
+        hangs = is_over = False  # a thread that hangs has given its slot back
 
         def work() -> None:
             value, error = None, None
@@ -67,7 +67,13 @@ class HandlerThreads:
                 loop.call_soon_threadsafe(end, value, error)
 
         def end(value: Any, error: BaseException | None) -> None:
-            left.ended()
+            nonlocal is_over
+            is_over = True
+            if hangs:
+                self._hung[automation].remove(handler)
+                log.warning("a thread of %s, %s has ended after all", automation, handler)
+            else:
+                self._slots.release()
             if ended.done():
                 return
             if error is None:
@@ -79,36 +85,8 @@ class HandlerThreads:
         try:
             return await ended
         except asyncio.CancelledError:
-            left.hangs()
+            if not is_over:
+                hangs = True
+                self._hung.setdefault(automation, []).append(handler)
+                self._slots.release()
             raise
-
-    def _free(self) -> None:
-        self._slots.release()
-
-
-class _LeftBehind:
-    """One thread: it holds a slot until it ends, or until no caller waits for it any more."""
-
-    def __init__(self, threads: HandlerThreads, automation: str, handler: str) -> None:
-        self._threads = threads
-        self._handler = automation, handler
-        self._state = "works"
-
-    def hangs(self) -> None:
-        """No caller waits for it any more."""
-        if self._state != "works":
-            return
-        self._state = "hangs"
-        automation, handler = self._handler
-        self._threads._hung.setdefault(automation, []).append(handler)
-        self._threads._free()
-
-    def ended(self) -> None:
-        """The thread has ended."""
-        automation, handler = self._handler
-        if self._state == "works":
-            self._threads._free()
-        elif self._state == "hangs":
-            self._threads._hung[automation].remove(handler)
-            log.warning("a thread of %s, %s has ended after all", automation, handler)
-        self._state = "ended"
