@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 from rota import settings as settings_
@@ -93,8 +93,9 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
         self._steps: set[str] = set()
         self.automations: AppAutomations = AppAutomations(self)
         self.notifications: AppNotifications = AppNotifications(self)
+        register_notifications = functools.partial(notify.install, self, self.step, self.workflow)
         self.pipelines = PipelineClient(
-            self, PipelineWorker(self.start_worker, self.stop_worker, self._register_notify)
+            self, PipelineWorker(self.start_worker, self.stop_worker, register_notifications)
         )
         self.webhooks: dict[str, WebhookTable] = {}
         self._queues: dict[str, tuple[int, Queue]] = {}
@@ -294,14 +295,6 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
         await self.start_worker()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
     @contextlib.asynccontextmanager
     async def connected(self) -> AsyncIterator[Self]:
         """Only the client: runs are started and watched here, executed elsewhere."""
@@ -337,9 +330,13 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
         await self.automations.deploy_all()
 
     def _make_runtime(self, queues: Sequence[str] | None = None, *, fires: bool = True) -> Runtime:
-        """The engine for this app, not yet turning."""
-        context = self._context()
-        journal = Journal(self.connection.database, self.clock)
+        """The engine for this app; its loops do not run yet."""
+        opened = self.connection
+        context = EngineContext(
+            opened.database, self.clock, self.settings, opened.wakeups, opened.results, self.ids,
+            KEPT_KINDS,
+        )  # fmt: skip
+        journal = Journal(opened.database, self.clock)
         if self.notifications.declared and DELIVERY not in self.workflows:
             delivery.install(self.notifications.declared, self.clock, self.step, self.workflow)
         self._executor = WorkflowExecutor(
@@ -370,18 +367,6 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
         self.connection.worker = self.runtime.worker
         return self.runtime
 
-    def _register_notify(self) -> None:
-        """Register the workflow that sends what the schedules of pipelines ask for."""
-        notify.install(self, self.step, self.workflow)
-
-    def _context(self) -> EngineContext:
-        """The context that the loops of this process use."""
-        opened = self.connection
-        return EngineContext(
-            opened.database, self.clock, self.settings, opened.wakeups, opened.results, self.ids,
-            KEPT_KINDS,
-        )  # fmt: skip
-
     async def stop_worker(self, timeout_s: float | None = None) -> None:
         """Stop claiming and wait for the runs of this process.
 
@@ -398,7 +383,7 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
         await self.pipelines.close()
 
     def _leave_home(self) -> None:
-        """Drop what a fork or a closed event loop has left behind; its loops no longer turn."""
+        """Drop what a fork or a closed event loop has left behind; its loops no longer run."""
         super()._leave_home()
         self.runtime = self.connection.worker = None
         self._executor = None
@@ -440,6 +425,6 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
 
 
 def version_of(workflows: dict[str, Workflow[..., Any]]) -> str:
-    """One word for the code a worker runs."""
+    """A digest of the workflow versions that a worker runs."""
     text = ",".join(f"{name}={workflows[name].version}" for name in sorted(workflows))
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""Rota from sync code: a client that blocks, and blocking forms of what workflows may say.
+"""Rota from sync code: a client that blocks, and blocking forms of the primitives of workflows.
 
 `BlockingClient` runs the async client on a thread of its own; any number of threads may use it at
 the same time. `sleep`, `wait_for`, `now` and `block_on` are for sync workflows, where they are
@@ -91,10 +91,12 @@ class BlockingRun(Generic[R]):
         return f"<run {self.id}>"
 
 
-class _Starter:
-    """The starts of `Client`, for sync code."""
+class BlockingStarter:
+    """Starts runs from sync code, all with the same options: what `options(...)` returns."""
 
-    _given: RunOptions = NO_OPTIONS
+    def __init__(self, client: BlockingClient, options: RunOptions = NO_OPTIONS) -> None:
+        self._client = client
+        self._given = options
 
     @overload
     def start(
@@ -122,7 +124,7 @@ class _Starter:
         Example:
             run = client.start("fulfil", "order-7")
         """
-        client, options = self._owner(), self._given
+        client, options = self._client, self._given
         definition = client.definition(workflow)
         ref = client.call(lambda inner: inner.starter.start(definition, args, kwargs, options))
         return BlockingRun(client, ref)
@@ -147,24 +149,10 @@ class _Starter:
         Returns:
             A handle for each run.
         """
-        client, options = self._owner(), self._given
+        client, options = self._client, self._given
         definition = client.definition(workflow)
         refs = client.call(lambda inner: inner.starter.start_many(definition, items, options))
         return [BlockingRun(client, ref) for ref in refs]
-
-    def _owner(self) -> BlockingClient:
-        raise NotImplementedError
-
-
-class BlockingStarter(_Starter):
-    """A blocking client with options for the runs it starts: what `options(...)` returns."""
-
-    def __init__(self, client: BlockingClient, options: RunOptions) -> None:
-        self._client = client
-        self._given = options
-
-    def _owner(self) -> BlockingClient:
-        return self._client
 
 
 class BlockingRuns:
@@ -236,7 +224,7 @@ class BlockingRuns:
         self._client.call(lambda client: client.runs.signal(run_id, name, value))
 
 
-class BlockingClient(_Starter):
+class BlockingClient(BlockingStarter):
     """Starts, finds, awaits and changes runs from sync code and from any thread.
 
     Give it a database URL, or an app; of the app it uses the URL, settings and workflow names. It
@@ -250,13 +238,13 @@ class BlockingClient(_Starter):
         settings: Settings | None = None,
         migrate: bool | None = None,
     ) -> None:
+        super().__init__(self)
+        self._app: Client | None = None
         if isinstance(database, Client):
-            self._app: Client | None = database
+            self._app = database
             settings = settings or database.settings
             migrate = database.migrates if migrate is None else migrate
             database = database.url
-        else:
-            self._app = None
         self.runs = BlockingRuns(self)
         self._async = Client(database, settings=settings, migrate=migrate)
         self._lock = threading.Lock()
@@ -376,9 +364,6 @@ class BlockingClient(_Starter):
         if self._app is None or not isinstance(workflow, str):
             return workflow
         return self._app.starter.workflow_named(workflow) or workflow
-
-    def _owner(self) -> BlockingClient:
-        return self
 
 
 # -- for sync workflows ------------------------------------------------------------------------

@@ -1,21 +1,12 @@
 """The error tree, on one page: the failures, with advice that a person can act on.
 
     RotaError
-    ├── UsageError            the caller asked for something that cannot be
-    │   ├── BadSetting · UnknownOption · BadInput · PayloadTooBig · NotSerialisable · Unstorable
-    │   ├── UnknownWorkflow · UnknownRun · AlreadyStarted · WrongState
-    │   ├── BadSchedule · UnknownZone · BadPipeline · NotTrusted · SchedulerLockError
-    │   ├── BadToken · UnknownToken · UnknownQueue · StaleCursor · ChangedSince
-    ├── StoreError            the database cannot do it now, or not this way
-    │   ├── BadDatabaseUrl · MissingExtra · StoreUnreachable · StoreBusy · StoreFull
-    │   ├── StoreReadOnly · StoreIOError · StoreNoSharedMemory · StoreGone · StoreHeld
-    │   ├── StoreCorrupt · SchemaTooNew · SchemaMissing
-    ├── LeaseLost             another worker owns the run now
-    ├── RunFailed             the awaited run ended badly (also RunCancelled, RunCrashed)
+    ├── UsageError    the caller asked for something that cannot be
+    ├── StoreError    the database cannot do it now, or not this way
+    ├── LeaseLost     another worker owns the run now
+    ├── RunFailed     the awaited run ended badly (also RunCancelled, RunCrashed)
     ├── StepFailed · StepTimeout · RunTimeout · Stranded · BadReply
-    └── Failure               raised by user code to name its own failure class
-        ├── Transient · NeedsLogin · NeedsPermission · Fatal · BudgetSpent · ItemsFailed
-        └── NotSent · Rejected · OutcomeUnknown · ReadFailed    what a tool says of its one call
+    └── Failure       raised by user code, and by tools, to name the class of the failure
 
 Control flow (`Suspended`, `HostStop`, `RunInterrupted`) derives from BaseException: user code that
 catches `Exception` can never swallow it.
@@ -373,7 +364,7 @@ class RunCrashed(RunFailed):
 
 
 class StepFailed(RotaError):
-    """A step used up its attempts; carries what the last one said."""
+    """A step used up its attempts; the message has the error of the last one."""
 
     code = "step_failed"
     hint = "Run `rota run show ID` for the traceback of the step."

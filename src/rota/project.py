@@ -15,13 +15,14 @@ import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from rota import settings as settings_
 from rota.app import Rota
 from rota.client.inbound_webhook import WebhookTable
+from rota.core.runs.fairness import QueueOptions
 from rota.core.suggest import close_names, did_you_mean, hint_of
 from rota.core.time.instants import SECOND, micros
 from rota.errors import BadInput, BadSetting, RotaError, StoreUnreachable, UsageError
@@ -78,7 +79,7 @@ class Project(NamedTuple):
     app: str | None
     file: ProjectFile = ProjectFile()
     is_file: bool = False
-    bad_schedules: Mapping[str, BadSetting] = {}  # by name: tables that make no sense
+    bad_schedules: Mapping[str, BadSetting] = {}  # by name: tables that cannot be read
 
 
 class Given(NamedTuple):
@@ -89,7 +90,7 @@ class Given(NamedTuple):
 
 
 class ProjectLocation(NamedTuple):
-    """The place to look, once every source was asked."""
+    """The database and the settings, once every source was asked."""
 
     url: str
     settings: Settings
@@ -140,9 +141,9 @@ def read(path: Path) -> Project:
 
 
 def _schedules(raw: Any, path: Path) -> tuple[dict[str, ScheduleTable], dict[str, BadSetting]]:
-    """The schedules of a project file, and those that make no sense.
+    """The schedules of a project file, and the errors of those that cannot be read.
 
-    Most commands have nothing to do with them, so that a bad one is not for `read` to refuse."""
+    `read` does not raise them: most commands have nothing to do with schedules."""
     if not isinstance(raw, dict):
         raise BadSetting(f"{path}: schedules is not a table", hint=_FORM)
     good: dict[str, ScheduleTable] = {}
@@ -163,19 +164,16 @@ def _tables(raw: dict[str, Any], path: Path) -> ProjectFile:
     fields = dict(raw)
     if "project" in raw:
         fields["project"] = _table(raw["project"], ProjectTable, f"{path} [project]")
-    if isinstance(raw.get("queues"), dict):
-        fields["queues"] = {
-            key: _table(one, QueueTable, f"{path} [queues.{key}]")
-            for key, one in raw["queues"].items()
-        }
-    if isinstance(raw.get("webhooks"), dict):
-        fields["webhooks"] = {
-            key: _table(one, WebhookTable, f"{path} [webhooks.{key}]")
-            for key, one in raw["webhooks"].items()
-        }
+    kinds: dict[str, type[msgspec.Struct]] = {"queues": QueueTable, "webhooks": WebhookTable}
+    for noun, kind in kinds.items():
+        if isinstance(raw.get(noun), dict):
+            fields[noun] = {
+                name: _table(one, kind, f"{path} [{noun}.{name}]")
+                for name, one in raw[noun].items()
+            }
     if isinstance(raw.get("notifications"), dict):
         fields["notifications"] = {
-            key: _notification(key, one, path) for key, one in raw["notifications"].items()
+            name: _notification(name, one, path) for name, one in raw["notifications"].items()
         }
     return _table(fields, ProjectFile, str(path))
 
@@ -227,9 +225,9 @@ def _rate(text: str | None, where: str) -> tuple[int, float] | None:
 # -- where the database is ---------------------------------------------------------------------
 
 
-def place(project: Project | None, said: Given) -> ProjectLocation:
+def place(project: Project | None, chosen: Given) -> ProjectLocation:
     """URL and settings. User code is imported only when nothing else names the database."""
-    known = place_without_code(project, said)
+    known = place_without_code(project, chosen)
     if known is not None:
         return known
     if project is None or project.app is None:
@@ -238,18 +236,18 @@ def place(project: Project | None, said: Given) -> ProjectLocation:
             hint=f"Give --database URL or --project file.py, set {DATABASE_VARIABLE} or "
             f"ROTA_PROJECT, or go to a folder with a {FILE}.",
         )
-    app = configure(load(project), project, said)
+    app = configure(load(project), project, chosen)
     return ProjectLocation(app.url, app.settings)
 
 
-def place_without_code(project: Project | None, said: Given) -> ProjectLocation | None:
+def place_without_code(project: Project | None, chosen: Given) -> ProjectLocation | None:
     """The values of flags, environment and files, if they name the database."""
-    url = said.database or (project and _own_database(project))
+    url = chosen.database or (project and _own_database(project))
     if project is None and not url and Path(DEFAULT).is_file():
         url = f"sqlite:///{DEFAULT}"
     if not url:
         return None
-    values = (project.file.settings if project else {}) | said.settings
+    values = (project.file.settings if project else {}) | chosen.settings
     return ProjectLocation(url, settings_.load(values, source="settings"))
 
 
@@ -312,7 +310,7 @@ def load(project: Project) -> Rota:
 
 
 def _split(target: str) -> tuple[str, str | None]:
-    """`module:app` in two; a drive letter's colon is none of ours."""
+    """`module:app` in two. The colon of a drive letter does not count."""
     location, colon, attribute = target.rpartition(":")
     return (location, attribute) if colon and attribute.isidentifier() else (target, None)
 
@@ -353,13 +351,13 @@ def _broken(location: str, project: Project, error: Exception) -> UsageError:
             hint="Name the app as package.module:app or as path/to/file.py.",
         )
     where = _place_of(error)
-    if isinstance(error, RotaError):  # it says itself what is wrong: only the line is missing
+    if isinstance(error, RotaError):  # its message is enough: only the line is missing
         sentence, _, picture = error.message.partition("\n")
         message = f"{where}: {sentence}" + (f"\n{picture}" if picture else "")
         return UsageError(message, hint=error.advice)
-    said = error.msg if isinstance(error, SyntaxError) else str(error)
+    problem = error.msg if isinstance(error, SyntaxError) else str(error)
     return UsageError(
-        f"{location} cannot be imported: {type(error).__name__}: {said} at {where}",
+        f"{location} cannot be imported: {type(error).__name__}: {problem} at {where}",
         hint="Fix the module, or rerun with --debug for the whole traceback.",
     )
 
@@ -397,13 +395,13 @@ def _app_in(module: ModuleType, attribute: str | None, location: str) -> Rota:
     )
 
 
-def configure(app: Rota, project: Project, said: Given) -> Rota:
-    """Give the app what beats its own code: rota.toml, then the environment, then flags."""
-    values = msgspec.to_builtins(app.settings) | project.file.settings | said.settings
+def configure(app: Rota, project: Project, chosen: Given) -> Rota:
+    """Override the settings of the app by those of rota.toml, the environment and the flags."""
+    values = msgspec.to_builtins(app.settings) | project.file.settings | chosen.settings
     before, app.settings = app.settings, settings_.load(values, source="settings")
     app.starter = AppStarter(app, app.workflows)
     own = anchored(app.url, code_folder(project))
-    _move(app, said.database or _own_database(project) or own)
+    _move(app, chosen.database or _own_database(project) or own)
     # Queues were declared under the settings of the code: bring them along.
     app._queues = {
         name: (
@@ -413,12 +411,8 @@ def configure(app: Rota, project: Project, said: Given) -> Rota:
         for name, (slots, limits) in app._queues.items()
     }
     for name, queue in project.file.queues.items():
-        app.queue(
-            name, worker_concurrency=queue.worker_concurrency, concurrency=queue.concurrency,
-            concurrency_per_key=queue.concurrency_per_key, rate=_rate(queue.rate, name),
-            open_per_key=queue.open_per_key, weight=queue.weight, age=queue.age,
-            round_robin=queue.round_robin,
-        )  # fmt: skip
+        limits = msgspec.structs.asdict(queue) | {"rate": _rate(queue.rate, name)}
+        app.queue(name, **cast(QueueOptions, limits))
     for name, hook in project.file.webhooks.items():
         app.add_webhook(name, hook)
     if project.is_file:
@@ -431,7 +425,7 @@ def configure(app: Rota, project: Project, said: Given) -> Rota:
 
 
 def _move(app: Rota, url: str) -> None:
-    """Point the app to another database; what it said about migrating stays said."""
+    """Point the app to another database. A choice of `migrate` in the code stays."""
     was_default = app.migrates == app.url.startswith("sqlite")
     app.url = url
     if was_default:

@@ -43,8 +43,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         Meta(
             ge=0,
-            description="Recoveries after which one more crash puts a run aside. From the second on"
-            " it runs alone; with 0 or 1 it never does.",
+            description="Recoveries after which one more crash quarantines a run. From the second"
+            " on it runs alone; with 0 or 1 it never does.",
         ),
     ] = 5
     payload_bytes_max: Annotated[

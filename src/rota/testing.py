@@ -5,7 +5,7 @@
         await world.advance("24h")
         assert await run.result() == "receipt"
 
-The engine is the real one; only its clock and its pace are in the test's hands.
+The engine is the real one; the test controls only its clock and its pace.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ START = instant(datetime(2030, 1, 1, tzinfo=UTC))
 # does not know. A busy machine lengthens the turns, so sockets of the same process are answered.
 GRACE_S = 0.1
 GRACE_TURNS = 100
-# Threads and child processes tell when they end, so the clock waits for them, but not for ever.
+# The loop knows when threads and child processes end, so the clock waits for them, up to a limit.
 REAL_WORK_S = 5.0
 
 
 class VirtualTimer:
-    """A call that has not come yet."""
+    """A call that is due later."""
 
     def __init__(self, callback: Callable[[], object]) -> None:
         self.callback: Callable[[], object] | None = callback
 
     def cancel(self) -> None:
-        """Call it off."""
+        """Cancel the call."""
         self.callback = None
 
     def fire(self) -> None:
