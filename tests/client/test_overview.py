@@ -137,3 +137,19 @@ async def test_failures_are_the_last_attempts_of_their_chains(database_url: str)
         assert not await app.overview.failures(since=moment(app.clock.now()))
         with pytest.raises(BadInput, match="limit"):
             await app.overview.failures(since=before, limit=0)
+
+
+async def test_failures_are_newest_first_whatever_their_status(database_url: str) -> None:
+    app = an_app()
+    async with virtual(app, url=database_url) as world:
+        before = moment(app.clock.now())
+        first = await app.start("bad")
+        await world.advance("1s")
+        crashed = await app.options(delay="1d").start("good")
+        await sql(app.connection.database, "update runs set status = 'crashed',"
+            f" finished_at = created_at where id = '{crashed.id}'")  # fmt: skip
+        await world.advance("1s")
+        last = await app.start("bad")
+        await world.settle()
+        found = await app.overview.failures(since=before)
+        assert [run.id for run in found] == [last.id, crashed.id, first.id]

@@ -245,7 +245,9 @@ class Overview(ClientPart):
                 status=status, since=since, limit=checked_limit(limit)
             )
         last = await self._database.read(history.last_ids, [run.root_id for run in found])
-        return [run for run in found if run.id in last]
+        return sorted(
+            (run for run in found if run.id in last), key=lambda run: run.id, reverse=True
+        )
 
 
 def _automation(view: AutomationView) -> AttentionItem:
