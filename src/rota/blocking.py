@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
 from rota.client.client import Client
-from rota.client.connection import never_delete
+from rota.client.connection import never_delete, running_loop
 from rota.client.handle import RunHandle
 from rota.client.run_pages import RunFilters
 from rota.client.start import NO_OPTIONS, Item, P, R, RunOptions, Startable, StartOptions
@@ -434,16 +434,8 @@ def _here(work: Awaitable[T]) -> T:
     if flow is not None and flow.in_thread():
         answer: T = flow.block_on(awaited())
         return answer
-    if flow is None and not _in_loop():
+    if flow is None and running_loop() is None:
         return asyncio.run(awaited())
     if isinstance(work, Coroutine):
         work.close()
     raise UsageError("this blocks, and async code must not", hint="Await rota's own verb instead.")
-
-
-def _in_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -175,10 +175,13 @@ def load(values: Mapping[str, Any], *, source: str) -> Settings:
     known = set(Settings.__struct_fields__)
     unknown = sorted(set(values) - known)
     if unknown:
+        first = unknown[0]
         listed = f"Known settings: {', '.join(sorted(known))}."
         raise BadSetting(
             f"{source}: there is no setting {', '.join(unknown)}",
-            hint=_renamed(unknown[0]) or suggestion(unknown[0], known, listed),
+            hint=f"It is called {RENAMED[first]} now."
+            if first in RENAMED
+            else suggestion(first, known, listed),
         )
     try:
         return msgspec.convert(_listed(values), Settings, strict=False)
@@ -200,10 +203,6 @@ def _listed(values: Mapping[str, Any]) -> dict[str, Any]:
 def _plain(refused: str) -> str:
     """The message of msgspec, as the end of a sentence."""
     return refused[:1].lower() + refused[1:].replace("`", "")
-
-
-def _renamed(name: str) -> str | None:
-    return f"It is called {RENAMED[name]} now." if name in RENAMED else None
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,6 @@ from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from rota.automations.journal import HandlerJournal
 from rota.automations.threads import HandlerThreads
-from rota.core.automations.failure_policy import Pace
 from rota.core.runs.ids import IdMaker
 from rota.engine.clock import Clock
 from rota.engine.journal import insist
@@ -40,12 +39,6 @@ class AutomationEnvironment(NamedTuple):
         return await insist(
             self.clock, lambda: self.database.write_brief(function, *args, **kwargs), name
         )
-
-    @property
-    def pace(self) -> Pace:
-        """How failures are tried again where no policy says otherwise."""
-        one = self.settings
-        return Pace(one.failures_max, one.backoff_s, one.backoff_s_max)
 
 
 class HandlerSuspended(Exception):

@@ -20,7 +20,7 @@ from rota.automations.effects import Effects
 from rota.automations.environment import AutomationEnvironment
 from rota.automations.invoke import call
 from rota.core import spans, typed
-from rota.core.automations.failure_policy import EffectivePolicy, effective
+from rota.core.automations.failure_policy import EffectivePolicy, Pace, effective
 from rota.core.automations.model import HandlerPlan, LedgerRow, StoredEvent
 from rota.core.automations.phases import Mutation, Phase, Way
 from rota.core.automations.planner import clamp_wake
@@ -56,13 +56,7 @@ PREPARES_MAX = 10
 log = logging.getLogger("rota.automations")
 _HOST_ERRORS = (RotaError, OSError, TimeoutError)
 # The errors of a read that would fail again.
-_REFUSED = (
-    Rejected,
-    PayloadTooBig,
-    FileNotFoundError,
-    IsADirectoryError,
-    NotADirectoryError,
-)
+_REFUSED = (Rejected, PayloadTooBig, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
 class ToolFault(RotaError):
@@ -322,7 +316,9 @@ class HandlerRunner:
         """The consequence of a failure of this run, or of a call of its tool."""
         levels = [] if tool is None else [tool.policy]
         levels += [] if self._handler is None else [self._handler.policy]
-        found = effective([*levels, self._automation.policy], self._environment.pace)
+        settings = self._environment.settings
+        pace = Pace(settings.failures_max, settings.backoff_s, settings.backoff_s_max)
+        found = effective([*levels, self._automation.policy], pace)
         producer = self._work.run.kind == "producer"  # it has no item that could be skipped
         return found._replace(skip_after=None) if producer else found
 

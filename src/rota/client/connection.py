@@ -43,7 +43,7 @@ class ClientHome(NamedTuple):
     @property
     def is_here(self) -> bool:
         """Whether the caller can use the connection."""
-        return os.getpid() == self.pid and _running() in (None, self.loop)
+        return os.getpid() == self.pid and running_loop() in (None, self.loop)
 
     def check(self) -> None:
         """Raise where the connection cannot be used."""
@@ -183,7 +183,8 @@ async def _follow(clock: Clock, database: Database) -> None:
             clock.follow(server, sent=sent, received=clock.local_us())
 
 
-def _running() -> asyncio.AbstractEventLoop | None:
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop of this thread, if one runs."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,6 +14,7 @@ from rota.core.runs.code_set import NO_CODE
 from rota.core.runs.ids import IdMaker
 from rota.core.runs.model import Claim, Outcome, StoredStep
 from rota.core.runs.options import StoredRunOptions
+from rota.core.runs.retry import RetryPolicy
 from rota.core.time.instants import after
 from rota.engine.invoke import in_thread
 from rota.engine.journal import Journal
@@ -90,8 +91,10 @@ class WorkflowExecutor:
                 limit.passed = True
                 raise limit.error()
             arguments = workflow.signature.read(claim.input, what="the input of this run")
-            work = workflow.function if workflow.is_async else self._in_thread(workflow)
-            value = await work(**arguments)
+            if workflow.is_async:
+                value = await workflow.function(**arguments)
+            else:
+                value = await in_thread(self._flow_threads, lambda: workflow.function(**arguments))
             if flow.suspending:
                 return _swallowed(flow, limit.at)
             if problem := flow.refusal or (flow.unasked and flow.stranded()) or _unawaited(flow):
@@ -101,7 +104,7 @@ class WorkflowExecutor:
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
-            return self._ended_by(error, flow, workflow, options, limit)
+            return self._ended_by(error, flow, options.retry or workflow.retry, limit)
         finally:
             if limit is not _UNLIMITED:
                 limit.cancel()
@@ -111,21 +114,16 @@ class WorkflowExecutor:
                 await _until_ended(branches_left, flow)
 
     def _ended_by(
-        self,
-        error: BaseException,
-        flow: WorkflowRun,
-        workflow: Workflow[..., Any],
-        options: StoredRunOptions,
-        limit: _Deadline,
+        self, error: BaseException, flow: WorkflowRun, retry: RetryPolicy, limit: _Deadline
     ) -> Outcome:
         """The meaning of an exception out of user code; LeaseLost when the run is not ours."""
         if isinstance(flow.refusal, Unstorable):  # user code was unwound as if interrupted
-            return self._failed(flow, workflow, options, limit, flow.refusal)
+            return self._failed(flow.refusal, flow, retry, limit)
         stopped = isinstance(error, Suspended | RunInterrupted | asyncio.CancelledError)
         if flow.suspending:
             return (_suspended if stopped else _swallowed)(flow, limit.at)
         if stopped and limit.passed:
-            return self._failed(flow, workflow, options, limit, limit.error())
+            return self._failed(limit.error(), flow, retry, limit)
         if isinstance(error, asyncio.CancelledError):
             flow.interrupted = True
             raise error
@@ -134,13 +132,7 @@ class WorkflowExecutor:
             raise LeaseLost(f"run {run_id} is no longer ours", run_id=run_id) from None
         if (problem := _unawaited(flow)) and str(problem) != str(error):
             error.add_note(f"{problem}. {problem.advice}")
-        return self._failed(flow, workflow, options, limit, flow.refusal or error)
-
-    def _in_thread(self, workflow: Workflow[..., Any]) -> Callable[..., Awaitable[Any]]:
-        """A sync workflow as something to await."""
-        return lambda **arguments: in_thread(
-            self._flow_threads, lambda: workflow.function(**arguments)
-        )
+        return self._failed(flow.refusal or error, flow, retry, limit)
 
     def _written(self, value: Any, workflow: Workflow[..., Any]) -> str:
         """The result as JSON. A value that its own type cannot read back is not a result."""
@@ -150,17 +142,11 @@ class WorkflowExecutor:
         return text
 
     def _failed(
-        self,
-        flow: WorkflowRun,
-        workflow: Workflow[..., Any],
-        options: StoredRunOptions,
-        limit: _Deadline,
-        error: BaseException,
+        self, error: BaseException, flow: WorkflowRun, retry: RetryPolicy, limit: _Deadline
     ) -> Outcome:
         return self._outcomes.failed(
-            flow.claim, error, options.retry or workflow.retry, deadline_at=limit.at,
-            again=flow.uncaught(),
-        )  # fmt: skip
+            flow.claim, error, retry, deadline_at=limit.at, again=flow.uncaught()
+        )
 
 
 class _Deadline:

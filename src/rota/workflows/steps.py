@@ -98,7 +98,18 @@ async def _invoke(step: Any, args: Any, kwargs: Any, threads: Threads, clock: Cl
     try:
         if step.is_async and step.timeout_us is None:
             return await step.function(*args, **kwargs)
-        return await _within(_begin(step, args, kwargs, threads), step, clock)
+        work: asyncio.Future[Any]
+        if step.is_async:
+            work = asyncio.get_running_loop().create_task(_contained(step, args, kwargs))
+        else:
+            work = in_thread(threads, lambda: step.function(*args, **kwargs))
+        if step.timeout_us is None:
+            return await work
+        return await within(work, clock, clock.now() + step.timeout_us)
+    except DeadlinePassed:
+        raise StepTimeout(
+            f"step {step.name} took longer than {step.timeout_us / 1e6:g} s"
+        ) from None
     except SystemExit as leaving:
         raise SystemError(f"step {step.name} called exit ({leaving})") from leaving
     except asyncio.CancelledError as stop:
@@ -110,30 +121,12 @@ async def _invoke(step: Any, args: Any, kwargs: Any, threads: Threads, clock: Cl
         branches.here.reset(left)
 
 
-def _begin(step: Any, args: Any, kwargs: Any, threads: Threads) -> asyncio.Future[Any]:
-    loop = asyncio.get_running_loop()
-    if step.is_async:
-        return loop.create_task(_contained(step, args, kwargs))
-    return in_thread(threads, lambda: step.function(*args, **kwargs))
-
-
 async def _contained(step: Any, args: Any, kwargs: Any) -> Any:
     """A task that ends with SystemExit would take the event loop with it."""
     try:
         return await step.function(*args, **kwargs)
     except SystemExit as leaving:
         raise SystemError(f"step {step.name} called exit ({leaving})") from leaving
-
-
-async def _within(work: asyncio.Future[Any], step: Any, clock: Clock) -> Any:
-    if step.timeout_us is None:
-        return await work
-    try:
-        return await within(work, clock, clock.now() + step.timeout_us)
-    except DeadlinePassed:
-        raise StepTimeout(
-            f"step {step.name} took longer than {step.timeout_us / 1e6:g} s"
-        ) from None
 
 
 async def _traced(work: Coroutine[Any, Any, Any], name: str, key: str, attempt: int) -> Any:
