@@ -174,14 +174,14 @@ class TaskFactory:
         return asyncio.Task(coroutine, loop=loop, **options)
 
     def install(self, loop: asyncio.AbstractEventLoop) -> None:
-        """One more app needs it."""
+        """Use it for one more app."""
         self._users += 1
         if self._users == 1 and not self._leads_here(loop):
             self._before = loop.get_task_factory()
             loop.set_task_factory(self)
 
     def release(self, loop: asyncio.AbstractEventLoop) -> None:
-        """One app less needs it; the last one puts the factory back that was there before."""
+        """Release it for one app; the last one restores the factory that was there before."""
         self._users -= 1
         if not self._users and loop.get_task_factory() is self:
             loop.set_task_factory(self._before)

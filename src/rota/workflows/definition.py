@@ -93,16 +93,17 @@ class Step(Generic[P, R]):
         Returns:
             The result of the step.
         """
-        call = object()
-        return _noted(call, f"{self.name}.aio", self._aio(call, args, kwargs))
-
-    async def _aio(self, call: object, args: Any, kwargs: Any) -> Any:
         flow = current_run()
         if flow is None:
-            value: Any = self.function(*args, **kwargs)
-            return await value if self.is_async else value
-        flow.pending_calls.pop(call, None)
-        return await run_step(flow, self, flow.key_for(self.name), args, kwargs)
+            return self._plain(args, kwargs)
+        return flow.noted(
+            f"{self.name}.aio",
+            lambda: run_step(flow, self, flow.key_for(self.name), args, kwargs),
+        )
+
+    async def _plain(self, args: Any, kwargs: Any) -> Any:
+        value: Any = self.function(*args, **kwargs)
+        return await value if self.is_async else value
 
     def _within(self, flow: WorkflowRun, key: str, args: Any, kwargs: Any) -> Any:
         if flow.in_thread() is self.is_async:
@@ -237,16 +238,15 @@ class Workflow(Startable[P, R]):
         Returns:
             The result of the child.
         """
-        call = object()
-        return _noted(call, f"{self.name}.aio", self._aio(call, args, kwargs))
-
-    async def _aio(self, call: object, args: Any, kwargs: Any) -> R:
         flow = current_run()
         if flow is None:
-            self._refuse_in_step()
-            value: Any = self.function(*args, **kwargs)
-            return cast(R, await value if self.is_async else value)
-        return cast(R, await run_child(flow, self, args, kwargs, call=call))
+            return self._plain(args, kwargs)
+        return flow.noted(f"{self.name}.aio", lambda: run_child(flow, self, args, kwargs))
+
+    async def _plain(self, args: Any, kwargs: Any) -> R:
+        self._refuse_in_step()
+        value: Any = self.function(*args, **kwargs)
+        return cast(R, await value if self.is_async else value)
 
     def _call(self, args: Any, kwargs: Any, key: str | None = None) -> Any:
         """Inside a workflow: a child run and its result. Elsewhere: a plain call."""
@@ -256,12 +256,9 @@ class Workflow(Startable[P, R]):
             return self.function(*args, **kwargs)
         if flow.in_thread() is self.is_async:
             raise _wrong_colour("workflow", self.name, self.is_async)
-        call = object()
-        work = run_child(flow, self, args, kwargs, key, call=call)
         if not self.is_async:
-            return flow.block_on(work)
-        flow.pending_calls[call] = (self.name, work)
-        return work
+            return flow.block_on(run_child(flow, self, args, kwargs, key))
+        return flow.noted(self.name, lambda: run_child(flow, self, args, kwargs, key))
 
     def _keyed(self, key: str) -> Callable[..., Any]:
         checked_key(str(key), f"the key of workflow {self.name}")
@@ -335,14 +332,6 @@ def _start_many(
     )
 
 
-def _noted(call: object, name: str, work: Coroutine[Any, Any, R]) -> Coroutine[Any, Any, R]:
-    """Have the run remember a call that user code has to await."""
-    flow = current_run()
-    if flow is not None:
-        flow.pending_calls[call] = (name, work)
-    return work
-
-
 def _wrong_colour(what: str, name: str, is_async: bool) -> UsageError:
     """The error for a plain call between sync and async code, which cannot work."""
     if is_async:
@@ -361,7 +350,7 @@ def _no_digest(_args: Any, _kwargs: Any) -> None:
 
 
 def _refuse_method(function: Callable[..., Any], what: str) -> None:
-    """Refuse a function that wants `self`: no caller would pass it, and no JSON could hold it."""
+    """Refuse a function with `self`: no caller would pass it, and JSON cannot hold it."""
     owner = getattr(function, "__qualname__", "").rpartition("<locals>.")[2].rpartition(".")[0]
     first = next(iter(inspect.signature(function).parameters), None)
     if owner and first in ("self", "cls"):
@@ -372,8 +361,8 @@ def _refuse_method(function: Callable[..., Any], what: str) -> None:
 
 
 def _fingerprint(function: Callable[..., Any]) -> str:
-    """A version from the function's own code: tells that it changed, not what the change means.
-    Helpers do not count: a change of theirs leaves the recorded calls of open runs valid."""
+    """A version from the function's own code: it shows a change, not what the change means.
+    Helpers do not count: after their change, the recorded calls of open runs are still valid."""
     if getattr(function, "__code__", None) is None:
         return "unknown"
     return fingerprint([function], Scope.OWN)[:12]

@@ -1,4 +1,4 @@
-"""Executes workflow runs: calls the function inside a flow and turns what comes out into a verb."""
+"""Executes workflow runs: calls the function, and turns its end or its error into an outcome."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class WorkflowExecutor:
         )  # fmt: skip
 
     def close(self) -> None:
-        """Let the threads go; ones that hang in user code are left behind."""
+        """Shut the thread pools down; threads that hang in user code are left behind."""
         self._factory.release(self._loop)
         self._step_threads.shutdown(wait=False, cancel_futures=True)
         self._flow_threads.shutdown(wait=False, cancel_futures=True)
@@ -116,7 +116,7 @@ class WorkflowExecutor:
     def _ended_by(
         self, error: BaseException, flow: WorkflowRun, retry: RetryPolicy, limit: _Deadline
     ) -> Outcome:
-        """The meaning of an exception out of user code; LeaseLost when the run is not ours."""
+        """The outcome of an exception from user code; raises LeaseLost if the run is not ours."""
         if isinstance(flow.refusal, Unstorable):  # user code was unwound as if interrupted
             return self._failed(flow.refusal, flow, retry, limit)
         stopped = isinstance(error, Suspended | RunInterrupted | asyncio.CancelledError)
@@ -190,7 +190,7 @@ _UNLIMITED = _Unlimited()
 
 
 async def _record_cancelled(flow: WorkflowRun) -> None:
-    """The workflow came to its end or suspends: what was cancelled before, it cancelled itself."""
+    """Record the steps that the workflow cancelled itself, now that it has ended or suspends."""
     stopped = flow.interrupted or (flow.task is not None and flow.task.cancelling())
     if stopped and not flow.suspending:
         return

@@ -76,7 +76,7 @@ class WorkflowContext(NamedTuple):
 
 
 class WorkflowRun:
-    """The inside of one run."""
+    """One run in progress: the object that steps and primitives talk to."""
 
     # Slots: thousands of runs are made a second, and their attributes are read at every call.
     __slots__ = (
@@ -202,12 +202,12 @@ class WorkflowRun:
         raise self.refuse(branches.displaced(self.context.loop.get_task_factory()))
 
     def refuse(self, problem: T_Error) -> T_Error:
-        """The run ends with this error, whatever user code makes of it. Raise what it returns."""
+        """End the run with this error, even if user code catches it. The caller raises it."""
         self.refusal = self.refusal or problem
         return problem
 
     def fails(self, key: str) -> None:
-        """A step that failed for good is about to be raised into user code."""
+        """Note that the final failure of a step is about to be raised into user code."""
         branch = branches.current(self._root)
         branch.failures |= {key}
 
@@ -253,12 +253,12 @@ class WorkflowRun:
         return key in self._failed_before
 
     def next_position(self) -> int:
-        """The place of the next step in the chain's order."""
+        """The position of the next step in the chain."""
         self._position += 1
         return self._position
 
     def new_step(self, key: str, kind: str, **fields: Any) -> StoredStep:
-        """A step record in the chain's order."""
+        """A step record at the next position of the chain."""
         values: dict[str, Any] = {
             "status": "completed", "attempt": 1, "run_attempt": self.claim.attempt,
             "output": None, "error": None, "wake_at": None, "child_id": None,

@@ -141,5 +141,5 @@ class AppStarter(RunStarter):
         return self._client.ids.make(self._client.clock.now())
 
     def started(self, *, delayed: bool = False) -> None:
-        """Tell workers that there is work, or will be."""
+        """Notify workers that there is work, or will be."""
         self._client.connection.wakeups.notify_soon(TIMER if delayed else READY)

@@ -129,16 +129,9 @@ def _child_digest(workflow: Any, args: Any, kwargs: Any, external_id: str | None
 
 
 async def run_child(
-    flow: WorkflowRun,
-    workflow: Any,
-    args: Any,
-    kwargs: Any,
-    explicit: str | None = None,
-    *,
-    call: object = None,
+    flow: WorkflowRun, workflow: Any, args: Any, kwargs: Any, explicit: str | None = None
 ) -> Any:
-    """Start a child run and wait durably for its result. `call` is what it was noted under."""
-    flow.pending_calls.pop(call, None)
+    """Start a child run and wait durably for its result."""
     child_id = await start_child(flow, workflow, args, kwargs, explicit=explicit)
     return await child_result(flow, child_id, workflow.signature.returns)
 
