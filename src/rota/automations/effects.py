@@ -203,7 +203,7 @@ class Effects:
         raise HandlerSuspended(RECONCILIATION, why)
 
     async def _applied(self, row: LedgerRow, result: Any, by: str) -> LedgerRow:
-        """That it happened is recorded whatever the result looks like."""
+        """Record that the effect happened, even if its result cannot be stored."""
         text, error = None, None
         try:
             text = typed.encode(

@@ -113,94 +113,79 @@ class AutomationExecutor:
         except RotaError as error:  # a stored fix that cannot be loaded any more
             handler = declared.handlers.get(work.run.handler)
             log.error("automation %s continues without its fix: %s", claim.name, error)
-        performance = HandlerRunner(self._environment, claim, work, declared, handler)
+        runner = HandlerRunner(self._environment, claim, work, declared, handler)
         try:
             if work.killer:
-                return await self._leave_out(claim, work, performance)
-            settled = await performance.perform()
+                return await self._leave_out(runner)
+            settled = await runner.perform()
             count_ends([claim], Status.COMPLETED, self._environment.clock.now())
             return settled
         except (LeaseLost, asyncio.CancelledError):
             raise
         except HandlerSuspended as pause:
-            return await self._pause(claim, work, performance, pause)
+            stop = Stop(
+                runner.phase, pause.reason, describe(pause), runner.notes(),
+                asks=pause.wake_at is None, wake_at=pause.wake_at,
+            )  # fmt: skip
+            return await self._stop(runner, stop)
         except Exception as error:
-            return await self._settle_failure(claim, work, performance, error)
+            return await self._settle_failure(runner, error)
         finally:
-            await performance.close()
+            await runner.close()
 
-    async def _pause(
-        self, claim: Claim, work: Work, performance: HandlerRunner, pause: HandlerSuspended
-    ) -> HandlerRunSettled:
-        stop = Stop(
-            performance.phase, pause.reason, describe(pause), performance.notes(),
-            asks=pause.wake_at is None, wake_at=pause.wake_at,
-        )  # fmt: skip
-        return await self._stop(claim, work, performance, stop)
-
-    async def _leave_out(
-        self, claim: Claim, work: Work, performance: HandlerRunner
-    ) -> HandlerRunSettled:
+    async def _leave_out(self, runner: HandlerRunner) -> HandlerRunSettled:
         """End the run of an item that kills its workers, without executing it once more."""
-        text = died_of(claim.recoveries)
-        log.error("automation %s, %s: %s", claim.name, work.run.handler, text)
+        recoveries = runner.claim.recoveries
+        text = died_of(recoveries)
+        log.error("automation %s, %s: %s", runner.claim.name, runner.work.run.handler, text)
         stop = Stop(
-            performance.phase, "crashes", host_error(text, "crashes"), performance.notes(),
-            FailedAttempt(crashes=claim.recoveries), dead_letter=performance.dead_letter,
+            runner.phase, "crashes", host_error(text, "crashes"), runner.notes(),
+            FailedAttempt(crashes=recoveries), dead_letter=runner.dead_letter,
         )  # fmt: skip
-        return await self._stop(claim, work, performance, stop)
+        return await self._stop(runner, stop)
 
-    async def _settle_failure(
-        self, claim: Claim, work: Work, performance: HandlerRunner, error: Exception
-    ) -> HandlerRunSettled:
+    async def _settle_failure(self, runner: HandlerRunner, error: Exception) -> HandlerRunSettled:
         """Settle a failed handler run. An automation keeps an open run even if the database cannot
         store what the handler reports: then a person is asked."""
         try:
-            return await self._failed(claim, work, performance, error)
+            return await self._failed(runner, error)
         except (LeaseLost, StoreError):
             raise
         except Exception as worse:
-            log.exception("automation %s: its failure cannot be stored", claim.name)
-            stop = Stop(performance.phase, Kind.INTERNAL, describe(worse), Notes())
-            return await self._stop(claim, work, performance, stop)
+            log.exception("automation %s: its failure cannot be stored", runner.claim.name)
+            stop = Stop(runner.phase, Kind.INTERNAL, describe(worse), Notes())
+            return await self._stop(runner, stop)
 
-    async def _failed(
-        self, claim: Claim, work: Work, performance: HandlerRunner, error: Exception
-    ) -> HandlerRunSettled:
-        failure = judge_handler(error)
+    async def _failed(self, runner: HandlerRunner, error: Exception) -> HandlerRunSettled:
+        claim, failure = runner.claim, judge_handler(error)
         if not failure.asks:
             count_ends([claim], Status.FAILED, self._environment.clock.now())
         level = logging.WARNING if failure.passes else logging.ERROR
         log.log(
-            level, "automation %s, %s: %s: %s", claim.name, work.run.handler, failure.kind, error,
-            exc_info=error,
+            level, "automation %s, %s: %s: %s", claim.name, runner.work.run.handler, failure.kind,
+            error, exc_info=error,
         )  # fmt: skip
-        tool = performance.tool_of(error)
+        tool = runner.tool_of(error)
         failed = FailedAttempt(
             retried=failure.passes, outage=_is_outage(error, failure, tool),
             failed_read=isinstance(error, ReadFailed) and tool is not None,
             error_names=failure.names, retry_after_s=failure.retry_after_s,
         )  # fmt: skip
-        fix = await self._fix(work, performance, error) if failure.kind == Kind.LOGIC else None
+        fix = await self._fix(runner, error) if failure.kind == Kind.LOGIC else None
         stop = Stop(
-            performance.phase, failure.kind, failure.detail, performance.notes(), failed,
+            runner.phase, failure.kind, failure.detail, runner.notes(), failed,
             waits_for=_counterpart(tool) if failed.outage else None, asks=failure.asks, fix=fix,
-            refused=performance.refused, next_run_at=performance.next_run_at(),
-            dead_letter=performance.dead_letter,
+            refused=runner.refused, next_run_at=runner.next_run_at(),
+            dead_letter=runner.dead_letter,
         )  # fmt: skip
-        return await self._stop(claim, work, performance, stop, tool)
+        return await self._stop(runner, stop, tool)
 
     async def _stop(
-        self,
-        claim: Claim,
-        work: Work,
-        performance: HandlerRunner,
-        stop: Stop,
-        tool: Tool | None = None,
+        self, runner: HandlerRunner, stop: Stop, tool: Tool | None = None
     ) -> HandlerRunSettled:
         now = self._environment.clock.now()
         return await self._environment.write(
-            commit.stop, claim, work, stop, policy=performance.policy(tool),
+            commit.stop, runner.claim, runner.work, stop, policy=runner.policy(tool),
             chance=random.random(), now=now, new_ids=self._environment.ids.endless(now),
         )  # fmt: skip
 
@@ -222,32 +207,34 @@ class AutomationExecutor:
             self._fixed[declared.name] = (work.automation.version, changed)
         return handler._replace(functions=changed.get(handler.node.name, handler.functions))
 
-    async def _fix(self, work: Work, performance: HandlerRunner, error: Exception) -> NewFix | None:
+    async def _fix(self, runner: HandlerRunner, error: Exception) -> NewFix | None:
         """Ask the hook, if there is one and its budget is not used up."""
+        work = runner.work
         declared = self._declared[work.automation.name]
         if declared.fix is None:
             return None
         if work.automation.fixes >= self._environment.settings.fixes_max:
-            performance.remark(f"given up after {work.automation.fixes} fixes in a row")
+            runner.remark(f"given up after {work.automation.fixes} fixes in a row")
             return None
         try:
-            failure = await self._failure(declared, work, performance, error)
+            failure = await self._failure(declared, runner, error)
             async with asyncio.timeout(self._environment.settings.phase_s):
                 fix = await declared.fix(failure)
             if fix is None:
-                performance.remark("no fix was found")
+                runner.remark("no fix was found")
                 return None
             handler = declared.handlers[work.run.handler]
             compiled(handler.functions, fix.source)
             return await self._as_version(declared, work, fix)
         except Exception as problem:  # the failure must survive a fixer that fails
             log.warning("automation %s: the fix was refused: %s", declared.name, problem)
-            performance.remark(f"the fix was refused: {problem}")
+            runner.remark(f"the fix was refused: {problem}")
             return None
 
     async def _failure(
-        self, declared: Automation, work: Work, performance: HandlerRunner, error: Exception
+        self, declared: Automation, runner: HandlerRunner, error: Exception
     ) -> HandlerFailure:
+        work = runner.work
         key = AutomationKey(work.automation.namespace, declared.name)
         made = await self._environment.database.read(state.versions, key)
         deployed = next((one for one in made if one.made_by == "deploy"), None)
@@ -257,7 +244,7 @@ class AutomationExecutor:
             work.run.handler, {}
         )
         return HandlerFailure(
-            declared.name, work.run.handler, performance.phase, describe(error), performance.logs,
+            declared.name, work.run.handler, runner.phase, describe(error), runner.logs,
             source, work.automation.version, work.automation.fixes + 1,
             tuple(one.comment for one in made if one.comment),
         )  # fmt: skip
@@ -270,8 +257,8 @@ class AutomationExecutor:
 
 
 def _is_outage(error: Exception, failure: JudgedFailure, tool: Tool | None) -> bool:
-    """Whether nothing but a counterpart blocks it, and nothing happened there. Trying
-    again is safe then, however often."""
+    """Whether only an unreachable counterpart caused the failure, and nothing happened there. Any
+    number of retries is safe then."""
     if isinstance(error, StoreError):
         return True
     return tool is not None and is_outage(error, failure.kind)

@@ -60,7 +60,7 @@ _REFUSED = (Rejected, PayloadTooBig, FileNotFoundError, IsADirectoryError, NotAD
 
 
 class ToolFault(RotaError):
-    """A tool that changes nothing failed without saying how: a fault of the host's side."""
+    """A tool that changes nothing failed with an unknown exception: a fault of the host."""
 
 
 class HandlerRunner:
@@ -75,8 +75,8 @@ class HandlerRunner:
         handler: Handler | None,
     ) -> None:
         self._environment = environment
-        self._claim = claim
-        self._work = work
+        self.claim = claim
+        self.work = work
         self._automation = automation
         self._handler = handler
         self._key = AutomationKey(claim.namespace, automation.name)
@@ -97,16 +97,16 @@ class HandlerRunner:
 
     async def perform(self) -> HandlerRunSettled:
         """Go from the state of the run to its commit."""
-        if self._work.run.kind == "producer":
+        if self.work.run.kind == "producer":
             return await self._produce()
-        mutation = self._work.mutation
-        if self._work.way is Way.RECONCILE:
+        mutation = self.work.mutation
+        if self.work.way is Way.RECONCILE:
             assert mutation is not None
             plan = self._stored_plan()
             tool = await self._find_tool(plan)
             mutation = await self._noting(self._effects.reconcile(tool, mutation), tool)
             self.phase = Phase.MUTATED
-        elif self._work.way is Way.EMIT:
+        elif self.work.way is Way.EMIT:
             plan = self._stored_plan()
         else:
             plan = await self._prepare() if self.phase is Phase.PREPARING else self._stored_plan()
@@ -125,7 +125,7 @@ class HandlerRunner:
 
     def next_run_at(self) -> int | None:
         """When a producer runs next, if this run of it is over."""
-        stored = self._work.handler
+        stored = self.work.handler
         if stored is None or stored.spec is None:
             return None
         return next_after(_SPEC.decode(stored.spec), self._environment.clock.now())
@@ -139,8 +139,8 @@ class HandlerRunner:
                 await self._reserve(plan)
                 return plan
             except EventChanged as changed:
-                log.info("%s prepares again: %s", self._work.run.handler, changed)
-        raise Transient(f"events change faster than {self._work.run.handler} can prepare")
+                log.info("%s prepares again: %s", self.work.run.handler, changed)
+        raise Transient(f"events change faster than {self.work.run.handler} can prepare")
 
     async def _reserve(self, plan: HandlerPlan) -> None:
         if not plan.count:
@@ -151,7 +151,7 @@ class HandlerRunner:
         notes, now = self.notes(), clock.now()
         await insist(
             clock,
-            lambda: write(checkpoint.prepared, self._claim, self._work, plan, notes, seen, now=now),
+            lambda: write(checkpoint.prepared, self.claim, self.work, plan, notes, seen, now=now),
             "a reservation",
         )
         self.phase = Phase.PREPARED
@@ -176,8 +176,8 @@ class HandlerRunner:
         return HandlerPlan(wanted, msgspec.Raw(text), title, wake.at)
 
     async def _mutate(self, plan: HandlerPlan) -> LedgerRow | None:
-        """At most one change. The call alone, once made, decides; what user code does after it, or
-        instead of it, does not."""
+        """Make at most one change. Once the call is made, only its outcome counts, not what user
+        code does after it."""
         if not self._known().node.has_mutate:
             return None
         self.phase = Phase.MUTATING
@@ -203,7 +203,7 @@ class HandlerRunner:
 
     async def _emit(self, plan: HandlerPlan, mutation: LedgerRow | None) -> HandlerRunSettled:
         self.phase = Phase.EMITTING
-        self._work = self._work._replace(mutation=mutation)
+        self.work = self.work._replace(mutation=mutation)
         change, value = _result(mutation), None
         if change.problem is not None:
             self._remarks.append(
@@ -224,7 +224,7 @@ class HandlerRunner:
             plan, state, value is None, ctx.events if ctx else (), ctx.inputs if ctx else (),
             next_run_at, self.notes(),
         )  # fmt: skip
-        return await self._environment.journal.commit(self._claim, self._work, done)
+        return await self._environment.journal.commit(self.claim, self.work, done)
 
     # -- user code -------------------------------------------------------------------------
 
@@ -268,7 +268,7 @@ class HandlerRunner:
                 self._remarks.append(f"mutate did not come to its call again: {error}")
         finally:
             self._looking_for_tool = False
-        row = self._work.mutation
+        row = self.work.mutation
         same = self._tool is not None and row is not None and self._tool.name == row.tool
         return self._tool if same else None
 
@@ -291,7 +291,7 @@ class HandlerRunner:
         try:
             async with asyncio.timeout(limit_s):
                 with spans.tool(tool.name, tool.safety):
-                    return await tool.call(params, Call(self._claim.id, limit_s))
+                    return await tool.call(params, Call(self.claim.id, limit_s))
         except _REFUSED as error:
             raise ReadFailed(f"{tool.name}: {error}", tool=tool.name) from error
         except _HOST_ERRORS:
@@ -319,7 +319,7 @@ class HandlerRunner:
         settings = self._environment.settings
         pace = Pace(settings.failures_max, settings.backoff_s, settings.backoff_s_max)
         found = effective([*levels, self._automation.policy], pace)
-        producer = self._work.run.kind == "producer"  # it has no item that could be skipped
+        producer = self.work.run.kind == "producer"  # it has no item that could be skipped
         return found._replace(skip_after=None) if producer else found
 
     @property
@@ -350,7 +350,7 @@ class HandlerRunner:
     def notes(self) -> Notes:
         """Log lines and remarks so far."""
         logs = msgspec.json.encode(self._logs[-1000:]).decode() if self._logs else None
-        remark = "; ".join(dict.fromkeys(self._remarks)) or self._work.run.remark
+        remark = "; ".join(dict.fromkeys(self._remarks)) or self.work.run.remark
         return Notes(logs, remark)
 
     @property
@@ -369,11 +369,11 @@ class HandlerRunner:
             await asyncio.wait([self._effect], timeout=1)
 
     def _state(self) -> Any:
-        text = self._work.run.state_before
+        text = self.work.run.state_before
         return None if text is None else msgspec.json.decode(text)
 
     def _stored_plan(self) -> HandlerPlan:
-        text = self._work.run.prepared
+        text = self.work.run.prepared
         return HandlerPlan() if text is None else _PLAN.decode(text)
 
     def _encoded(self, value: Any, what: str) -> str:

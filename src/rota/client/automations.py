@@ -57,7 +57,7 @@ class Automations(AutomationReads):
     # -- commands --------------------------------------------------------------------------
 
     async def pause(self, name: str) -> None:
-        """Begin nothing new; active runs are left to end.
+        """Pause an automation: it begins no run. An active run is left to end.
 
         Args:
             name: The automation.
@@ -68,7 +68,7 @@ class Automations(AutomationReads):
         await self._command(commands.stop, name, status="paused")
 
     async def archive(self, name: str) -> None:
-        """Pause for good, and hide it from the list; `resume` brings it back.
+        """Pause an automation for good, and hide it from the list; `resume` brings it back.
 
         Args:
             name: The automation.
@@ -79,7 +79,7 @@ class Automations(AutomationReads):
         await self._command(commands.stop, name, status="archived")
 
     async def resume(self, name: str) -> None:
-        """Continue after a pause. A run that waits for a person stays waiting.
+        """Resume an automation after a pause. A run that waits for a person stays waiting.
 
         Args:
             name: The automation.

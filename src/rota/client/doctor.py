@@ -168,7 +168,7 @@ class Doctor:
     # -- the database ----------------------------------------------------------------------
 
     async def store(self) -> list[Finding]:
-        """Which database it is, how it keeps its promises, and whether it can be written."""
+        """Which database it is; for a SQLite file also its durability, permissions and log."""
 
         async def ask(tx: Tx) -> str:
             return str((await tx.rows("store_version"))[0][0])
@@ -198,7 +198,7 @@ class Doctor:
         return [Finding("ok", "schema", f"{newest}, can be written")]
 
     async def disarmed(self) -> list[Finding]:
-        """Whether the database is kept from acting."""
+        """Whether the database is disarmed."""
         found = await self._database.read(disarm.state)
         if found is None:
             return []
@@ -238,7 +238,7 @@ class Doctor:
         ]  # fmt: skip
 
     async def retention(self) -> list[Finding]:
-        """Whether workers delete finished runs as fast as `keep_days` wants it."""
+        """Whether workers delete finished runs that are older than `keep_days` in time."""
         keep = self._settings.keep_days
         oldest = self._now - round(keep * DAY) - RETENTION_LATE_US
         if not keep or oldest < 0:

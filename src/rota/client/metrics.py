@@ -224,7 +224,7 @@ def _schedules(reading: MetricsRead) -> Iterable[Metric]:
 
 
 def _schedule_times(rows: Iterable[ScheduleTime]) -> Iterable[Metric]:
-    """Instants, not ages: an age that is no longer measured looks well."""
+    """Instants, not ages: an age that is no longer updated would look healthy."""
     fired: dict[tuple[str, ...], float] = {
         (row.name,): row.fired_at / SECOND for row in rows if row.fired_at is not None
     }

@@ -23,7 +23,7 @@ class RecordedNotification(NamedTuple):
 
     @property
     def receivers(self) -> str:
-        """The outcome of it, as the end of a sentence."""
+        """The rules that it went to, as the end of a sentence."""
         if self.rules is None:
             return "is not dispatched yet"
         return f"went to {', '.join(self.rules)}" if self.rules else "fits no rule"

@@ -104,7 +104,7 @@ class RunPages(ClientPart):
     async def page(
         self, *, after: str | None = None, limit: int = 50, **filters: Unpack[RunSelection]
     ) -> RunList:
-        """Return one page of runs, newest first, for the same price however many are stored.
+        """Return one page of runs, newest first, at the same cost however many are stored.
 
         A page looks at a bounded number of runs. If that was not enough to fill it,
         `looked_back_to` says how far it looked, and `next` looks further.

@@ -106,7 +106,7 @@ class LedgerQuery(NamedTuple):
 
 
 class CalendarCell(NamedTuple):
-    """One day, or one hour of it, on the wall of the zone. `counts` is by outcome, written
+    """One day, or one hour of it, in the local time of the zone. `counts` is by outcome, written
     `completed`, `failed`, `skipped:overlap`; an open run counts by its status."""
 
     day: date
