@@ -82,7 +82,7 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
         **overrides: Unpack[SettingOptions],
     ) -> None:
         if settings is None:
-            # The environment of a deployment wins over what the code says.
+            # The environment of a deployment overrides the code.
             values = {**overrides} | settings_.from_environment(os.environ)
             settings = settings_.load(values, source="settings")
         elif overrides:
@@ -348,7 +348,7 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
             executors.append(self.automations.executor)
         executors.append(PipelineExecutor(self.pipelines, context, journal))
         declared = self._queues or {"default": self._plain_queue("default")}
-        if self.pipelines.serves:  # one part at a time, so that `parallel` holds on each machine
+        if self.pipelines.serves:  # one shard at a time, so that `parallel` holds on each machine
             declared = {**declared, PART_QUEUE: (1, Queue(self.settings.namespace, PART_QUEUE))}
         chosen = {name: declared.get(name, self._plain_queue(name)) for name in queues or declared}
         notifies = bool(self.notifications.declared) or self.pipelines.serves

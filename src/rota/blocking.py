@@ -331,12 +331,12 @@ class BlockingClient(BlockingStarter):
 
     @staticmethod
     def _wait(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
-        # An empty context: that loop does not know what the calling thread is in the middle of.
+        # An empty context: the work on that loop belongs to no workflow or step of the caller.
         future = contextvars.Context().run(asyncio.run_coroutine_threadsafe, work, loop)
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # Ctrl-C here must not leave the work continuing there
+            future.cancel()  # Ctrl-C here ends the work on the other thread too
             raise
 
     # -- verbs -----------------------------------------------------------------------------

@@ -416,8 +416,7 @@ def configure(app: Rota, project: Project, chosen: Given) -> Rota:
     for name, hook in project.file.webhooks.items():
         app.add_webhook(name, hook)
     if project.is_file:
-        # They belong to this file: those of another file are left alone, those of this file are
-        # compared.
+        # Schedules and rules of other files stay; those of this file are compared.
         origin = str(Path(project.source).resolve())
         app.declared.add_file(origin, project.file.schedules, project.bad_schedules)
         app.notifications.declared.add_file(origin, project.file.notifications)

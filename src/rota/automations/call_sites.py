@@ -27,7 +27,7 @@ _JUMPS = {*dis.hasjrel, *dis.hasjabs}
 _HOSTS = ("rota.automations.", "asyncio.")
 # The module with the coroutine of a handler's own task; those of the engine never have `ctx`.
 _INVOKER = "rota.automations.invoke"
-# How far a value is followed: a list of coroutines of a method that uses an attribute.
+# How far a value is followed: from a list to its coroutines, to their methods, and so on.
 _DEPTH_MAX = 5
 _ELEMENTS_MAX = 1000
 
@@ -179,7 +179,7 @@ def _calls(function: FunctionType, owner: object, search: _Search, depth: int) -
     code = function.__code__
     key = (code, id(owner))
     if key in search.seen:
-        return False  # it is being searched, or was without a find
+        return False  # it is being searched, or was searched without a result
     search.seen.add(key)
     values = {
         name: cell.cell_contents

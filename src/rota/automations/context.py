@@ -36,7 +36,7 @@ IDS_MAX = 1000
 LOG_LINES_MAX = 1000
 LOG_CHARS_MAX = 1000
 NAME_CHARS_MAX = 500
-# The references to a context without any of user code, as `sys.getrefcount` sees them.
+# The result of `sys.getrefcount` for a context that only the host refers to.
 HELD_BY_HOST = 4
 ONE_CHANGE = (
     "Write `return await ctx.call(...)` where either of several calls is meant; make several "
@@ -271,7 +271,7 @@ class Context:
 
     def left_behind(self) -> NotAllowed | None:
         """The error about a task that may use `ctx` after its handler has returned."""
-        # Usually only the host refers to it, and a search through all tasks is not needed.
+        # Usually only the host refers to the context: no search through all tasks is needed.
         if self._loop is not None or sys.getrefcount(self) <= HELD_BY_HOST:
             return None
         site = use_elsewhere(self, LEAVES)

@@ -338,7 +338,7 @@ def _text(function: Function) -> str:
     return text or f"# the source of {name!s} is not available\n"
 
 
-# Automations that one function declares share their code: it is looked at once for all of them.
+# Automations that one function declares share their code: it is read once for all of them.
 @lru_cache(4096)
 def _source_of(code: CodeType) -> str | None:
     try:

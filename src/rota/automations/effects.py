@@ -33,7 +33,7 @@ from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Ve
 
 log = logging.getLogger("rota.automations")
 
-OVERRUN_S = 5.0  # after this, a tool that does not keep its time is given up
+OVERRUN_S = 5.0  # a tool that exceeds its time limit by more is cancelled
 # Errors of a tool that say that its effect certainly did not happen.
 DEFINITE = (UsageError, NotSent, Rejected, NeedsLogin, NeedsPermission)
 # The ones that only a person can change.

@@ -85,7 +85,9 @@ class AutomationExecutor:
         if begun.stale:
             log.warning("automation %s has a newer version; left to its workers", claim.name)
             return Outcome(claim, "release")
-        self._after_settled(begun)
+        # Without a next time a person is asked, and the notifier has work.
+        is_due = begun.next_at is None or begun.next_at <= self._environment.clock.now()
+        self._wakeups.notify_soon(READY if is_due else TIMER)
         return None
 
     def _skip_after(self, claim: Claim) -> dict[str, int]:
@@ -100,11 +102,6 @@ class AutomationExecutor:
             if one.node.kind == "consumer"
         }
         return {name: count for name, count in counts.items() if count is not None}
-
-    def _after_settled(self, settled: HandlerRunSettled) -> None:
-        # Without a next time a person is asked: the notifier has to look.
-        due = settled.next_at is None or settled.next_at <= self._environment.clock.now()
-        self._wakeups.notify_soon(READY if due else TIMER)
 
     async def _run(self, claim: Claim, work: Work) -> HandlerRunSettled:
         declared = self._declared[claim.name]
@@ -172,9 +169,10 @@ class AutomationExecutor:
             error_names=failure.names, retry_after_s=failure.retry_after_s,
         )  # fmt: skip
         fix = await self._fix(runner, error) if failure.kind == Kind.LOGIC else None
+        counterpart = "the database" if tool is None else tool.label
         stop = Stop(
             runner.phase, failure.kind, failure.detail, runner.notes(), failed,
-            waits_for=_counterpart(tool) if failed.outage else None, asks=failure.asks, fix=fix,
+            waits_for=counterpart if failed.outage else None, asks=failure.asks, fix=fix,
             refused=runner.refused, next_run_at=runner.next_run_at(),
             dead_letter=runner.dead_letter,
         )  # fmt: skip
@@ -262,7 +260,3 @@ def _is_outage(error: Exception, failure: JudgedFailure, tool: Tool | None) -> b
     if isinstance(error, StoreError):
         return True
     return tool is not None and is_outage(error, failure.kind)
-
-
-def _counterpart(tool: Tool | None) -> str:
-    return "the database" if tool is None else tool.label

@@ -40,8 +40,12 @@ class HandlerJournal:
         self._ids = ids
         self._beginnings = Batch(self._send_beginnings, TOGETHER)
         self._endings = Batch(self._send_endings, TOGETHER)
-        self._peeks = Batch(self._send_peeks, TOGETHER)
-        self._fixes = Batch(self._send_fixes, TOGETHER)
+        self._peeks: Batch[Peek, list[StoredEvent]] = Batch(
+            lambda asked: database.read(events.peek_all, asked), TOGETHER
+        )
+        self._fixes: Batch[DeployedAutomation, dict[str, dict[str, str]]] = Batch(
+            lambda deployed: database.read(state.fix_sources, deployed), TOGETHER
+        )
 
     async def begin(self, beginning: Beginning) -> Work | HandlerRunSettled:
         """Decide what the claimed run is for; LeaseLost when it is no longer ours."""
@@ -75,14 +79,6 @@ class HandlerJournal:
     async def _send_endings(self, endings: Sequence[Ending]) -> list[HandlerRunSettled | LeaseLost]:
         rows = [len(done.events) + len(done.inputs) + done.plan.count for *_, done in endings]
         return await self._write(commit.commit_all, endings, len(endings) + sum(rows))
-
-    async def _send_peeks(self, asked: Sequence[Peek]) -> list[list[StoredEvent]]:
-        return await self._database.read(events.peek_all, asked)
-
-    async def _send_fixes(
-        self, deployed: Sequence[DeployedAutomation]
-    ) -> list[dict[str, dict[str, str]]]:
-        return await self._database.read(state.fix_sources, deployed)
 
     async def _write(
         self, function: Callable[..., Awaitable[T]], items: Sequence[Any], rows: int, **shared: Any

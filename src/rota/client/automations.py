@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# In one transaction, which holds the lock of the automation.
+# Events of one transaction, which holds the lock of the automation.
 PUBLISHED_MAX = 100
 
 

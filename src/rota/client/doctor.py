@@ -383,18 +383,17 @@ class Doctor:
         waits_us = self._now - row.oldest_at
         runs = f"{_count(row.run_count, 'run')} of {row.name} in queue {row.queue}"
         says = f"{runs}, waiting up to {span(max(waits_us, 0))}"
+        level: Level = "bad" if waits_us > WAIT_US_MAX else "warn"
         queue = self._queues.get(row.queue)
         if queue is not None and queue.paused:
             return Finding("warn", "pending", f"{says}: the queue is paused")
         if not any(row.queue in served(worker) for worker in self._live):
-            level: Level = "bad" if waits_us > WAIT_US_MAX else "warn"
             hint = f"Start one: `rota up --queue {row.queue}`."
             return Finding(level, "pending", f"{says}: no live worker serves the queue", hint)
         automation = row.name in self._automations  # `deploys` looks for their code
         if not automation and not any(
             row.queue in served(one) and row.name in known(one) for one in self._live
         ):
-            level = "bad" if waits_us > WAIT_US_MAX else "warn"
             says += f": no live worker that serves the queue knows {row.name}"
             hint = f"Start a worker with code that registers {row.name}, or cancel the runs."
             return Finding(level, "pending", says, hint)

@@ -20,10 +20,10 @@ from rota.core.runs.model import NewRun, Started
 from rota.core.runs.names import checked_key, checked_name, checked_priority
 from rota.core.runs.options import StoredRunOptions
 from rota.core.runs.retry import RetryPolicy
-from rota.core.suggest import check_options, suggestion
+from rota.core.suggest import check_options
 from rota.core.time.instants import Duration, bounded, instant, micros, timeout_micros
 from rota.engine.wakeups import READY, TIMER
-from rota.errors import AlreadyStarted, BadInput, UnknownWorkflow
+from rota.errors import AlreadyStarted, BadInput
 from rota.store.backend.batching import Batch
 from rota.store.backend.database import BRIEF
 from rota.store.runs.start import (
@@ -425,10 +425,3 @@ class RunStarter:
 def unique_key(name: str, key: str | None) -> str | None:
     """How a key that is unique among the open runs of a workflow is stored."""
     return None if key is None else f"workflow:{name}:{key}"
-
-
-def unknown_workflow(name: str, known: Iterable[str]) -> UnknownWorkflow:
-    """The error for an unregistered name, with the nearest ones."""
-    names = sorted(known)
-    hint = suggestion(name, names, f"Known: {', '.join(names) or 'none'}.")
-    return UnknownWorkflow(f"there is no workflow {name!r}", hint=hint, name=name)

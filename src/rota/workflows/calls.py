@@ -22,7 +22,11 @@ PendingCalls = dict[object, tuple[str, Coroutine[Any, Any, Any]]]
 def unawaited(pending: PendingCalls) -> list[str]:
     """The names of what was called and never awaited."""
     # A task that is cancelled before it begins has awaited its coroutine all the same.
-    return [name for name, work in pending.values() if _is_untouched(work)]
+    return [
+        name
+        for name, work in pending.values()
+        if inspect.getcoroutinestate(work) == inspect.CORO_CREATED
+    ]
 
 
 def close(pending: PendingCalls) -> None:
@@ -30,10 +34,6 @@ def close(pending: PendingCalls) -> None:
     for _, work in pending.values():
         work.close()
     pending.clear()
-
-
-def _is_untouched(work: Coroutine[Any, Any, Any]) -> bool:
-    return inspect.getcoroutinestate(work) == inspect.CORO_CREATED
 
 
 def shown(name: str, args: Any, kwargs: Any) -> str:

@@ -105,7 +105,7 @@ class WorkflowRun:
         self.refusal: RotaError | None = None
         self.wake_at: int | None = None
         self.waits_for: Collection[str] = ()
-        self.cancelled: Sequence[StoredStep] = ()  # steps with no record of it yet
+        self.cancelled: Sequence[StoredStep] = ()  # steps, not yet recorded as such
         self._root = branches.Branch(self, "", None if threaded else self.task)
         self._seed = seed or claim.root_id
         self._position = self._busy = self._activity = 0
@@ -299,11 +299,9 @@ class WorkflowRun:
         """Await a write; when the run is no longer ours, unwind user code for good."""
         try:
             return await write
-        except LeaseLost:
-            self.interrupted = True
-            raise RunInterrupted from None
-        except Unstorable as error:
-            self.refuse(error)
+        except (LeaseLost, Unstorable) as error:
+            if isinstance(error, Unstorable):
+                self.refuse(error)
             self.interrupted = True
             raise RunInterrupted from None
 

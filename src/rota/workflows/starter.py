@@ -18,15 +18,15 @@ from rota.client.start import (
     Startable,
     as_start,
     items_of,
-    unknown_workflow,
 )
 from rota.core import spans
 from rota.core.runs.lifecycle import Trigger
 from rota.core.runs.model import NewRun
+from rota.core.suggest import suggestion
 from rota.core.time.instants import Duration
 from rota.core.typed import JsonReader
 from rota.engine.wakeups import READY, TIMER
-from rota.errors import UsageError
+from rota.errors import UnknownWorkflow, UsageError
 from rota.workflows.branches import step_around
 from rota.workflows.definition import Workflow
 from rota.workflows.run import WorkflowRun, current_run
@@ -73,7 +73,9 @@ class AppStarter(RunStarter):
     def workflow_named(self, name: str) -> Workflow[..., Any]:
         """The registered workflow of that name, or an error with the nearest names."""
         if name not in self._workflows:
-            raise unknown_workflow(name, self._workflows)
+            names = sorted(self._workflows)
+            hint = suggestion(name, names, f"Known: {', '.join(names) or 'none'}.")
+            raise UnknownWorkflow(f"there is no workflow {name!r}", hint=hint, name=name)
         return self._workflows[name]
 
     async def _start_inside(

@@ -62,7 +62,7 @@ async def run_step(
                     # does not fit its hint fails here instead of in every replay.
                     value = step.returns.read(output, what=step.result_name)
                 except Exception as error:
-                    flow.check_open()  # nor is an error that a cancellation caused its failure
+                    flow.check_open()  # an error that a cancellation caused is not its failure
                     trouble, output = error, None
                     problem, wake_at = _failure(flow, step, key, attempt, error)
                 known = StoredStep(
@@ -173,9 +173,9 @@ def _step_failed(step: Step[..., Any], known: StoredStep) -> StepFailed:
 
 # -- steps that the workflow itself cancelled, by a timeout of asyncio or `task.cancel()` ----------
 
-# The worker cancels tasks too: when it stops, or has lost the run. Only what follows tells the two
-# apart: the code of the workflow continues. So the record of a cancelled step is written when that
-# code comes to its next durable call, suspends or ends.
+# The worker cancels tasks too: when it stops, or has lost the run. The code of the workflow
+# continues only if it cancelled the step itself. So the record of a cancelled step is written when
+# that code comes to its next durable call, suspends or ends.
 
 
 def _note_cancelled(flow: WorkflowRun, step: StoredStep, stop: asyncio.CancelledError) -> None:

@@ -215,7 +215,7 @@ async def take_signal(
     if step is None:
         await flow.permit_new()
         deadline = None if timeout_us is None else after(flow.clock.now(), timeout_us)
-        # The shape lies where the value will: a sender gets an error when the value does not fit.
+        # The shape is stored in place of the value: a sender of a wrong value gets an error.
         step = flow.new_step(
             key, "signal", status="waiting", wake_at=deadline, output=shape, digest=digest
         )
