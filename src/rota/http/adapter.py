@@ -15,13 +15,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rota.http import problems
 from rota.http.problems import ProblemAnswer, RequestRefused
-from rota.http.raw_request import RawRequest
 from rota.http.request import (
     Answer,
     Download,
     EventStream,
     Html,
     Json,
+    RawRequest,
     Redirect,
     StaticFile,
     Text,

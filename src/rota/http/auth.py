@@ -13,8 +13,7 @@ from rota.errors import BadToken
 from rota.http.login import Logins
 from rota.http.options import HttpOptions, ProxyTable
 from rota.http.problems import RequestRefused
-from rota.http.raw_request import RawRequest
-from rota.http.request import NOBODY, Identity, Role, read_cookies
+from rota.http.request import NOBODY, Identity, RawRequest, Role, media_type, read_cookies
 
 if TYPE_CHECKING:
     from rota.client.client import Client
@@ -23,6 +22,7 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 SAFE = frozenset({"GET", "HEAD"})
 LOCAL = Identity("local", "admin")
 BEARER = "bearer "
+JSON = "application/json"
 
 
 class Gate:
@@ -103,7 +103,8 @@ class Gate:
         if site is not None:
             if site not in ("same-origin", "none"):
                 raise _foreign("another site has sent this request")
-        elif origin is None and not (identity is LOCAL and _is_json(raw)):
+        # No form of another site can send JSON without a preflight, and Rota allows none.
+        elif origin is None and not (identity is LOCAL and media_type(raw.headers) == JSON):
             raise _foreign("the request does not say which page has sent it")
 
     def check_role(self, identity: Identity, role: Role) -> None:
@@ -134,11 +135,6 @@ def is_proxy(proxy: ProxyTable, raw: RawRequest) -> bool:
     return (
         known and bool(proxy.secret) and hmac.compare_digest(given.encode(), proxy.secret.encode())
     )
-
-
-def _is_json(raw: RawRequest) -> bool:
-    """No form of another site can send this type without asking first, and we never allow it."""
-    return raw.media == "application/json"
 
 
 def _no_token(detail: str) -> RequestRefused:

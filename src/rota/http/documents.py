@@ -1,4 +1,4 @@
-"""The bodies of the API's answers."""
+"""Bodies of answers about runs, schedules and automations."""
 
 from __future__ import annotations
 
@@ -9,37 +9,6 @@ import msgspec
 from rota.http.document import ApiDocument, Instant
 
 # -- runs --------------------------------------------------------------------------------------
-
-
-class RunDocument(ApiDocument, frozen=True):
-    """One attempt of a run."""
-
-    id: str
-    kind: str
-    name: str
-    queue: str
-    priority: int
-    status: str
-    reason: str | None
-    label: str
-    attempt: int
-    recoveries: int
-    trigger: str
-    root_id: str
-    retry_of: str | None
-    parent_id: str | None
-    schedule_id: str | None
-    external_id: str | None
-    version: str | None
-    tags: Any
-    input: Any
-    output: Any
-    error: Any
-    available_at: Instant | None
-    due_at: Instant | None
-    created_at: Instant
-    started_at: Instant | None
-    finished_at: Instant | None
 
 
 class ListedRun(ApiDocument, frozen=True):
@@ -63,6 +32,19 @@ class ListedRun(ApiDocument, frozen=True):
     created_at: Instant
     started_at: Instant | None
     finished_at: Instant | None
+
+
+class RunDocument(ListedRun, frozen=True):
+    """One attempt of a run."""
+
+    priority: int
+    recoveries: int
+    retry_of: str | None
+    parent_id: str | None
+    version: str | None
+    input: Any
+    output: Any
+    error: Any
 
 
 class RunListDocument(ApiDocument, frozen=True):
@@ -321,20 +303,6 @@ class EventDocument(ApiDocument, frozen=True):
     updated_at: Instant
 
 
-class InputDocument(ApiDocument, frozen=True):
-    """Something that came in, and how far it got."""
-
-    id: str
-    source: str
-    type: str
-    external_id: str
-    title: str
-    status: str
-    event_count: int
-    unfinished_count: int
-    created_at: Instant
-
-
 class InputPlain(ApiDocument, frozen=True):
     """An input that led to a side effect."""
 
@@ -344,6 +312,14 @@ class InputPlain(ApiDocument, frozen=True):
     external_id: str
     title: str
     created_at: Instant
+
+
+class InputDocument(InputPlain, frozen=True):
+    """Something that came in, and how far it got."""
+
+    status: str
+    event_count: int
+    unfinished_count: int
 
 
 class OutcomeDocument(ApiDocument, frozen=True):

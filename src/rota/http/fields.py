@@ -16,14 +16,18 @@ NOT_FOUND = (HTTPStatus.NOT_FOUND,)
 STEERED = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
 
-class PageQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class RequestFields(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Fields of a query or a body. Unknown ones are refused."""
+
+
+class PageQuery(RequestFields, frozen=True, kw_only=True):
     """A page of a list; `cursor` is `next` of the page before."""
 
     cursor: Text = ""
     limit: Limit = 50
 
 
-class NoteBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class NoteBody(RequestFields, frozen=True, kw_only=True):
     """Why."""
 
     note: Text | None = None

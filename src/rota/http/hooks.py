@@ -12,7 +12,7 @@ from rota.client.start import RunOptions
 from rota.errors import BadInput
 from rota.http.login import Logins
 from rota.http.problems import RequestRefused
-from rota.http.request import Answer, Fields, Json, WebRequest
+from rota.http.request import Answer, Json, WebRequest, media_type
 from rota.http.table import Page
 
 
@@ -62,9 +62,9 @@ async def _start(
 
 def read_payload(request: WebRequest) -> Any:
     """The body: JSON, a form, or text."""
-    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    media = media_type(request.headers)
     if media == "application/x-www-form-urlencoded":
-        form: Fields = request.form()
+        form = request.form()
         return {name: form.get(name) for name in form.names()}
     if media == "application/json" or media.endswith("+json"):
         return request.json()

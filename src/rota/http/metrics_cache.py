@@ -31,8 +31,6 @@ class MetricsCache:
         if self._at is None or not 0 <= now - self._at < KEPT_US:
             self._kept = await collect(self._client)
             self._at = now
-        return [*self._kept, *process_metrics(), *self._own()]
-
-    def _own(self) -> list[Metric]:
-        streams = [MetricSample(self._stream_count())]
-        return [Metric("rota_streams", "Open streams of live events of this process.", streams)]
+        count = [MetricSample(self._stream_count())]
+        streams = Metric("rota_streams", "Open streams of live events of this process.", count)
+        return [*self._kept, *process_metrics(), streams]

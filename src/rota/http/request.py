@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from http import HTTPStatus
@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from rota.errors import BadInput
+from rota.pipelines.client import PipelineClient
 
 if TYPE_CHECKING:
     from rota.client.client import Client
@@ -65,8 +66,19 @@ class Fields:
         """Every name, once."""
         return list(self._values)
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._values
+
+@dataclass(frozen=True)
+class RawRequest:
+    """A request as it comes in, before the gate: nothing of it is trusted. The body is read later,
+    up to a limit."""
+
+    method: str
+    raw_path: str  # still percent-encoded
+    query_string: str
+    headers: Mapping[str, str]  # names in lower case
+    header_bytes: int
+    peer: str  # address of the other end
+    read: Callable[[int], Awaitable[bytes]]  # raises RequestRefused beyond that many bytes
 
 
 @dataclass
@@ -107,6 +119,12 @@ class WebRequest:
         """The cookies by name; the first of a name counts."""
         return read_cookies(self.headers.get("cookie", ""))
 
+    @cached_property
+    def pipelines(self) -> PipelineClient:
+        """The pipelines of an app. A bare client knows no folders, but it reads every run."""
+        own = getattr(self.client, "pipelines", None)
+        return own if isinstance(own, PipelineClient) else PipelineClient(self.client)
+
     @property
     def is_from_page(self) -> bool:
         """Whether a browser sends this for a person: with a session, or with Fetch Metadata."""
@@ -125,6 +143,11 @@ class WebRequest:
             return msgspec.json.decode(self.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise BadInput(f"the body is not JSON: {error}") from error
+
+
+def media_type(headers: Mapping[str, str]) -> str:
+    """The content type without its parameters."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def read_cookies(header: str) -> dict[str, str]:

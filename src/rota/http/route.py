@@ -19,7 +19,7 @@ import msgspec
 from rota.core.suggest import did_you_mean
 from rota.errors import BadInput
 from rota.http.problems import RequestRefused
-from rota.http.request import Answer, Empty, Fields, Json, Role, WebRequest
+from rota.http.request import Answer, Empty, Fields, Json, Role, WebRequest, media_type
 from rota.http.table import Page
 
 PREFIX = "/api/v1"
@@ -168,7 +168,7 @@ def refuse_fields(fields: Fields) -> None:
 def read_body(request: WebRequest, kind: Any) -> Any:
     """The JSON body as a struct; without a body every field has its default."""
     text = request.body or b"{}"
-    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    media = media_type(request.headers)
     if request.body and media != "application/json":
         raise RequestRefused(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "wrong_type",

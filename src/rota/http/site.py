@@ -28,12 +28,12 @@ from rota.http.mcp.endpoint import mcp_page
 from rota.http.metrics_cache import MetricsCache
 from rota.http.options import HttpOptions
 from rota.http.problems import RequestRefused, problem_of
-from rota.http.raw_request import RawRequest
 from rota.http.request import (
     NOBODY,
     Answer,
     Download,
     EventStream,
+    RawRequest,
     Redirect,
     SiteState,
     Text,
@@ -148,12 +148,8 @@ class Site:
 
     def _count(self, raw: RawRequest, status: int, took_s: float) -> None:
         """Count an answer under the pattern of its path: paths have names of users in them."""
-        try:
-            match = self._router.match(raw.raw_path)
-        except UnicodeDecodeError:
-            match = None
-        page = next(iter(match.methods.values())) if match is not None else None
-        route = page.path if page is not None else NO_ROUTE
+        match = self._router.match(raw.raw_path)
+        route = next(iter(match.methods.values())).path if match is not None else NO_ROUTE
         HTTP_REQUESTS.add(route, str(int(status)))
         HTTP_SECONDS.observe(took_s, route)
 
@@ -171,10 +167,7 @@ class Site:
             log.warning("request %s is not in the audit list: %s", request.request_id, error)
 
     def _entry(self, raw: RawRequest) -> tuple[Page, dict[str, str]]:
-        try:
-            match = self._router.match(raw.raw_path)
-        except UnicodeDecodeError:
-            match = None
+        match = self._router.match(raw.raw_path)
         if match is None:
             raise RequestRefused(
                 HTTPStatus.NOT_FOUND, "unknown_path", "there is nothing at this address"

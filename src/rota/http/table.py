@@ -70,13 +70,17 @@ class Router:
         node.methods[entry.method] = (entry, tuple(names))
 
     def match(self, raw_path: str) -> Match | None:
-        """The entries of a path that is still percent-encoded, or None."""
+        """The entries of a path that is still percent-encoded, or None. A path that is not UTF-8
+        has none."""
         values: list[str] = []
         node = self._walk(self._root, _segments(raw_path), values)
         if node is None:
             return None
         first = next(iter(node.methods.values()))
-        decoded = [unquote(value, errors="strict") for value in values]
+        try:
+            decoded = [unquote(value, errors="strict") for value in values]
+        except UnicodeDecodeError:
+            return None
         parameters = dict(zip(first[1], decoded, strict=True))
         return Match({method: entry for method, (entry, _) in node.methods.items()}, parameters)
 

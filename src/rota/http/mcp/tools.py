@@ -5,9 +5,6 @@ No tool approves, rejects or resolves: a person does that, on the page that `ans
 from __future__ import annotations
 
 from collections import Counter
-from datetime import datetime
-
-import msgspec
 
 from rota.explain.schedule import why
 from rota.http.document import ApiDocument
@@ -16,18 +13,12 @@ from rota.http.mcp.tool import McpTool
 from rota.http.request import WebRequest
 from rota.http.route import route
 from rota.http.routes import automations, pipelines, runs, schedules, system
-from rota.http.routes.system import WithinQuery
-from rota.http.system_documents import QueueDocument, RecentDocument
-
-
-class WhyArguments(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """About which time of a schedule."""
-
-    at: datetime | None = None
+from rota.http.routes.schedules import WhyQuery
+from rota.http.routes.system import QueueDocument, RecentDocument, WithinQuery
 
 
 @route("GET", "/why/{name}", "read", "why")
-async def explain(request: WebRequest, name: str, query: WhyArguments) -> WhyDocument:
+async def explain(request: WebRequest, name: str, query: WhyQuery) -> WhyDocument:
     """Explain why a schedule, automation or run did or did not run. `at` asks about one time."""
     return WhyDocument(*await why(request.client, name, at=query.at))
 

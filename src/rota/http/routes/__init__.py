@@ -1,4 +1,4 @@
-"""The routes of the API: one table, a file per noun."""
+"""The routes of the API: one table, made from a file per noun."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ async def show_openapi(request: WebRequest) -> dict[str, Any]:
 
 
 ROUTES: tuple[Route, ...] = (
-    *runs.ROUTES,
-    *schedules.ROUTES,
-    *automations.ROUTES,
-    *pipelines.ROUTES,
-    *system.ROUTES,
-    *events.ROUTES,
+    *(
+        entry
+        for module in (runs, schedules, automations, pipelines, system, events)
+        for entry in vars(module).values()
+        if isinstance(entry, Route)
+    ),
     show_openapi,
 )

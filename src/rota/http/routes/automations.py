@@ -30,10 +30,10 @@ from rota.http.documents import (
     VersionDocument,
     WhyDocument,
 )
-from rota.http.fields import NOT_FOUND, STEERED, Id, Limit, NoteBody, PageQuery, Text
+from rota.http.fields import NOT_FOUND, STEERED, Id, Limit, NoteBody, PageQuery, RequestFields, Text
 from rota.http.problems import RequestRefused
 from rota.http.request import WebRequest
-from rota.http.route import KEY, Route, RouteReply, route
+from rota.http.route import KEY, RouteReply, route
 
 
 def automation_document(view: AutomationView) -> AutomationDocument:
@@ -60,7 +60,7 @@ def input_document(seen: SeenInput) -> InputDocument:
     )  # fmt: skip
 
 
-class AutomationsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class AutomationsQuery(RequestFields, frozen=True):
     """A page of automations; `search` is a part of the name."""
 
     archived: bool = False
@@ -87,7 +87,7 @@ async def show_automation(request: WebRequest, name: str) -> RouteReply[Automati
     return RouteReply(shown, headers={"etag": shown.etag})
 
 
-class LimitQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class LimitQuery(RequestFields, frozen=True):
     """The most rows."""
 
     limit: Limit = 50
@@ -279,7 +279,7 @@ async def run_automation(request: WebRequest, name: str) -> Names:
     return Names(list(await request.client.automations.run_now(name)))
 
 
-class EventBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class EventBody(RequestFields, frozen=True):
     """An event. The message id may come as Idempotency-Key instead."""
 
     payload: Any = None
@@ -395,7 +395,7 @@ async def requeue_events(request: WebRequest, name: str, body: RequeueBody) -> E
     ))  # fmt: skip
 
 
-class RollbackBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class RollbackBody(RequestFields, frozen=True):
     """Which version."""
 
     version: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
@@ -408,13 +408,3 @@ async def rollback_automation(
     """Put an earlier version in force again."""
     await request.client.automations.rollback(name, body.version)
     return await _shown(request, name)
-
-
-ROUTES: tuple[Route, ...] = (
-    list_automations, show_automation, list_versions, list_events, list_inputs, show_input,
-    list_outputs, list_sources, list_activity, list_pending, list_stale, explain_automation,
-    pause_automation, resume_automation, archive_automation, deploy_automation, run_automation,
-    publish_event,
-    approve_change, reject_change, resolve_wait, skip_event, skip_input, requeue_events,
-    rollback_automation,
-)  # fmt: skip

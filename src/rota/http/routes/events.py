@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from rota.errors import BadInput
 from rota.http.events import TOPICS, run_events
-from rota.http.fields import NOT_FOUND, Text
+from rota.http.fields import NOT_FOUND, RequestFields, Text
 from rota.http.request import EventStream, WebRequest
-from rota.http.route import Route, route
+from rota.http.route import route
 
 MEDIA = "text/event-stream"
 TOO_MANY = 429
 
 
-class HintQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class HintQuery(RequestFields, frozen=True):
     """Topics, separated by commas: run, schedule, automation, pipeline, worker."""
 
     topics: Text = ",".join(TOPICS)
@@ -47,6 +45,3 @@ def _last_id(request: WebRequest) -> str:
 def _reader(request: WebRequest) -> str:
     who = request.identity
     return who.session_id or who.token_id or request.peer
-
-
-ROUTES: tuple[Route, ...] = (stream_hints, stream_run)

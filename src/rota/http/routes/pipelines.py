@@ -8,32 +8,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from rota.core.redaction import shown
-from rota.http.document import document, documents, written
+from rota.http.document import ApiDocument, document, documents, written
 from rota.http.documents import ListedRun, RunListDocument, StartedRun
-from rota.http.fields import NOT_FOUND, STEERED, Limit, PageQuery, Text
-from rota.http.pipeline_documents import (
-    DefinitionDocument,
-    ForecastDocument,
-    PipelineDocument,
-    PipelineStarted,
-)
+from rota.http.fields import NOT_FOUND, STEERED, Limit, PageQuery, RequestFields, Text
 from rota.http.request import Download, WebRequest
-from rota.http.route import KEY, PREFIX, Route, RouteReply, route
-from rota.pipelines.client import KnownPipeline, PipelineClient
+from rota.http.route import KEY, PREFIX, RouteReply, route
+from rota.pipelines.client import KnownPipeline
 from rota.pipelines.outcome import CostPage, CostUnit, ItemsPage, PipelineResult, shown_item
 
 if TYPE_CHECKING:
-    from rota.client.client import Client
     from rota.pipelines.preview.dry_run import Forecast
 
 PREFIX_OF_RUNS = "pipeline:"
 After = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 
 
-def pipelines_of(client: Client) -> PipelineClient:
-    """The pipelines of an app; a bare client knows no folders, but reads every run."""
-    own = getattr(client, "pipelines", None)
-    return own if isinstance(own, PipelineClient) else PipelineClient(client)
+class PipelineDocument(ApiDocument, frozen=True):
+    """A pipeline. `is_here`: its folder is on this server, so that it can be started here."""
+
+    id: str
+    is_here: bool
+    last_run: ListedRun | None
 
 
 def _pipeline(known: KnownPipeline) -> PipelineDocument:
@@ -41,7 +36,7 @@ def _pipeline(known: KnownPipeline) -> PipelineDocument:
     return PipelineDocument(known.id, known.is_here, last)
 
 
-class PipelinesQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class PipelinesQuery(RequestFields, frozen=True):
     """A page of pipelines; `search` is a part of the name, `after` the last name of the page
     before."""
 
@@ -53,16 +48,25 @@ class PipelinesQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 @route("GET", "/pipelines", "read", "pipelines.known")
 async def list_pipelines(request: WebRequest, query: PipelinesQuery) -> list[PipelineDocument]:
     """List pipelines with a folder on this server, and those that ran, by name."""
-    found = await pipelines_of(request.client).known(
-        search=query.search, after=query.after, limit=query.limit
-    )
+    found = await request.pipelines.known(search=query.search, after=query.after, limit=query.limit)
     return [_pipeline(one) for one in found]
+
+
+class DefinitionDocument(ApiDocument, frozen=True):
+    """The definition of a pipeline, with what is odd about it."""
+
+    id: str
+    name: str
+    description: str | None
+    definition: dict[str, Any]
+    warnings: list[str]
+    etag: str
 
 
 @route("GET", "/pipelines/{pipeline_id}", "read", "pipelines.load", problems=NOT_FOUND, etag=True)
 async def show_pipeline(request: WebRequest, pipeline_id: str) -> RouteReply[DefinitionDocument]:
     """Show the definition of a pipeline that has its folder on this server."""
-    client = pipelines_of(request.client)
+    client = request.pipelines
     loaded = client.load(client.located(pipeline_id))
     shown_as = DefinitionDocument(
         loaded.pipeline_id, loaded.pipeline.name, loaded.pipeline.description,
@@ -72,10 +76,10 @@ async def show_pipeline(request: WebRequest, pipeline_id: str) -> RouteReply[Def
     return RouteReply(shown_as, headers={"etag": shown_as.etag})
 
 
-class PipelineStartBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class PipelineStartBody(RequestFields, frozen=True):
     """A run of a pipeline. A dry run asks no model; it answers with a forecast."""
 
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, Any] = msgspec.field(default_factory=dict)
     items: Annotated[list[dict[str, Any]], msgspec.Meta(max_length=10_000)] | None = None
     model: Text | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)] | None = None
@@ -87,6 +91,26 @@ class PipelineStartBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True)
     dry_run: bool = False
 
 
+class ForecastDocument(ApiDocument, frozen=True):
+    """The estimate of a run. A number that only the run can tell is null."""
+
+    items: int | None
+    kept: int | None
+    calls: int
+    tokens_in: int
+    tokens_out: int
+    cost_usd: float | None
+    notes: list[str]
+
+
+class PipelineStarted(ApiDocument, frozen=True):
+    """The run that was started, or the forecast of a dry run."""
+
+    id: str | None = None
+    existed: bool = False
+    forecast: ForecastDocument | None = None
+
+
 @route(
     "POST", "/pipelines/{pipeline_id}/runs", "operate", "pipelines.start",
     status=HTTPStatus.CREATED, also=(HTTPStatus.OK,), problems=STEERED, takes_key=True,
@@ -95,7 +119,7 @@ async def start_pipeline(
     request: WebRequest, pipeline_id: str, body: PipelineStartBody
 ) -> RouteReply[PipelineStarted]:
     """Start a pipeline that has its folder on this server. 200 for a dry run or a known key."""
-    client = pipelines_of(request.client)
+    client = request.pipelines
     folder = client.located(pipeline_id)
     if body.dry_run:
         found = await client.forecast(folder, parameters=body.parameters, model=body.model)
@@ -118,7 +142,7 @@ def _forecast(found: Forecast) -> ForecastDocument:
     )  # fmt: skip
 
 
-class CostQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class CostQuery(RequestFields, frozen=True):
     """Shares by what; `after` is `next` of the page before."""
 
     by: CostUnit = "model"
@@ -129,9 +153,7 @@ class CostQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 @route("GET", "/pipeline-runs/{run_id}/cost", "read", "pipelines.cost", problems=STEERED)
 async def show_cost(request: WebRequest, run_id: str, query: CostQuery) -> CostPage:
     """Show calls, tokens and cost of the items of a pipeline run, by model, day or item."""
-    return await pipelines_of(request.client).cost(
-        run_id, by=query.by, after=query.after, limit=query.limit
-    )
+    return await request.pipelines.cost(run_id, by=query.by, after=query.after, limit=query.limit)
 
 
 @route("GET", "/pipelines/{pipeline_id}/runs", "read", "runs.page")
@@ -150,11 +172,11 @@ async def list_executions(
 @route("GET", "/pipeline-runs/{run_id}", "read", "pipelines.result", problems=STEERED)
 async def show_execution(request: WebRequest, run_id: str) -> PipelineResult:
     """Show the state or the end of a pipeline run."""
-    found = await pipelines_of(request.client).result(run_id)
+    found = await request.pipelines.result(run_id)
     return msgspec.structs.replace(found, output_fields=shown(found.output_fields))
 
 
-class ItemsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class ItemsQuery(RequestFields, frozen=True):
     """Which items; `after` is `next` of the page before."""
 
     status: Text | None = None
@@ -165,7 +187,7 @@ class ItemsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 @route("GET", "/pipeline-runs/{run_id}/items", "read", "pipelines.items_page", problems=STEERED)
 async def list_items(request: WebRequest, run_id: str, query: ItemsQuery) -> ItemsPage:
     """List the items of a pipeline run with what became of them."""
-    found = await pipelines_of(request.client).items_page(
+    found = await request.pipelines.items_page(
         run_id, after=query.after, limit=query.limit, status=query.status
     )
     return msgspec.structs.replace(found, items=[shown_item(one) for one in found.items])
@@ -177,7 +199,7 @@ async def list_items(request: WebRequest, run_id: str, query: ItemsQuery) -> Ite
 )  # fmt: skip
 async def stream_output(request: WebRequest, run_id: str) -> Download:
     """Stream the output of a pipeline run."""
-    client = pipelines_of(request.client)
+    client = request.pipelines
     await client.result(run_id)
     return Download(client.output(run_id))
 
@@ -188,11 +210,5 @@ async def stream_output(request: WebRequest, run_id: str) -> Download:
 )  # fmt: skip
 async def retry_execution(request: WebRequest, run_id: str) -> StartedRun:
     """Try the items again that did not succeed."""
-    handle = await pipelines_of(request.client).retry(run_id)
+    handle = await request.pipelines.retry(run_id)
     return StartedRun(handle.id)
-
-
-ROUTES: tuple[Route, ...] = (
-    list_pipelines, show_pipeline, start_pipeline, list_executions, show_execution, list_items,
-    show_cost, stream_output, retry_execution,
-)  # fmt: skip

@@ -28,15 +28,15 @@ from rota.http.documents import (
     WhyDocument,
     WorkflowDocument,
 )
-from rota.http.fields import NOT_FOUND, STEERED, Limit, Reason, Text
+from rota.http.fields import NOT_FOUND, STEERED, Limit, Reason, RequestFields, Text
 from rota.http.request import WebRequest
-from rota.http.route import KEY, PREFIX, Route, RouteReply, route
+from rota.http.route import KEY, PREFIX, RouteReply, route
 
 WAIT_US_MAX = 30 * SECOND
 BATCH_MAX = 1_000
 
 
-class RunSelectionBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class RunSelectionBody(RequestFields, frozen=True, kw_only=True):
     """Filters of runs. `tag` is `key` or `key=value`; `search` is a part of a name, the beginning
     of an external id, or an end of an id."""
 
@@ -79,13 +79,13 @@ async def list_runs(request: WebRequest, query: RunListQuery) -> RunListDocument
     )  # fmt: skip
 
 
-class StartBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class StartBody(RequestFields, frozen=True):
     """The run to start. `input` holds the arguments by name, `args` those by position; these need
     the code of the workflow on this server."""
 
     workflow: Text
-    input: dict[str, Any] = {}
-    args: list[Any] = []
+    input: dict[str, Any] = msgspec.field(default_factory=dict)
+    args: list[Any] = msgspec.field(default_factory=list)
     external_id: Text | None = None
     on_conflict: Literal["return", "reject"] = "return"
     queue: Text | None = None
@@ -141,15 +141,15 @@ def started(run_id: str, *, existed: bool) -> RouteReply[StartedRun]:
     return RouteReply(StartedRun(run_id, existed), status, headers)
 
 
-class BatchItem(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class BatchItem(RequestFields, frozen=True):
     """One run of a batch."""
 
-    input: dict[str, Any] = {}
+    input: dict[str, Any] = msgspec.field(default_factory=dict)
     external_id: Text | None = None
     key: Text | None = None
 
 
-class BatchBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class BatchBody(RequestFields, frozen=True):
     """Many runs of one workflow. All are checked before the first one starts."""
 
     workflow: Text
@@ -194,7 +194,7 @@ async def list_attempts(request: WebRequest, run_id: str) -> list[RunDocument]:
     return documents(RunDocument, await request.client.runs.chain(run_id))
 
 
-class StepsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class StepsQuery(RequestFields, frozen=True):
     """A page of steps; `after` is the key of the last step of the page before."""
 
     after: Text = ""
@@ -208,7 +208,7 @@ async def list_steps(request: WebRequest, run_id: str, query: StepsQuery) -> lis
     return documents(StepDocument, found)
 
 
-class LogQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class LogQuery(RequestFields, frozen=True):
     """A page of log lines."""
 
     after: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
@@ -222,7 +222,7 @@ async def list_logs(request: WebRequest, run_id: str, query: LogQuery) -> list[L
     return documents(LogDocument, found)
 
 
-class ChildrenQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class ChildrenQuery(RequestFields, frozen=True):
     """A page of children."""
 
     after: Text = ""
@@ -243,7 +243,7 @@ async def explain_run(request: WebRequest, run_id: str) -> WhyDocument:
     return WhyDocument(*await why(request.client, run.id))
 
 
-class WaitQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class WaitQuery(RequestFields, frozen=True):
     """How long to wait, at most 30s."""
 
     wait: Text = "0s"
@@ -266,7 +266,7 @@ async def run_result(
     return RouteReply(document(ResultDocument, ended, id=run.id, is_over=True))
 
 
-class CancelBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class CancelBody(RequestFields, frozen=True):
     """Why."""
 
     reason: Reason = "by request"
@@ -278,7 +278,7 @@ async def cancel_run(request: WebRequest, run_id: str, body: CancelBody) -> RunI
     return RunIds(list(await request.client.runs.cancel(run_id, reason=body.reason)))
 
 
-class RetryBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class RetryBody(RequestFields, frozen=True):
     """`expected` is the id of the attempt that was looked at. If it was retried in the meantime,
     the answer is that retry, and nothing happens."""
 
@@ -301,7 +301,7 @@ async def retry_run(request: WebRequest, run_id: str, body: RetryBody) -> RouteR
     return started(newest.id, existed=False)
 
 
-class ForkBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class ForkBody(RequestFields, frozen=True):
     """The point at which the new run begins."""
 
     from_step: Text
@@ -319,7 +319,7 @@ async def fork_run(request: WebRequest, run_id: str, body: ForkBody) -> RouteRep
     return started(handle.id, existed=handle.existed)
 
 
-class SignalBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class SignalBody(RequestFields, frozen=True):
     """The value of the signal."""
 
     value: Any = None
@@ -334,7 +334,7 @@ async def signal_run(request: WebRequest, run_id: str, name: str, body: SignalBo
     await request.client.runs.signal(run_id, name, body.value)
 
 
-class ActionBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class ActionBody(RequestFields, frozen=True):
     """The action on the runs of a filter. A dry run counts; its count is `expected_count`."""
 
     verb: Literal["retry", "cancel"]
@@ -383,24 +383,3 @@ def workflow_document(workflow: Startable[..., Any], *, with_schema: bool) -> Wo
     return WorkflowDocument(
         workflow.name, workflow.queue, workflow.priority, workflow.version, schema
     )
-
-
-ROUTES: tuple[Route, ...] = (
-    list_runs,
-    start_run,
-    start_batch,
-    act_on_runs,
-    list_children,
-    show_run,
-    list_attempts,
-    list_steps,
-    list_logs,
-    explain_run,
-    run_result,
-    cancel_run,
-    retry_run,
-    fork_run,
-    signal_run,
-    list_workflows,
-    show_workflow,
-)

@@ -28,10 +28,10 @@ from rota.http.documents import (
     StartedRun,
     WhyDocument,
 )
-from rota.http.fields import NOT_FOUND, STEERED, Limit, PageQuery, Text
+from rota.http.fields import NOT_FOUND, STEERED, Limit, PageQuery, RequestFields, Text
 from rota.http.problems import precondition_required
 from rota.http.request import WebRequest
-from rota.http.route import KEY, PREFIX, Route, RouteReply, route
+from rota.http.route import KEY, PREFIX, RouteReply, route
 from rota.http.routes.runs import same_input, started
 from rota.schedules.preview import zone_of
 
@@ -93,7 +93,7 @@ async def list_schedules(request: WebRequest, query: SchedulesQuery) -> Schedule
     )
 
 
-class ZoneBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class ZoneBody(RequestFields, frozen=True, kw_only=True):
     """How times of the wall clock become instants."""
 
     timezone: Text | None = None
@@ -235,7 +235,7 @@ class TimingBody(ZoneBody, frozen=True, kw_only=True):
     count: Limit | None = None
 
 
-class CountQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class CountQuery(RequestFields, frozen=True):
     """How many."""
 
     count: Limit = 5
@@ -267,7 +267,7 @@ async def preview_timing(request: WebRequest, body: PreviewBody) -> PreviewDocum
     )  # fmt: skip
 
 
-class UpcomingQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class UpcomingQuery(RequestFields, frozen=True):
     """How far to look."""
 
     within: Text = "1d"
@@ -303,9 +303,7 @@ async def list_occurrences(
     )
 
 
-class CalendarQuery(
-    msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename={"from_": "from"}
-):
+class CalendarQuery(RequestFields, frozen=True, rename={"from_": "from"}):
     """Which days; without them, the last 30."""
 
     from_: datetime | None = None
@@ -340,7 +338,7 @@ def _utc(at: datetime) -> str:
     return iso(instant(at))
 
 
-class WhyQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class WhyQuery(RequestFields, frozen=True):
     """About which time."""
 
     at: datetime | None = None
@@ -356,7 +354,7 @@ async def explain_schedule(request: WebRequest, name: str, query: WhyQuery) -> W
 # -- commands ----------------------------------------------------------------------------------
 
 
-class PauseBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class PauseBody(RequestFields, frozen=True):
     """Why, and until when."""
 
     note: Text = ""
@@ -371,7 +369,7 @@ async def pause_schedule(
     return answer(await request.client.schedules.pause(name, note=body.note, until=body.until))
 
 
-class ResumeBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class ResumeBody(RequestFields, frozen=True):
     """Whether what was missed is owed."""
 
     catch_up: bool = False
@@ -387,10 +385,10 @@ async def resume_schedule(
     return answer(await request.client.schedules.resume(name, catch_up=body.catch_up))
 
 
-class ResetBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class ResetBody(RequestFields, frozen=True):
     """Which fields; none means all."""
 
-    fields: Annotated[list[Text], msgspec.Meta(max_length=50)] = []
+    fields: Annotated[list[Text], msgspec.Meta(max_length=50)] = msgspec.field(default_factory=list)
     confirm: bool = False
 
 
@@ -403,7 +401,7 @@ async def reset_schedule(
     return answer(view)
 
 
-class TriggerBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class TriggerBody(RequestFields, frozen=True):
     """The input of this run; without one, that of the schedule."""
 
     input: dict[str, Any] | None = None
@@ -424,7 +422,7 @@ async def trigger_schedule(
     return started(run.id, existed=run.existed)
 
 
-class BackfillBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class BackfillBody(RequestFields, frozen=True):
     """A past range."""
 
     start: datetime
@@ -446,25 +444,3 @@ async def backfill_schedule(
     )
     status = HTTPStatus.OK if body.dry_run else HTTPStatus.ACCEPTED
     return RouteReply(BackfillDocument(*found, body.dry_run), status)
-
-
-ROUTES: tuple[Route, ...] = (
-    list_schedules,
-    create_schedule,
-    preview_timing,
-    show_schedule,
-    replace_schedule,
-    update_schedule,
-    delete_schedule,
-    preview_schedule,
-    list_upcoming,
-    list_occurrences,
-    show_calendar,
-    diff_schedule,
-    explain_schedule,
-    pause_schedule,
-    resume_schedule,
-    reset_schedule,
-    trigger_schedule,
-    backfill_schedule,
-)

@@ -18,27 +18,11 @@ from rota.core.time.instants import SECOND
 from rota.errors import RotaError
 from rota.http.address import HEADER
 from rota.http.cursor import cursor, position
-from rota.http.document import document, documents, written
-from rota.http.fields import NOT_FOUND, Limit, PageQuery, Text
+from rota.http.document import ApiDocument, Instant, document, documents, written
+from rota.http.fields import NOT_FOUND, Limit, PageQuery, RequestFields, Text
 from rota.http.request import Text as TextAnswer
 from rota.http.request import WebRequest
-from rota.http.route import Route, RouteReply, route
-from rota.http.system_documents import (
-    AttentionDocument,
-    AuditDocument,
-    AuditPage,
-    FindingDocument,
-    Me,
-    NewTokenDocument,
-    NotificationDocument,
-    NotificationPage,
-    QueueDocument,
-    Readiness,
-    Reason,
-    RecentDocument,
-    TokenDocument,
-    WorkerDocument,
-)
+from rota.http.route import RouteReply, route
 
 SECRET_SETTINGS = ("listen_url",)
 Role = Annotated[str, msgspec.Meta(pattern="^(read|operate|admin)$")]
@@ -51,6 +35,20 @@ Role = Annotated[str, msgspec.Meta(pattern="^(read|operate|admin)$")]
 async def live(request: WebRequest) -> TextAnswer:
     """Answer while the process runs."""
     return TextAnswer("ok\n", headers={HEADER: request.site.store_key})
+
+
+class Reason(ApiDocument, frozen=True):
+    """One thing that is not as it should be."""
+
+    check: str
+    detail: str
+
+
+class Readiness(ApiDocument, frozen=True):
+    """Whether this process can do its work, and if not, why."""
+
+    is_ready: bool
+    reasons: list[Reason]
 
 
 @route("GET", "/health/ready", "read", "workers", prefix="", also=(HTTPStatus.SERVICE_UNAVAILABLE,))
@@ -84,6 +82,15 @@ async def metrics(request: WebRequest) -> TextAnswer:
     return TextAnswer(prometheus_text.text(found), prometheus_text.MEDIA, headers=vary)
 
 
+class FindingDocument(ApiDocument, frozen=True):
+    """A finding of the doctor."""
+
+    check: str
+    level: str
+    message: str
+    hint: str | None = None
+
+
 @route("GET", "/doctor", "read", "doctor", limit_s=35.0)
 async def examine_store(request: WebRequest) -> list[FindingDocument]:
     """Examine the store, as `rota doctor` does."""
@@ -91,10 +98,19 @@ async def examine_store(request: WebRequest) -> list[FindingDocument]:
     return [FindingDocument(one.what, one.level, one.says, one.hint) for one in report.findings]
 
 
-class WithinQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class WithinQuery(RequestFields, frozen=True):
     """How far to look back."""
 
     within: Text = "1d"
+
+
+class RecentDocument(ApiDocument, frozen=True):
+    """Open runs by status, exactly; ended ones among those created since `since`."""
+
+    open: dict[str, int]
+    ended: dict[str, int]
+    since: Instant
+    is_whole: bool
 
 
 @route("GET", "/counts", "read", "overview.counts")
@@ -102,6 +118,19 @@ async def count_runs(request: WebRequest, query: WithinQuery) -> RecentDocument:
     """Count runs by status: open ones exactly, ended ones among the newest."""
     found = await request.client.overview.counts(within=query.within)
     return document(RecentDocument, found, since=written(found.since))
+
+
+class AttentionDocument(ApiDocument, frozen=True):
+    """Something that waits for a person; `expected` goes with the answer."""
+
+    kind: str
+    name: str
+    sentence: str
+    since: Instant
+    action: str
+    url: str
+    run_id: str | None
+    expected: str | None
 
 
 @route("GET", "/attention", "read", "overview.attention")
@@ -129,6 +158,28 @@ class NotificationsQuery(PageQuery, frozen=True, kw_only=True):
     kind: KindName | None = None
 
 
+class NotificationDocument(ApiDocument, frozen=True):
+    """A recorded notification. `rules` that wanted it; null until it is dispatched."""
+
+    id: str
+    kind: str
+    source: str
+    name: str
+    run_id: str
+    at: Instant
+    queue: str
+    schedule: str | None
+    error: str | None
+    rules: list[str] | None
+
+
+class NotificationPage(ApiDocument, frozen=True):
+    """Notifications, newest first."""
+
+    notifications: list[NotificationDocument]
+    next: str | None = None
+
+
 @route("GET", "/notifications", "read", "notifications.list")
 async def list_notifications(request: WebRequest, query: NotificationsQuery) -> NotificationPage:
     """List what people may want to know, newest first, with the rules that wanted it."""
@@ -147,6 +198,15 @@ async def show_settings(request: WebRequest) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in SECRET_SETTINGS}
 
 
+class Me(ApiDocument, frozen=True):
+    """Who asks."""
+
+    name: str
+    role: str
+    namespace: str
+    token_id: str | None
+
+
 @route("GET", "/me", "read", "")
 async def who_am_i(request: WebRequest) -> Me:
     """Show who asks, and what they may do."""
@@ -157,7 +217,7 @@ async def who_am_i(request: WebRequest) -> Me:
 # -- workers and queues ------------------------------------------------------------------------
 
 
-class WorkersQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class WorkersQuery(RequestFields, frozen=True):
     """A page of workers; `search` is a part of the name of their machine, `after` the last id of
     the page before. `everyone` includes those that have stopped."""
 
@@ -165,6 +225,23 @@ class WorkersQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     search: Text = ""
     after: Text = ""
     limit: Limit = 200
+
+
+class WorkerDocument(ApiDocument, frozen=True):
+    """A worker. `state` comes from its heartbeat: alive, draining, silent, gone or stopped."""
+
+    id: str
+    host: str
+    pid: int
+    state: str
+    heartbeat_age_s: float
+    queues: Any
+    slots: int
+    busy: int
+    version: str
+    started_at: Instant
+    heartbeat_at: Instant
+    stopped_at: Instant | None
 
 
 @route("GET", "/workers", "read", "overview.workers")
@@ -180,6 +257,22 @@ async def list_workers(request: WebRequest, query: WorkersQuery) -> list[WorkerD
         )
         for one in found
     ]  # fmt: skip
+
+
+class QueueDocument(ApiDocument, frozen=True):
+    """A queue: what waits, what runs, and its limits across all workers."""
+
+    name: str
+    is_paused: bool
+    pending: int
+    running: int
+    oldest_at: Instant | None
+    worker_count: int
+    concurrency: int | None
+    concurrency_per_key: int | None
+    rate_count: int | None
+    rate_per_s: float | None
+    open_per_key: int | None
 
 
 @route("GET", "/queues", "read", "overview.queues")
@@ -199,7 +292,7 @@ def queue_document(state: QueueState) -> QueueDocument:
     )  # fmt: skip
 
 
-class LimitsBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class LimitsBody(RequestFields, frozen=True):
     """All limits of a queue; one that is not named is removed. `rate` is `[100, "1m"]`."""
 
     concurrency: int | None = None
@@ -243,18 +336,37 @@ async def resume_queue(request: WebRequest, name: str) -> None:
 # -- tokens and the audit list -----------------------------------------------------------------
 
 
+class TokenDocument(ApiDocument, frozen=True):
+    """A token without its secret."""
+
+    id: str
+    name: str
+    role: str
+    created_at: Instant
+    expires_at: Instant | None
+    last_used_at: Instant | None
+    revoked_at: Instant | None
+
+
 @route("GET", "/tokens", "admin", "tokens.list")
 async def list_tokens(request: WebRequest) -> list[TokenDocument]:
     """List the tokens of the namespace."""
     return documents(TokenDocument, await request.client.tokens.list())
 
 
-class TokenBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class TokenBody(RequestFields, frozen=True):
     """A new token."""
 
     name: Text
     role: Role = "read"
     expires_in: Text | None = None
+
+
+class NewTokenDocument(ApiDocument, frozen=True):
+    """A token that was just made. Its text is shown once."""
+
+    token: TokenDocument
+    text: str
 
 
 @route("POST", "/tokens", "admin", "tokens.create", status=HTTPStatus.CREATED)
@@ -273,31 +385,28 @@ async def revoke_token(request: WebRequest, name: str) -> None:
     await request.client.tokens.revoke(name)
 
 
+class AuditDocument(ApiDocument, frozen=True):
+    """Who did what, to what, when."""
+
+    id: str
+    at: Instant
+    who: str
+    verb: str
+    target: str
+    request_id: str
+    detail: Any
+
+
+class AuditPage(ApiDocument, frozen=True):
+    """Audit entries, newest first."""
+
+    entries: list[AuditDocument]
+    next: str | None = None
+
+
 @route("GET", "/audit", "admin", "audit.list")
 async def list_audit(request: WebRequest, query: PageQuery) -> AuditPage:
     """List who did what, newest first."""
     before = position(query) or None
     found = await request.client.audit.list(before=before, limit=query.limit)
     return AuditPage(documents(AuditDocument, found), cursor(found, query, lambda one: one.id))
-
-
-ROUTES: tuple[Route, ...] = (
-    live,
-    ready,
-    metrics,
-    examine_store,
-    count_runs,
-    show_settings,
-    who_am_i,
-    list_workers,
-    list_queues,
-    limit_queue,
-    pause_queue,
-    resume_queue,
-    list_attention,
-    list_notifications,
-    list_tokens,
-    create_token,
-    revoke_token,
-    list_audit,
-)
