@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from rota.errors import UsageError
-from rota.http.options import HttpOptions
+from rota.http.options import PORTS_TRIED, HttpOptions
 
 if TYPE_CHECKING:
     from rota.client.client import Client
 
 HEADER = "x-rota-store"
-PORTS_TRIED = 20
 LOOK_S = 0.5
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Awaitable
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from rota.http.request import Redirect, WebRequest
 
 if TYPE_CHECKING:
     from rota.client.client import Client
+    from rota.client.tokens import NewSession
 
 FAILURES_MAX = 10
 PEERS_MAX = 10_000
@@ -55,11 +57,11 @@ class Logins:
             )  # fmt: skip
 
 
-async def sign_in(request: WebRequest, token: str) -> tuple[str, ...]:
-    """The cookies of a new session; BadToken for a token that is not valid."""
+async def sign_in(request: WebRequest, opening: Awaitable[NewSession]) -> tuple[str, ...]:
+    """The cookies of a session that begins; BadToken for a token or link that is not valid."""
     logins: Logins = request.site.logins
     try:
-        opened = await request.client.sessions.open(token.strip())
+        opened = await opening
     except BadToken:
         logins.failed(request.peer)
         raise
@@ -72,16 +74,8 @@ async def sign_in(request: WebRequest, token: str) -> tuple[str, ...]:
 async def follow_link(request: WebRequest) -> Redirect:
     """`POST /open/{secret}`: use up the link that `rota open` prints. It works once, within a
     minute; GET shows the button for it, so that the preview of a link does not spend it."""
-    logins: Logins = request.site.logins
-    try:
-        opened = await request.client.sessions.redeem(request.parameters["secret"])
-    except BadToken:
-        logins.failed(request.peer)
-        raise
-    await request.client.audit.record(
-        opened.session.name, "login", request.peer, request_id=request.request_id
-    )
-    return Redirect("/", cookies=(logins.cookie(opened.secret),))
+    opening = request.client.sessions.redeem(request.parameters["secret"])
+    return Redirect("/", cookies=await sign_in(request, opening))
 
 
 async def sign_out(request: WebRequest) -> Redirect:

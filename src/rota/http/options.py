@@ -14,6 +14,7 @@ from rota.core.suggest import did_you_mean
 from rota.errors import BadSetting
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8420
+PORTS_TRIED = 20  # from the usual port on, if none is given
 
 
 class ProxyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

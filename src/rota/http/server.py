@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rota.errors import MissingExtra, UsageError
-from rota.http.options import HttpOptions
+from rota.http.options import PORTS_TRIED, HttpOptions
 
 if TYPE_CHECKING:
     import uvicorn
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rota.http.site import Site
 
 NEEDED = ("starlette", "uvicorn", "httptools", "minijinja")
-PORTS_TRIED = 20
 CONNECTIONS_MAX = 500
 DRAIN_S = 5
 HTTP_PORT = 80
@@ -30,13 +29,16 @@ _NO_IPV6 = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 def is_installed() -> bool:
     """Whether the packages of the extra `web` are there."""
-    return all(importlib.util.find_spec(name) for name in NEEDED)
+    return not _missing()
+
+
+def _missing() -> list[str]:
+    return [name for name in NEEDED if not importlib.util.find_spec(name)]
 
 
 def require_installed() -> None:
     """Refuse to serve without them."""
-    if not is_installed():
-        missing = [name for name in NEEDED if not importlib.util.find_spec(name)]
+    if missing := _missing():
         raise MissingExtra(
             f"the HTTP server needs {', '.join(missing)}", hint="pip install 'rota[web]'"
         )

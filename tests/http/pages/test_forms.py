@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from rota.errors import BadInput
-from rota.http.pages.forms import read_input
-from rota.http.pages.input_form import example_of, parameters_of
+from rota.http.pages.forms import example_of, parameters_of, read_input
 from rota.http.pages.text import form_text, text_parts
 
 

@@ -12,11 +12,12 @@ from rota.core.pipelines.names import pipeline_id_of
 from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import error_line
 from rota.core.time.instants import DAY, instant, moment
+from rota.explain.schedule import range_of
 from rota.http.pages.nav_count import is_fresh, remember_count
-from rota.http.pages.occurrence_view import missed_count, noun, outcome_of, outcome_word
+from rota.http.pages.occurrence_view import outcome_of, outcome_word
 from rota.http.pages.run_row import run_href
 from rota.http.pages.status import STATES, StatusView, run_state
-from rota.http.pages.text import Stamp, WallClock, clipped, segment
+from rota.http.pages.text import Stamp, WallClock, clipped, counted, segment
 from rota.http.pages.view import clock_of
 from rota.http.request import WebRequest
 
@@ -76,7 +77,8 @@ async def inbox_of(
             rows = await client.schedules.history(name, start=since, limit=FAILED_LOOK)
             lost = [run for run in rows if outcome_of(run) == "missed"]
             first = min((run.due_at or run.created_at for run in lost), default=clock.now)
-            found.append(_missed(name, first, missed_count(lost), clock))
+            count = sum(range_of(run)[2] for run in lost)
+            found.append(_missed(name, first, count, clock))
     return found
 
 
@@ -126,6 +128,7 @@ def _missed(name: str, at: int, count: int, clock: WallClock) -> InboxItem:
     href = f"/schedules/{segment(name)}"
     return InboxItem(
         f"missed/{name}", STATES["missed"], name, f"{href}#backfill", "",
-        f"{noun(count)} missed", f"The first was due {clock.day(at)}; nothing fired it in time.",
+        f"{counted(count, 'occurrence')} missed",
+        f"The first was due {clock.day(at)}; nothing fired it in time.",
         clock.stamp(at), at, "Backfill…",
     )  # fmt: skip

@@ -15,8 +15,9 @@ from rota.core.automations.planner import due_of
 from rota.core.automations.text import deed
 from rota.core.runs.stored_errors import error_line, read_error
 from rota.errors import BadInput
-from rota.http.pages.automation_tables import TABS, TableView, table_of
+from rota.http.pages.automation_tables import TABS, table_of
 from rota.http.pages.run import Fact
+from rota.http.pages.runs import Chip
 from rota.http.pages.status import (
     AUTOMATION_WORDS,
     EVENTS,
@@ -35,7 +36,7 @@ from rota.http.pages.text import (
     segment,
     stored_value,
 )
-from rota.http.pages.view import PageProblem, after, clock_of, link, page
+from rota.http.pages.view import PageProblem, clock_of, form_target, link, page
 from rota.http.request import Answer, WebRequest
 
 LIVE = "automation run"
@@ -73,6 +74,9 @@ STOPPED = {
 }  # fmt: skip
 
 
+ANSWERABLE = {"approve", "try-again", "skip", "happened"}
+
+
 @dataclass(frozen=True)
 class AskView:
     """The decision that waits for a person."""
@@ -92,14 +96,6 @@ class AskView:
 
 
 @dataclass(frozen=True)
-class ChangeView:
-    """A side effect that an input led to."""
-
-    state: StatusView
-    text: str
-
-
-@dataclass(frozen=True)
 class FlowView:
     """One input, its events and its changes."""
 
@@ -109,7 +105,7 @@ class FlowView:
     source: str
     state: StatusView
     events: str
-    changes: Sequence[ChangeView]
+    changes: Sequence[tuple[StatusView, str]]
     none: str
 
 
@@ -125,15 +121,6 @@ class HandlerView:
 
 
 @dataclass(frozen=True)
-class TopicView:
-    """Pending events of one topic."""
-
-    name: str
-    reader: str
-    count: int
-
-
-@dataclass(frozen=True)
 class ActivityView:
     """A handler run in one row."""
 
@@ -145,16 +132,6 @@ class ActivityView:
     tone: str
 
 
-@dataclass(frozen=True)
-class TabView:
-    """A tab."""
-
-    label: str
-    href: str
-    is_on: bool
-    count: str = ""
-
-
 async def show(request: WebRequest, problem: PageProblem | None = None) -> Answer:
     """The page."""
     client, clock = request.client, clock_of(request)
@@ -162,30 +139,30 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
     view = await client.automations.show(name)
     tab = request.query.get("tab") or "now"
     href = f"/automations/{segment(name)}"
-    graph = await _graph(request, name)
     pending = sum(view.pending.values())
-    ask = None if tab != "now" else await _ask(request, view, clock)
-    values: dict[str, Any] = {"table": TableView("", (), (), "")}
+    values: dict[str, Any]
     if tab == "now":
-        values |= {
+        graph = await _graph(request, name)
+        values = {
+            "ask": await _ask(request, view, clock),
             "flows": await _flows(request, name, clock),
             "activity": await _activity(request, name, clock),
             "handlers": handlers_of(view, graph, clock),
             "topics": topics_of(view, graph),
         }
     elif tab in TABS:
-        values["table"] = await table_of(request, name, tab, clock)
+        values = {"table": await table_of(request, name, tab, clock)}
     else:
         raise BadInput(f"there is no part {tab!r} of an automation")
     return page(
         request, "automation.html", title=name, place="automations", live=LIVE, problem=problem,
         status=200 if problem is None else 409, name=name, href=href,
         state=named(AUTOMATION_WORDS, view.status), sentence=f"{view.sentence}.",
-        follows=follows_of(view, pending), tab=tab, ask=ask, pending_count=pending,
+        follows=follows_of(view, pending), tab=tab, pending_count=pending,
         is_stopped=view.status == "Stopped", can_run=view.status == "Idle",
         tabs=[
-            TabView(label, link(href, tab="" if key == "now" else key), key == tab,
-                f"{number(pending)} pending" if key == "events" and pending else "")
+            Chip(label, link(href, tab="" if key == "now" else key), key == tab,
+                count=f"{number(pending)} pending" if key == "events" and pending else "")
             for key, label in {"now": "Now", **TABS}.items()
         ],
         **values,
@@ -201,9 +178,8 @@ def follows_of(view: AutomationView, pending: int) -> str:
     """The events that wait behind it."""
     if view.status == "Needs attention":
         wait = "waits" if pending == 1 else "wait"
-        behind = (
-            f"; {counted(pending, 'event')} {wait} behind it and none is lost" if pending else ""
-        )
+        count = counted(pending, "event")
+        behind = f"; {count} {wait} behind it and none is lost" if pending else ""
         return f"Nothing more is changed until you answer{behind}."
     if pending:
         return f"{counted(pending, 'event')} pending."
@@ -215,12 +191,7 @@ def follows_of(view: AutomationView, pending: int) -> str:
 
 async def _ask(request: WebRequest, view: AutomationView, clock: WallClock) -> AskView | None:
     open_run, change = view.open_run, view.mutation
-    actions = view.said.actions
-    if (
-        open_run is None
-        or not actions
-        or not {*actions} & {"approve", "try-again", "skip", "happened"}
-    ):
+    if open_run is None or not {*view.said.actions} & ANSWERABLE:
         return None
     if change is not None and open_run.reason in ("approval", "reconciliation"):
         inputs = await request.client.automations.inputs_of(change.id)
@@ -313,10 +284,7 @@ async def _flows(request: WebRequest, name: str, clock: WallClock) -> list[FlowV
 def flow_of(seen: SeenInput, led_to: Sequence[LedgerRow], clock: WallClock) -> FlowView:
     """An input with what it led to."""
     one = seen.input
-    changes = [
-        ChangeView(named(MUTATIONS, row.status), clipped(row.title or row.tool, 80))
-        for row in led_to
-    ]
+    changes = [(named(MUTATIONS, row.status), clipped(row.title or row.tool, 80)) for row in led_to]
     none = "not yet" if seen.status == "pending" else "no change"
     return FlowView(
         one.id, clipped(one.title, 80), clock.stamp(one.created_at), f"{one.source} {one.type}",
@@ -361,9 +329,9 @@ def handlers_of(
         every = f", {one.written}" if one.written else ""
         due = due_of(one)
         at = None if due is None else due.at
-        word = (
-            "" if at is not None and at > clock.now else "now" if due is not None else "on events"
-        )
+        word = "on events" if due is None else "now"
+        if at is not None and at > clock.now:
+            word = ""
         found.append(HandlerView(
             one.name, f"{one.kind}{reads}{every}{asks}", clock.stamp(one.last_run_at),
             clock.stamp(at), word,
@@ -371,10 +339,10 @@ def handlers_of(
     return found
 
 
-def topics_of(view: AutomationView, graph: AutomationGraph | None) -> list[TopicView]:
-    """Topics with pending events."""
+def topics_of(view: AutomationView, graph: AutomationGraph | None) -> list[tuple[str, str, int]]:
+    """Topics with pending events: the name, the consumer that reads it, the count."""
     return [
-        TopicView(topic, (graph.consumer_of(topic) or "") if graph else "", count)
+        (topic, (graph.consumer_of(topic) or "") if graph else "", count)
         for topic, count in sorted(view.pending.items())
         if count
     ]
@@ -383,64 +351,57 @@ def topics_of(view: AutomationView, graph: AutomationGraph | None) -> list[Topic
 # -- forms --------------------------------------------------------------------------------------
 
 
-async def answer(request: WebRequest) -> Answer:
+@form_target(show)
+async def answer(request: WebRequest) -> str:
     """Approve, reject or resolve; `expected` names what the person looked at."""
     name, form = request.parameters["name"], request.form()
     how, expected = form.get("answer"), form.get("expected")
     ask = request.client.automations
     note = form.get("note").strip() or None
-
-    async def act() -> str:
-        if not expected:
-            raise BadInput("the form does not say what it answers", hint="Load the page again.")
-        by = request.identity.name
-        href = f"/automations/{segment(name)}"
-        if how == "approve":
-            await ask.approve(name, expected=expected, by=by, note=note)
-            return f"{href}?done=approved"
-        if how == "reject":
-            await ask.reject(name, expected=expected, by=by, note=note)
-            return f"{href}?done=rejected"
-        await ask.resolve(name, cast(Resolution, how), expected=expected, by=by, note=note)
-        return f"{href}?done=answered"
-
-    return await after(request, act, show)
+    if not expected:
+        raise BadInput("the form does not say what it answers", hint="Load the page again.")
+    by = request.identity.name
+    href = f"/automations/{segment(name)}"
+    if how == "approve":
+        await ask.approve(name, expected=expected, by=by, note=note)
+        return f"{href}?done=approved"
+    if how == "reject":
+        await ask.reject(name, expected=expected, by=by, note=note)
+        return f"{href}?done=rejected"
+    await ask.resolve(name, cast(Resolution, how), expected=expected, by=by, note=note)
+    return f"{href}?done=answered"
 
 
-async def pause(request: WebRequest) -> Answer:
+@form_target(show)
+async def pause(request: WebRequest) -> str:
     """Begin nothing new."""
-    return await _verb(request, "pause", "paused")
-
-
-async def resume(request: WebRequest) -> Answer:
-    """Continue after a pause."""
-    return await _verb(request, "resume", "resumed")
-
-
-async def run_now(request: WebRequest) -> Answer:
-    """Queue every producer."""
-    return await _verb(request, "run_now", "queued")
-
-
-async def _verb(request: WebRequest, verb: str, done: str) -> Answer:
     name = request.parameters["name"]
-
-    async def act() -> str:
-        await getattr(request.client.automations, verb)(name)
-        return f"/automations/{segment(name)}?done={done}"
-
-    return await after(request, act, show)
+    await request.client.automations.pause(name)
+    return f"/automations/{segment(name)}?done=paused"
 
 
-async def skip(request: WebRequest) -> Answer:
+@form_target(show)
+async def resume(request: WebRequest) -> str:
+    """Continue after a pause."""
+    name = request.parameters["name"]
+    await request.client.automations.resume(name)
+    return f"/automations/{segment(name)}?done=resumed"
+
+
+@form_target(show)
+async def run_now(request: WebRequest) -> str:
+    """Queue every producer."""
+    name = request.parameters["name"]
+    await request.client.automations.run_now(name)
+    return f"/automations/{segment(name)}?done=queued"
+
+
+@form_target(show)
+async def skip(request: WebRequest) -> str:
     """Skip a pending event."""
     name, form = request.parameters["name"], request.form()
-
-    async def act() -> str:
-        by = request.identity.name
-        await request.client.automations.skip_event(
-            name, form.get("topic"), form.get("message_id"), by=by
-        )
-        return f"/automations/{segment(name)}?tab=events&done=skipped"
-
-    return await after(request, act, show)
+    by = request.identity.name
+    await request.client.automations.skip_event(
+        name, form.get("topic"), form.get("message_id"), by=by
+    )
+    return f"/automations/{segment(name)}?tab=events&done=skipped"

@@ -30,22 +30,6 @@ PAGE_SIZE = 50
 
 
 @dataclass(frozen=True)
-class Head:
-    """A column."""
-
-    text: str
-    cls: str = ""
-
-
-@dataclass(frozen=True)
-class SkipForm:
-    """The event that a button skips."""
-
-    topic: str
-    message_id: str
-
-
-@dataclass(frozen=True)
 class CellView:
     """One cell; the first form that has a value is shown."""
 
@@ -56,7 +40,7 @@ class CellView:
     state: StatusView | None = None
     at: Stamp | None = None
     fields: Sequence[ValueField] = ()
-    skip: SkipForm | None = None
+    skip: StoredEvent | None = None  # that a button skips
 
 
 @dataclass(frozen=True)
@@ -72,7 +56,7 @@ class TableView:
     """A table with its columns."""
 
     title: str
-    heads: Sequence[Head]
+    heads: Mapping[str, str]  # the class of each column
     rows: Sequence[TableRow]
     none: str
     older: str = ""
@@ -89,13 +73,12 @@ async def table_of(request: WebRequest, name: str, tab: str, clock: WallClock) -
 
 
 def _page(
-    request: WebRequest, name: str, tab: str, heads: Sequence[Head], rows: Sequence[TableRow],
-    last: str,
-) -> TableView:  # fmt: skip
+    request: WebRequest, name: str, tab: str, heads: Mapping[str, str], rows: Sequence[TableRow]
+) -> TableView:
     older = ""
-    if len(rows) == PAGE_SIZE and last:
+    if len(rows) == PAGE_SIZE:
         topic = request.query.get("topic")
-        older = link(f"/automations/{segment(name)}", tab=tab, topic=topic, before=last)
+        older = link(f"/automations/{segment(name)}", tab=tab, topic=topic, before=rows[-1].key)
     return TableView(
         TABS[tab], heads, rows, f"No {TABS[tab].lower()} yet", older, counted(len(rows), "row")
     )
@@ -115,9 +98,9 @@ async def _inputs(request: WebRequest, name: str, clock: WallClock) -> TableView
         ))
         for seen in found
     ]  # fmt: skip
-    heads = (Head("Input"), Head("Status", "p2"), Head("Events", "num p2"), Head("Open", "num p2"),
-        Head("Came in", "num p2"))  # fmt: skip
-    return _page(request, name, "inputs", heads, rows, found[-1].input.id if found else "")
+    heads = {"Input": "", "Status": "p2", "Events": "num p2", "Open": "num p2",
+        "Came in": "num p2"}  # fmt: skip
+    return _page(request, name, "inputs", heads, rows)
 
 
 async def _outputs(request: WebRequest, name: str, clock: WallClock) -> TableView:
@@ -134,8 +117,8 @@ async def _outputs(request: WebRequest, name: str, clock: WallClock) -> TableVie
         ))
         for row in found
     ]  # fmt: skip
-    heads = (Head("Change"), Head("Status", "p2"), Head("Run", "p2"), Head("When", "num p2"))
-    return _page(request, name, "outputs", heads, rows, found[-1].id if found else "")
+    heads = {"Change": "", "Status": "p2", "Run": "p2", "When": "num p2"}
+    return _page(request, name, "outputs", heads, rows)
 
 
 async def _events(request: WebRequest, name: str, clock: WallClock) -> TableView:
@@ -145,19 +128,18 @@ async def _events(request: WebRequest, name: str, clock: WallClock) -> TableView
         limit=PAGE_SIZE,
     )  # fmt: skip
     rows = [_event(one, clock) for one in found]
-    heads = (Head("Event"), Head("Status", "p2"), Head("Published", "num p2"), Head("", "num"))
-    return _page(request, name, "events", heads, rows, found[-1].id if found else "")
+    heads = {"Event": "", "Status": "p2", "Published": "num p2", "": "num"}
+    return _page(request, name, "events", heads, rows)
 
 
 def _event(one: StoredEvent, clock: WallClock) -> TableRow:
     body = stored_value(one.payload)
     fields = body.fields or ((ValueField("payload", body.text),) if body.text else ())
-    can_skip = one.status == "pending"
     return TableRow(one.id, (
         CellView(f"{one.topic}/{one.message_id}", fields=fields),
         CellView(cls="p2", state=named(EVENTS, one.status)),
         CellView(at=clock.stamp(one.created_at), cls="num p2"),
-        CellView("", "num", skip=SkipForm(one.topic, one.message_id) if can_skip else None),
+        CellView("", "num", skip=one if one.status == "pending" else None),
     ))  # fmt: skip
 
 
@@ -175,13 +157,8 @@ async def _runs(request: WebRequest, name: str, clock: WallClock) -> TableView:
             CellView(took(run.started_at, run.finished_at), "num p2"),
             CellView(at=clock.stamp(run.started_at), cls="num p2"),
         )))  # fmt: skip
-    heads = (
-        Head("Handler run"),
-        Head("Status", "p2"),
-        Head("Took", "num p2"),
-        Head("Started", "num p2"),
-    )
-    return _page(request, name, "runs", heads, rows, found[-1].run.run_id if found else "")
+    heads = {"Handler run": "", "Status": "p2", "Took": "num p2", "Started": "num p2"}
+    return _page(request, name, "runs", heads, rows)
 
 
 async def _versions(request: WebRequest, name: str, clock: WallClock) -> TableView:
@@ -195,5 +172,5 @@ async def _versions(request: WebRequest, name: str, clock: WallClock) -> TableVi
         ))
         for one in found
     ]  # fmt: skip
-    heads = (Head("Version"), Head("Made"), Head("Digest", "p2"), Head("When", "num"))
+    heads = {"Version": "", "Made": "", "Digest": "p2", "When": "num"}
     return TableView("Versions", heads, rows, "No versions yet")

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from rota.client.automation_views import AutomationView
 from rota.http.pages.status import AUTOMATION_WORDS, StatusView, named
 from rota.http.pages.text import Stamp, WallClock, clipped, counted, number, segment
-from rota.http.pages.view import clock_of, link, page
+from rota.http.pages.view import SEARCH_FROM, clock_of, link, page
 from rota.http.request import Answer, WebRequest
 
 LIVE = "automation run"
 PAGE_SIZE = 50
-SEARCH_FROM = 8  # fewer fit on the screen
 SENTENCE_WIDTH = 160
 
 

@@ -9,7 +9,7 @@ from rota.client.bulk import BulkVerb
 from rota.errors import BadInput, RotaError
 from rota.http.pages.runs import Chip, RunSearch, active_chips, filters_of
 from rota.http.pages.text import counted
-from rota.http.pages.view import PageProblem, after, clock_of, page
+from rota.http.pages.view import PageProblem, clock_of, form_target, page
 from rota.http.request import Answer, Fields, WebRequest
 
 VERBS: tuple[BulkVerb, ...] = ("retry", "cancel")
@@ -59,19 +59,16 @@ async def _choice(request: WebRequest, verb: BulkVerb, query: RunSearch) -> Bulk
     return BulkChoice(verb, f"{name} {counted(found.matched, 'run')}", text, found.matched)
 
 
-async def act_on(request: WebRequest) -> Answer:
+@form_target(show)
+async def act_on(request: WebRequest) -> str:
     """Apply the verb, if as many runs fit as were counted."""
     form = request.form()
     expected, query = form.get("expected"), _query(request)
-
-    async def act() -> str:
-        verb = next((one for one in VERBS if one == form.get("verb")), None)
-        if verb is None or not expected.isdigit():
-            raise BadInput("the form does not say what to do", hint="Load the page again.")
-        filters: dict[str, Any] = filters_of(query, clock_of(request).now)
-        await request.client.runs.apply(
-            verb, expected_count=int(expected), reason=f"by {request.identity.name}", **filters
-        )
-        return query.href(done="applied")
-
-    return await after(request, act, show)
+    verb = next((one for one in VERBS if one == form.get("verb")), None)
+    if verb is None or not expected.isdigit():
+        raise BadInput("the form does not say what to do", hint="Load the page again.")
+    filters: dict[str, Any] = filters_of(query, clock_of(request).now)
+    await request.client.runs.apply(
+        verb, expected_count=int(expected), reason=f"by {request.identity.name}", **filters
+    )
+    return query.href(done="applied")

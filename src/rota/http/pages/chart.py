@@ -35,6 +35,22 @@ class Tick:
     is_minor: bool
 
 
+@dataclass(frozen=True)
+class Tile:
+    """A number with a small drawing and one line of context."""
+
+    name: str
+    value: str
+    small: str = ""
+    note: str = ""
+    bars: Sequence[Bar] = ()
+    cls: str = ""
+    points: str = ""
+    table: Sequence[tuple[str, str]] = ()  # the drawing in words, for readers who do not see it
+    meter: Sequence[Bar] = ()
+    meter_label: str = ""
+
+
 def spark_bars(values: Sequence[float]) -> list[Bar]:
     """A bar for each value, the highest one as high as the drawing."""
     top = max(values, default=0) or 1

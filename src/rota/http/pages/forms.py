@@ -1,12 +1,16 @@
-"""Text from forms: JSON, and the input of a workflow. Pure."""
+"""Forms: JSON and the input of a workflow as a person types them, its parameters, and an example to
+fill in. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from rota.errors import BadInput
+from rota.http.pages.text import pretty
 
 
 def read_json(text: str, what: str) -> Any:
@@ -30,3 +34,56 @@ def read_input(text: str) -> dict[str, Any] | None:
     if not isinstance(given, dict):
         raise BadInput("the input is not an object", hint='Write {"parameter": value}.')
     return given
+
+
+# -- the input of a workflow --------------------------------------------------------------------
+
+_EMPTY: Mapping[str, Any] = {
+    "string": "", "integer": 0, "number": 0, "boolean": False, "array": [], "object": {},
+}  # fmt: skip
+_WORDS: Mapping[str, str] = {
+    "string": "text", "integer": "whole number", "number": "number", "boolean": "true or false",
+    "array": "list", "object": "object", "null": "null",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class InputParameter:
+    """A parameter of a workflow."""
+
+    name: str
+    type: str
+    is_required: bool
+
+
+def parameters_of(schema: Mapping[str, Any] | None) -> list[InputParameter]:
+    """The parameters that a JSON Schema of an input names."""
+    found, needed = _properties(schema)
+    return [InputParameter(name, _word(one), name in needed) for name, one in found.items()]
+
+
+def example_of(schema: Mapping[str, Any] | None) -> str:
+    """JSON with the parameters that must be given, to be filled in."""
+    found, needed = _properties(schema)
+    values = {name: _EMPTY.get(_type(one)) for name, one in found.items() if name in needed}
+    return pretty(values) if values else ""
+
+
+def _properties(schema: Mapping[str, Any] | None) -> tuple[dict[str, Any], list[str]]:
+    whole = schema or {}
+    target = whole.get("$ref", "").rpartition("/")[2]
+    found = whole.get("$defs", {}).get(target, whole)
+    return found.get("properties", {}), found.get("required", [])
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    kind = schema.get("type", "")
+    return kind if isinstance(kind, str) else ""
+
+
+def _word(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return "one of " + ", ".join(str(one) for one in schema["enum"])
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(_word(one) for one in schema["anyOf"]))
+    return _WORDS.get(_type(schema), "object")

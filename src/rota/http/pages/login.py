@@ -6,6 +6,7 @@ from http import HTTPStatus
 
 from rota.errors import BadToken
 from rota.http.login import sign_in
+from rota.http.pages.text import sentence
 from rota.http.pages.view import NOTICES, environment
 from rota.http.request import Answer, Html, Redirect, WebRequest
 
@@ -22,9 +23,9 @@ async def enter(request: WebRequest) -> Answer:
     form = request.form()
     wanted = form.get("next")
     try:
-        cookies = await sign_in(request, form.get("token"))
+        cookies = await sign_in(request, request.client.sessions.open(form.get("token").strip()))
     except BadToken as error:
-        wrong = f"{error.message[:1].upper()}{error.message[1:]}. {error.advice}"
+        wrong = f"{sentence(error.message)} {error.advice}"
         return _page(request, wanted, wrong, HTTPStatus.UNAUTHORIZED)
     return Redirect(own_path(wanted), cookies=cookies)
 

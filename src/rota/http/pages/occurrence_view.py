@@ -18,7 +18,7 @@ from rota.explain.schedule import pause_of, range_of
 from rota.explain.skipped import detailed, skip_clause
 from rota.http.pages.chart import Bar
 from rota.http.pages.status import StatusView, run_state
-from rota.http.pages.text import MISSING, WallClock, clipped, counted, duration, rough, took
+from rota.http.pages.text import MISSING, WallClock, clipped, duration, rough, took
 
 BARS = 20
 DAYS = 14
@@ -60,11 +60,6 @@ def outcome_word(status: str, reason: str | None) -> str:
     if status == Status.CANCELLED:
         return "cancelled"
     return "running" if status in OPEN else "fired"
-
-
-def occurrence_count(run: Run) -> int:
-    """How many occurrences a row of the ledger is about."""
-    return range_of(run)[2] if run.status == Status.SKIPPED else 1
 
 
 def bars_of(outcomes: Sequence[str]) -> tuple[list[Bar], str]:
@@ -193,14 +188,12 @@ _QUIET = {"fired", "running", "paused"}
 def calendar_of(
     found: OutcomeCalendar, intent: Intent, clock: WallClock, *, href: str, is_paused: bool
 ) -> CalendarView:
-    """Outcomes by day and hour on the schedule's wall, today first; coming occurrences are
-    drawn.
-    """
+    """Outcomes by day and hour on the schedule's wall clock, today first, and what is to come."""
     today = clock.local(clock.now).date()
     cells: dict[tuple[date, int], Counter[str]] = {}
     for cell in found.cells:
         cells[cell.day, cell.hour or 0] = words_counted(cell.counts)
-    totals = sum(cells.values(), Counter[str]())
+    totals = totals_of(found)
     future = set() if is_paused else _future_hours(intent.spec, clock, today)
     days = [_day(today - timedelta(days=back), cells, future, href=href) for back in range(DAYS)]
     legend = [
@@ -262,13 +255,3 @@ def _cell(day: date, hour: int, counts: Counter[str], href: str) -> Cell:
     title = f"{day:%a} {day.day} {hour:02}:00, {parts}"
     target = "" if worst in _QUIET else f"{href}?day={day.isoformat()}#ledger"
     return Cell(kind, shape, title, target)
-
-
-def missed_count(rows: Iterable[Run]) -> int:
-    """How many occurrences were missed."""
-    return sum(occurrence_count(run) for run in rows if outcome_of(run) == "missed")
-
-
-def noun(count: int) -> str:
-    """`4 occurrences`."""
-    return counted(count, "occurrence")

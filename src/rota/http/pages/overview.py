@@ -15,6 +15,7 @@ from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND, instant
 from rota.core.time.recurrence import between, count_between
 from rota.http.pages import chart
 from rota.http.pages.attention import InboxItem, inbox_of
+from rota.http.pages.chart import Tile
 from rota.http.pages.nav_count import remember_count
 from rota.http.pages.run_row import RunRowView, run_row
 from rota.http.pages.status import STATES, StatusView
@@ -27,6 +28,7 @@ from rota.http.pages.text import (
     number,
     percent,
     segment,
+    sentence,
 )
 from rota.http.pages.view import clock_of, page
 from rota.http.pages.workers import FleetView, fleet_of
@@ -40,28 +42,6 @@ UPCOMING_MAX = 500
 BARS_MAX = 150  # firings of one lane that are drawn one by one
 SCHEDULES_MAX = 200
 BUCKETS = 48
-
-
-@dataclass(frozen=True)
-class TileRow:
-    """A number behind a drawing, for readers who do not see it."""
-
-    name: str
-    text: str
-
-
-@dataclass(frozen=True)
-class Tile:
-    """A number with a small drawing and one line of context."""
-
-    name: str
-    value: str
-    small: str = ""
-    note: str = ""
-    bars: Sequence[chart.Bar] = ()
-    cls: str = ""
-    points: str = ""
-    table: Sequence[TileRow] = ()
 
 
 @dataclass(frozen=True)
@@ -102,8 +82,8 @@ async def show(request: WebRequest) -> Answer:
         tiles=tiles_of(series, fleet, clock), lanes=lanes, lanes_note=lanes_note,
         ticks=chart.hour_ticks(clock),
         running=[_active(run, fleet, clock) for run in [*running, *pending][:RUNNING_ROWS]],
-        running_link=_running_link(now_running), queues=fleet.queues,
-        workers_line=_workers_line(fleet),
+        running_link=f"all {number(now_running)} running" if now_running else "all runs",
+        queues=fleet.queues, workers_line=_workers_line(fleet),
     )  # fmt: skip
 
 
@@ -114,10 +94,6 @@ def _active(run: Run, fleet: FleetView, clock: WallClock) -> RunRowView:
         return row
     held = fleet.held_back(run.queue)
     return replace(row, why=held) if held else row
-
-
-def _running_link(count: int) -> str:
-    return f"all {number(count)} running" if count else "all runs"
 
 
 def _workers_line(fleet: FleetView) -> str:
@@ -142,8 +118,7 @@ def sentences(
         counted(running, "run") + " under way" if running else "nothing runs now",
     ]
     lead = "Everything else runs: " if needs and alive else ""
-    said = ", ".join(part for part in parts if part)
-    return head, f"{lead}{said}." if lead else f"{said[:1].upper()}{said[1:]}."
+    return head, sentence(lead + ", ".join(part for part in parts if part))
 
 
 # -- tiles --------------------------------------------------------------------------------------
@@ -176,13 +151,13 @@ def tiles_of(series: ActivitySeries, fleet: FleetView, clock: WallClock) -> list
     ]  # fmt: skip
 
 
-def _quarters(values: Sequence[int], clock: WallClock) -> list[TileRow]:
+def _quarters(values: Sequence[int], clock: WallClock) -> list[tuple[str, str]]:
     size = len(values) // 4
     rows = []
     for at in range(4):
         first = clock.now - DAY + at * 6 * HOUR
         name = f"{clock.local(first):%H:%M} to {clock.local(first + 6 * HOUR):%H:%M}"
-        rows.append(TileRow(name, number(sum(values[at * size : (at + 1) * size]))))
+        rows.append((name, number(sum(values[at * size : (at + 1) * size]))))
     return rows
 
 

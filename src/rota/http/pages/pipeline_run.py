@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from rota.core.pipelines.names import pipeline_id_of
 from rota.core.runs.lifecycle import OPEN, Status
 from rota.core.runs.model import Run
-from rota.http.pages.chart import Bar, share
+from rota.http.pages.chart import Bar, Tile, share
+from rota.http.pages.occurrence_view import Cell, LegendEntry
 from rota.http.pages.run import Fact
-from rota.http.pages.run_row import TRIGGERS
+from rota.http.pages.run_row import TRIGGERS, run_took
 from rota.http.pages.runs import Chip
 from rota.http.pages.status import ITEMS, StatusView, named, run_state
 from rota.http.pages.text import (
@@ -26,9 +27,8 @@ from rota.http.pages.text import (
     rough,
     stored_value,
     tokens,
-    took,
 )
-from rota.http.pages.view import PageProblem, after, clock_of, link, page
+from rota.http.pages.view import PageProblem, clock_of, form_target, link, page
 from rota.http.request import Answer, Download, WebRequest
 from rota.pipelines.client import PipelineClient
 from rota.pipelines.outcome import ItemOutcome, ItemsPage, PipelineResult, shown_item
@@ -44,38 +44,14 @@ RESULT_CHARS_MAX = 4_000
 
 
 @dataclass(frozen=True)
-class ItemCell:
-    """A square of the grid."""
-
-    kind: str
-    shape: str
-    title: str
-
-
-@dataclass(frozen=True)
-class GridLegend:
-    """A kind of square, and how many there are."""
-
-    kind: str
-    shape: str
-    text: str
-
-
-@dataclass(frozen=True)
 class GridView:
     """All items as squares."""
 
-    cells: Sequence[ItemCell]
-    legend: Sequence[GridLegend]
+    cells: Sequence[Cell]
+    legend: Sequence[LegendEntry]
     line: str
     label: str
-
-
-@dataclass(frozen=True)
-class GridPages:
-    """Addresses of the squares before and after those that are shown."""
-
-    earlier: str
+    earlier: str  # the address of the squares before
     later: str
 
 
@@ -96,44 +72,11 @@ class ItemView:
     detail: Value
 
 
-@dataclass(frozen=True)
-class PipelineTiles:
-    """The four numbers."""
-
-    done: str
-    total: str
-    items_label: str
-    items_note: str
-    bars: Sequence[Bar]
-    cost: str
-    budget: str
-    spent: float
-    cost_note: str
-    tokens: str
-    tokens_note: str
-    calls: str
-    calls_note: str
-
-
-@dataclass(frozen=True)
-class DownloadLink:
-    """A file with the results."""
-
-    href: str
-    label: str
-
-
-def pipelines_of(request: WebRequest) -> PipelineClient:
-    """The pipelines of the app, or of a client without user code."""
-    found = getattr(request.client, "pipelines", None)
-    return found if isinstance(found, PipelineClient) else PipelineClient(request.client)
-
-
 async def show(request: WebRequest, problem: PageProblem | None = None) -> Answer:
     """The page."""
     client, clock = request.client, clock_of(request)
     run = (await client.runs.chain(request.parameters["run_id"]))[-1]
-    pipelines = pipelines_of(request)
+    pipelines = request.pipelines
     result = await pipelines.result(run.id)
     snapshot = read_snapshot(run.input)
     wanted, href = request.query.get("status"), f"/pipeline-runs/{run.id}"
@@ -145,7 +88,7 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
     grid = await pipelines.items_page(run.id, after=at, limit=GRID_MAX, status=chosen)
     failed = await _failed(pipelines, run.id) if result.failed else []
     listed = await pipelines.items_page(run.id, after=after_item, limit=ITEMS_SIZE, status=chosen)
-    older = link(href, status=wanted, grid=at, after=listed.next) if listed.next else ""
+    older = link(href, status=wanted, grid=at, after=listed.next)
     name = pipeline_id_of(run.name)
     output = result.output or ""
     return page(
@@ -153,17 +96,18 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
         problem=problem, status=200 if problem is None else 409, run=run, name=name, href=href,
         state=run_state(run), sentence=sentence_of(run, result, clock),
         follows=follows_of(run, result), tiles=tiles_of(result, snapshot),
-        grid=grid_of(grid, run, at, result.total), grid_pages=_grid_pages(href, wanted, at, grid),
+        grid=grid_of(grid, run, at, result.total, wanted),
         item=item or "", failed=[item_view(one) for one in failed],
         failed_line=f"{number(len(failed))} of {number(result.failed)}",
         failed_all=link(href, status="failed") if result.failed > len(failed) else "",
-        items=[item_view(one) for one in listed.items], items_heading="Items and answers",
+        items=[item_view(one) for one in listed.items],
         items_line=f"{counted(len(listed.items), 'item')} shown", status_filter=wanted,
-        older=older, first=link(href, status=wanted, grid=at) if after_item else "",
+        older=f"{older}#items" if listed.next else "",
+        first=f"{link(href, status=wanted, grid=at)}#items" if after_item else "",
         item_chips=item_chips(href, wanted, result),
         result=clipped_text(output), is_table=output.lstrip().startswith("|"),
-        result_fields=_fields(result),
-        result_none=_no_result(run), downloads=_downloads(run, result),
+        result_fields=stored_value(pretty(result.output_fields)) if result.output_fields else None,
+        result_none=_no_result(run), has_output=bool(result.output_chars or output),
         facts=facts_of(run, snapshot, clock), can_stop=run.status in OPEN,
         can_retry=_can_retry(run), retry_label=retry_label(result),
     )  # fmt: skip
@@ -173,13 +117,6 @@ def _number(request: WebRequest, name: str) -> int:
     """A number in the address; 0 if it is none."""
     text = request.query.get(name)
     return int(text) if text.isdecimal() and len(text) < 10 else 0
-
-
-def _grid_pages(href: str, wanted: str, at: int, found: ItemsPage) -> GridPages:
-    """The addresses of the squares before and after."""
-    earlier = f"{link(href, status=wanted, grid=max(0, at - GRID_MAX))}#grid" if at else ""
-    later = f"{link(href, status=wanted, grid=found.next)}#grid" if found.next else ""
-    return GridPages(earlier, later)
 
 
 async def _failed(pipelines: PipelineClient, run_id: str) -> list[ItemOutcome]:
@@ -260,13 +197,17 @@ def follows_of(run: Run, result: PipelineResult) -> str:
     return spent
 
 
-def tiles_of(result: PipelineResult, snapshot: Snapshot) -> PipelineTiles:
+def tiles_of(result: PipelineResult, snapshot: Snapshot) -> list[Tile]:
     """Items, money, tokens, calls."""
     ended = result.processed + result.failed
     total = max(result.total - result.filtered, ended)
+    counts = f"{number(result.processed)} done, {number(result.failed)} failed"
     done_share, failed_share = share(result.processed, total), share(result.failed, total)
     bars = [Bar(0, 0, done_share, 8, "ok"), Bar(done_share, 0, failed_share, 8, "bad")]
-    budget = _budget(snapshot)
+    limits = snapshot.pipeline.settings.budget
+    budget = None if limits is None else limits.max_cost
+    cost, of_budget = money(result.cost_usd), "" if budget is None else f"of {money(budget)}"
+    spent = () if budget is None else [Bar(0, 0, share(result.cost_usd, budget), 8, "run")]
     per_item = result.cost_usd / ended if ended else 0
     filtered = f", {number(result.filtered)} filtered" if result.filtered else ""
     unpriced = f", {number(result.unpriced_calls)} without a price" if result.unpriced_calls else ""
@@ -275,21 +216,16 @@ def tiles_of(result: PipelineResult, snapshot: Snapshot) -> PipelineTiles:
         if result.unanswered_calls
         else "all answered"
     )
-    return PipelineTiles(
-        number(ended), number(total),
-        f"{number(result.processed)} done, {number(result.failed)} failed, of {number(total)}",
-        f"{number(result.processed)} done, {number(result.failed)} failed{filtered}", bars,
-        money(result.cost_usd), "" if budget is None else money(budget),
-        0.0 if not budget else share(result.cost_usd, budget),
-        f"{money(per_item)} per item{unpriced}" if ended else "nothing asked yet",
-        tokens(result.tokens), f"{tokens(result.tokens_in)} in, {tokens(result.tokens_out)} out",
-        number(result.calls), lost,
-    )  # fmt: skip
-
-
-def _budget(snapshot: Snapshot) -> float | None:
-    budget = snapshot.pipeline.settings.budget
-    return None if budget is None else budget.max_cost
+    return [
+        Tile("Items", number(ended), f"of {number(total)}", f"{counts}{filtered}", meter=bars,
+            meter_label=f"{counts}, of {number(total)}"),
+        Tile("Cost, of the budget" if of_budget else "Cost", cost, of_budget,
+            f"{money(per_item)} per item{unpriced}" if ended else "nothing asked yet",
+            meter=spent, meter_label=f"{cost} {of_budget}"),
+        Tile("Tokens", tokens(result.tokens),
+            note=f"{tokens(result.tokens_in)} in, {tokens(result.tokens_out)} out"),
+        Tile("Calls", number(result.calls), note=lost),
+    ]  # fmt: skip
 
 
 _KINDS = {
@@ -298,35 +234,34 @@ _KINDS = {
 }  # fmt: skip
 
 
-def grid_of(found: ItemsPage, run: Run, at: int, total: int) -> GridView:
+def grid_of(found: ItemsPage, run: Run, at: int, total: int, wanted: str) -> GridView:
     """One square per item of a part of the list, in the order of the input."""
     items = found.items
-    counts: Counter[str] = Counter(one.status for one in items)
-    cells = []
-    for one in sorted(items, key=lambda each: (each.status == "filtered", each.position)):
-        kind, shape = _KINDS[one.status]
-        cells.append(
-            ItemCell(kind, shape, f"{one.position + 1}: {clipped(title_of(shown_item(one)), 60)}")
+    counts: Counter[str] = Counter(item.status for item in items)
+    cells = [
+        Cell(
+            *_KINDS[item.status], f"{item.position + 1}: {clipped(title_of(shown_item(item)), 60)}"
         )
+        for item in sorted(items, key=lambda item: (item.status == "filtered", item.position))
+    ]
     words = {
         "completed": "done", "filtered": "filtered", "failed": "failed",
         "skipped": "to come" if run.status in OPEN else "not begun",
     }  # fmt: skip
     legend = [
-        GridLegend(*_KINDS[key], f"{word} {number(counts[key])}")
+        LegendEntry(*_KINDS[key], f"{word} {number(counts[key])}")
         for key, word in words.items()
         if counts[key]
     ]
     label = ", ".join(entry.text for entry in legend)
-    return GridView(cells, legend, _grid_line(found, at, total), f"Items: {label}")
-
-
-def _grid_line(found: ItemsPage, at: int, total: int) -> str:
-    """Which items the squares are."""
-    end = found.next or at + len(found.items)
-    if not at and not found.next:
-        return "in order of the input"
-    return f"looked at {number(at + 1)} to {number(end)} of {number(total)}, in order of the input"
+    line = "in order of the input"
+    if at or found.next:
+        end = found.next or at + len(items)
+        line = f"looked at {number(at + 1)} to {number(end)} of {number(total)}, {line}"
+    href = f"/pipeline-runs/{run.id}"
+    earlier = f"{link(href, status=wanted, grid=max(0, at - GRID_MAX))}#grid" if at else ""
+    later = f"{link(href, status=wanted, grid=found.next)}#grid" if found.next else ""
+    return GridView(cells, legend, line, f"Items: {label}", earlier, later)
 
 
 _TITLES = ("title", "name", "subject", "id", "text", "question")
@@ -369,26 +304,15 @@ def clipped_text(text: str) -> str:
     return f"{text[:RESULT_CHARS_MAX]}\n… {number(len(text))} characters in all"
 
 
-def _fields(result: PipelineResult) -> Value | None:
-    return stored_value(pretty(result.output_fields)) if result.output_fields else None
-
-
 def _no_result(run: Run) -> str:
     if run.status in OPEN:
         return "The result is made when the last item has ended."
     return "This run has no result."
 
 
-def _downloads(run: Run, result: PipelineResult) -> list[DownloadLink]:
-    if not result.output_chars and not result.output:
-        return []
-    return [DownloadLink(f"/pipeline-runs/{run.id}/output", "Whole result")]
-
-
 def facts_of(run: Run, snapshot: Snapshot, clock: WallClock) -> list[Fact]:
     """The facts about the run."""
     settings = snapshot.pipeline.settings
-    until = run.finished_at or (clock.now if run.status == Status.RUNNING else None)
     model = snapshot.overrides.model or settings.model
     parallel = snapshot.overrides.parallel or settings.concurrency
     cache = snapshot.overrides.cache_from
@@ -396,7 +320,7 @@ def facts_of(run: Run, snapshot: Snapshot, clock: WallClock) -> list[Fact]:
         Fact("Run", run.id, is_id=True),
         Fact("Why", TRIGGERS.get(run.trigger, run.trigger)),
         Fact("Created", clock.day(run.created_at)),
-        Fact("Took", took(run.started_at, until)),
+        Fact("Took", run_took(run, clock)),
         Fact("Attempt", str(run.attempt)) if run.attempt > 1 else None,
         Fact("Form", snapshot.pipeline.mode),
         Fact("Model", str(model)) if model else None,
@@ -412,29 +336,23 @@ def facts_of(run: Run, snapshot: Snapshot, clock: WallClock) -> list[Fact]:
 async def output(request: WebRequest) -> Answer:
     """The whole result, as a file."""
     run_id = request.parameters["run_id"]
-    chunks = pipelines_of(request).output(run_id)
+    chunks = request.pipelines.output(run_id)
     return Download(chunks, headers={"content-disposition": f'attachment; filename="{run_id}.txt"'})
 
 
 # -- forms --------------------------------------------------------------------------------------
 
 
-async def retry(request: WebRequest) -> Answer:
+@form_target(show)
+async def retry(request: WebRequest) -> str:
     """One more attempt, for what failed."""
-
-    async def act() -> str:
-        run = await pipelines_of(request).retry(request.parameters["run_id"])
-        return f"/pipeline-runs/{run.id}?done=retried"
-
-    return await after(request, act, show)
+    run = await request.pipelines.retry(request.parameters["run_id"])
+    return f"/pipeline-runs/{run.id}?done=retried"
 
 
-async def cancel(request: WebRequest) -> Answer:
+@form_target(show)
+async def cancel(request: WebRequest) -> str:
     """Stop it; finished items are kept."""
-
-    async def act() -> str:
-        run_id = request.parameters["run_id"]
-        await request.client.runs.cancel(run_id, reason=f"by {request.identity.name}")
-        return f"/pipeline-runs/{run_id}?done=cancelled"
-
-    return await after(request, act, show)
+    run_id = request.parameters["run_id"]
+    await request.client.runs.cancel(run_id, reason=f"by {request.identity.name}")
+    return f"/pipeline-runs/{run_id}?done=cancelled"

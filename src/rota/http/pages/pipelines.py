@@ -11,17 +11,16 @@ from rota.client.run_pages import RunList
 from rota.core.pipelines.names import pipeline_id_of, run_name
 from rota.core.runs.filters import RunSelection
 from rota.core.runs.model import Run
-from rota.http.pages.run_row import run_href
+from rota.http.pages.run_row import run_href, run_took
 from rota.http.pages.status import StatusView, run_state
-from rota.http.pages.text import MISSING, Stamp, WallClock, counted, money, number, tokens, took
-from rota.http.pages.view import clock_of, link, page
+from rota.http.pages.text import MISSING, Stamp, WallClock, counted, money, number, tokens
+from rota.http.pages.view import SEARCH_FROM, clock_of, link, page
 from rota.http.request import Answer, WebRequest
 from rota.pipelines.executor import PART_NAME
 from rota.pipelines.outcome import PipelineResult
 
 LIVE = "pipeline run"
 PAGE_SIZE = 50
-SEARCH_FROM = 8  # fewer fit on the screen
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,6 @@ def result_of(run: Run) -> PipelineResult | None:
 def row_of(run: Run, clock: WallClock) -> PipelineRow:
     """The row of a run."""
     result, state = result_of(run), run_state(run)
-    until = run.finished_at or (clock.now if run.status == "running" else None)
     return PipelineRow(
         id=run.id, name=pipeline_id_of(run.name), href=run_href(run), state=state,
         created=clock.stamp(run.created_at), schedule=run.schedule_id is not None,
@@ -90,7 +88,7 @@ def row_of(run: Run, clock: WallClock) -> PipelineRow:
         failed=number(result.failed) if result else MISSING,
         tokens=tokens(result.tokens) if result else MISSING,
         cost=money(result.cost_usd) if result else MISSING,
-        took=took(run.started_at, until),
+        took=run_took(run, clock),
         mark={"bad": "bad", "warn": "warn"}.get(state.tone, ""),
         spent=result.cost_usd if result else 0.0,
     )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
+from rota.http.pages.text import sentence
 from rota.http.pages.view import environment
 from rota.http.problems import ProblemDocument
 from rota.http.request import NOBODY, Html
@@ -28,14 +29,13 @@ NEXT = {
 def problem_page(document: ProblemDocument) -> Html:
     """A page that asks the database nothing."""
     status = HTTPStatus(document.status)
-    sentence = f"{document.detail[:1].upper()}{document.detail[1:]}".rstrip(".") + "."
     text = environment().render_template(
         "problem.html", is_fragment=False, title=HEADINGS.get(status, status.phrase), place="",
         live="", namespace="",
-        identity=NOBODY, may_operate=False, may_admin=False, zone="", path="", notice="",
+        identity=NOBODY, may_operate=False, zone="", path="", notice="",
         problem=None, attention=0, retries=status == HTTPStatus.SERVICE_UNAVAILABLE,
-        heading=HEADINGS.get(status, status.phrase), message=sentence, hint=document.hint,
-        what_now=WHAT_NOW.get(status, "Continue here"),
+        heading=HEADINGS.get(status, status.phrase), message=sentence(document.detail),
+        hint=document.hint, what_now=WHAT_NOW.get(status, "Continue here"),
         what_next=NEXT.get(status, "Nothing was changed."),
         can_retry=status == HTTPStatus.SERVICE_UNAVAILABLE, request_id=document.request_id,
         code=document.code,

@@ -14,7 +14,7 @@ from rota.core.time.instants import SECOND
 from rota.explain.run import RunExplainer, RunState
 from rota.http.pages import chart
 from rota.http.pages.forms import read_json
-from rota.http.pages.run_row import TRIGGERS, RunRowView, run_row, tags_of
+from rota.http.pages.run_row import TRIGGERS, RunRowView, run_row, run_took, tags_of
 from rota.http.pages.status import STATES, StatusView, run_state, state_of
 from rota.http.pages.text import (
     MISSING,
@@ -25,12 +25,12 @@ from rota.http.pages.text import (
     counted,
     duration,
     segment,
+    sentence,
     stored_value,
     took,
 )
-from rota.http.pages.view import PageProblem, after, clock_of, link, page
+from rota.http.pages.view import PageProblem, clock_of, form_target, link, page
 from rota.http.pages.why_view import run_walk
-from rota.http.pages.why_view import sentence_of as clause_sentence
 from rota.http.request import Answer, Redirect, WebRequest
 
 STEPS_MAX = 200
@@ -81,21 +81,13 @@ class StepView:
 
 
 @dataclass(frozen=True)
-class TraceRow:
-    """One row of a traceback."""
-
-    text: str
-    is_last: bool
-
-
-@dataclass(frozen=True)
 class ErrorView:
     """The error of a failed run."""
 
     type: str
     message: str
     kind: str
-    trace: list[TraceRow]
+    trace: list[tuple[str, bool]]  # its rows; the marked one is where the error arose
     advice: str
 
 
@@ -124,9 +116,7 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
     steps = await client.runs.steps(run.id)
     ticks, shown = step_views(run, steps, clock)
     children, further = await child_rows(request, run)
-    error = error_view(run)
     log = [log_row(line, clock) for line in await client.runs.logs(run.id, limit=LOG_MAX)]
-    can_retry = run.kind == "workflow" and last.status in RETRIED
     return page(
         request,
         "run.html",
@@ -145,7 +135,7 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
         ticks=ticks,
         steps_line=steps_line(run, steps, clock),
         steps_footer=steps_footer(run, steps),
-        error=error,
+        error=error_view(run),
         log=log,
         log_line=f"{counted(len(log), 'line')}, kept per attempt" if log else "kept per attempt",
         facts=facts_of(run, chain, clock),
@@ -154,10 +144,10 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
         output_none=_no_output(run),
         steps_none=_no_steps(run),
         children=children,
-        children_line=_children_line(children, further),
+        children_line=f"{len(children)} shown" if further else str(len(children)),
         children_next=further,
         can_cancel=run.kind == "workflow" and last.status in OPEN,
-        can_retry=can_retry,
+        can_retry=run.kind == "workflow" and last.status in RETRIED,
         retry_label=retry_label(last, steps),
         can_copy=run.kind == "workflow",
         signal=signal_of(state, last),
@@ -181,7 +171,7 @@ def sentence_of(
         return f"Attempt {run.attempt} ended: {run.label.replace(':', ', ')}."
     ended = clock.stamp(run.finished_at)
     if ended is None:
-        return clause_sentence(state.clause)
+        return sentence(state.clause)
     tries = f", in attempt {run.attempt}" if run.attempt > 1 else ""
     if run.status == Status.FAILED:
         failed = [step for step in steps if step.status == "failed"]
@@ -189,7 +179,7 @@ def sentence_of(
         return f"Failed {ended.ago}{tries}{where}."
     if run.status == Status.COMPLETED:
         return f"Completed {ended.ago}{tries}, after {took(run.started_at, run.finished_at)}."
-    return clause_sentence(state.clause)
+    return sentence(state.clause)
 
 
 _WRAPPED = re.compile(r"step .+? failed after \d+ attempts?: ")
@@ -200,7 +190,7 @@ def cause_of(run: Run) -> str:
     if run.status != Status.FAILED or run.error is None:
         return ""
     message = read_error(run.error)["message"]
-    return clause_sentence(clipped(_WRAPPED.sub("", message, count=1), CAUSE_WIDTH))
+    return sentence(clipped(_WRAPPED.sub("", message, count=1), CAUSE_WIDTH))
 
 
 def follows_of(run: Run, last: Run, state: RunState, steps: Sequence[StoredStep]) -> str:
@@ -258,10 +248,9 @@ def attempt_view(one: Run, number: int, here: Run, clock: WallClock) -> AttemptV
         note = error_line(one.error).partition(":")[0]
     else:
         note = one.reason or ""
-    until = one.finished_at or (clock.now if one.status == Status.RUNNING else None)
     return AttemptView(
         one.id, f"{number} · {state.word}", state, clock.stamp(one.started_at or one.created_at),
-        took(one.started_at, until), clipped(note, 40), one.id == here.id,
+        run_took(one, clock), clipped(note, 40), one.id == here.id,
     )  # fmt: skip
 
 
@@ -300,7 +289,7 @@ def _step(step: StoredStep, run: Run, clock: WallClock, first: int, last: int) -
     if kept:
         bars = [chart.lane_bar(first, first, first=first, last=last, tone="rest")]
     else:
-        bars = [chart.lane_bar(step.started_at, ended, first=first, last=last, tone=_tone(state))]
+        bars = [chart.lane_bar(step.started_at, ended, first=first, last=last, tone=state.tone)]
     note = ""
     if step.error:
         note = clipped(error_line(step.error), 120)
@@ -321,17 +310,12 @@ def _step_state(step: StoredStep, now: int) -> StatusView:
     return state_of(step.status, None)
 
 
-def _tone(state: StatusView) -> str:
-    return {"ok": "ok", "bad": "bad", "run": "run", "warn": "warn"}.get(state.tone, "rest")
-
-
 def steps_line(run: Run, steps: Sequence[StoredStep], clock: WallClock) -> str:
     """`8.9 s · 3 run, 2 kept`."""
     shown = [step for step in steps if not _is_shadow(step)]
     own = sum(step.run_attempt == run.attempt for step in shown)
     kept = sum(step.run_attempt < run.attempt for step in shown)
-    until = run.finished_at or (clock.now if run.status == Status.RUNNING else None)
-    parts = [took(run.started_at, until), f"{own} run" + (f", {kept} kept" if kept else "")]
+    parts = [run_took(run, clock), f"{own} run" + (f", {kept} kept" if kept else "")]
     return " · ".join(part for part in parts if part != MISSING)
 
 
@@ -353,7 +337,7 @@ def error_view(run: Run) -> ErrorView | None:
     rows = own_frames(found["trace"].rstrip())
     code = [at for at, row in enumerate(rows) if row.startswith("    ") and row.strip(" ^~")]
     marked = code[-1] if code else -1
-    trace = [TraceRow(row, at == marked) for at, row in enumerate(rows)]
+    trace = [(row, at == marked) for at, row in enumerate(rows)]
     advice = str(found.get("notes", "")).removeprefix("Hint: ")
     if "rota run show" in advice:  # this page shows what that command shows
         advice = ""
@@ -424,43 +408,30 @@ async def child_rows(request: WebRequest, run: Run) -> tuple[list[RunRowView], s
     return rows, link(f"/runs/{run.id}", children=rows[-1].id)
 
 
-def _children_line(rows: Sequence[RunRowView], further: str) -> str:
-    return f"{len(rows)} shown" if further else str(len(rows))
-
-
 # -- forms --------------------------------------------------------------------------------------
 
 
-async def retry(request: WebRequest) -> Answer:
+@form_target(show)
+async def retry(request: WebRequest) -> str:
     """One more attempt."""
-
-    async def act() -> str:
-        run = await request.client.runs.retry(request.parameters["run_id"])
-        last = (await request.client.runs.chain(run.id))[-1]
-        return f"/runs/{last.id}?done=retried"
-
-    return await after(request, act, show)
+    run = await request.client.runs.retry(request.parameters["run_id"])
+    last = (await request.client.runs.chain(run.id))[-1]
+    return f"/runs/{last.id}?done=retried"
 
 
-async def cancel(request: WebRequest) -> Answer:
+@form_target(show)
+async def cancel(request: WebRequest) -> str:
     """End the open attempt."""
-
-    async def act() -> str:
-        run_id = request.parameters["run_id"]
-        reason = request.form().get("reason").strip() or f"by {request.identity.name}"
-        await request.client.runs.cancel(run_id, reason=reason)
-        return f"/runs/{run_id}?done=cancelled"
-
-    return await after(request, act, show)
+    run_id = request.parameters["run_id"]
+    reason = request.form().get("reason").strip() or f"by {request.identity.name}"
+    await request.client.runs.cancel(run_id, reason=reason)
+    return f"/runs/{run_id}?done=cancelled"
 
 
-async def signal(request: WebRequest) -> Answer:
+@form_target(show)
+async def signal(request: WebRequest) -> str:
     """Send a signal."""
-
-    async def act() -> str:
-        run_id, form = request.parameters["run_id"], request.form()
-        value = read_json(form.get("value"), "the value")
-        await request.client.runs.signal(run_id, form.get("name"), value)
-        return f"/runs/{run_id}?done=signalled"
-
-    return await after(request, act, show)
+    run_id, form = request.parameters["run_id"], request.form()
+    value = read_json(form.get("value"), "the value")
+    await request.client.runs.signal(run_id, form.get("name"), value)
+    return f"/runs/{run_id}?done=signalled"

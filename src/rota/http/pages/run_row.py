@@ -53,7 +53,6 @@ def run_row(run: Run, clock: WallClock) -> RunRowView:
     """The row of a run."""
     state = run_state(run)
     begun = run.started_at
-    until = run.finished_at or (clock.now if run.status == Status.RUNNING else None)
     is_bad = run.status in (Status.FAILED, Status.CRASHED)
     return RunRowView(
         id=run.id,
@@ -65,7 +64,7 @@ def run_row(run: Run, clock: WallClock) -> RunRowView:
         attempt=run.attempt,
         tags=tags_of(run),
         created=clock.stamp(run.created_at),
-        took=took(begun, until),
+        took=run_took(run, clock),
         age=rough(
             clock.now - (begun if begun and run.status == Status.RUNNING else run.created_at)
         ),
@@ -76,6 +75,12 @@ def run_row(run: Run, clock: WallClock) -> RunRowView:
 def run_href(run: Run) -> str:
     """The page of a run."""
     return f"/pipeline-runs/{run.id}" if run.kind == "pipeline" else f"/runs/{run.id}"
+
+
+def run_took(run: Run, clock: WallClock) -> str:
+    """How long a run took, or takes so far."""
+    until = run.finished_at or (clock.now if run.status == Status.RUNNING else None)
+    return took(run.started_at, until)
 
 
 def tags_of(run: Run) -> tuple[str, ...]:

@@ -15,12 +15,11 @@ from rota.core.runs.lifecycle import OPEN
 from rota.core.runs.model import Run
 from rota.core.time.instants import DAY, HOUR, instant, moment
 from rota.errors import RotaError
-from rota.http.pages.forms import read_input
-from rota.http.pages.input_form import example_of, parameters_of
+from rota.http.pages.forms import example_of, parameters_of, read_input
 from rota.http.pages.run_row import run_href, run_row
 from rota.http.pages.status import STATES, StatusView
-from rota.http.pages.text import WallClock, counted, form_text, number, segment
-from rota.http.pages.view import PageProblem, after, clock_of, link, page
+from rota.http.pages.text import WallClock, counted, form_text, number, segment, sentence
+from rota.http.pages.view import PageProblem, clock_of, form_target, link, page
 from rota.http.request import Answer, Fields, Redirect, WebRequest
 
 PAGE_SIZE = 50
@@ -70,14 +69,6 @@ class RunSearch:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """One entry of a select."""
-
-    value: str
-    label: str
-
-
-@dataclass(frozen=True)
 class Chip:
     """A filter that is on, or can be."""
 
@@ -88,10 +79,10 @@ class Chip:
     count: str = ""
 
 
-SINCE = (
-    Choice("", "Any time"), Choice("1h", "Last hour"), Choice("24h", "Last 24 hours"),
-    Choice("7d", "Last 7 days"), Choice("30d", "Last 30 days"),
-)  # fmt: skip
+SINCE = {
+    "": "Any time", "1h": "Last hour", "24h": "Last 24 hours", "7d": "Last 7 days",
+    "30d": "Last 30 days",
+}  # fmt: skip
 _SINCE_US = {"1h": HOUR, "24h": DAY, "7d": 7 * DAY, "30d": 30 * DAY}
 
 
@@ -111,22 +102,18 @@ async def show(request: WebRequest) -> Answer:
         is_first_page=not query.before, shown=_shown(found, clock),
         older=query.href(before=found.next) if found.next else "",
         newest=query.href(before="") if query.before else "", looked=_looked(found, clock),
-        by_end=link("/find", q=query.q) if _is_short_id(query.q) else "",
+        by_end=link("/find", q=query.q) if RunFilter(search=query.q).id_part else "",
     )  # fmt: skip
 
 
 async def _find(
     request: WebRequest, query: RunSearch, clock: WallClock
 ) -> tuple[RunList, PageProblem | None]:
+    after, filters = query.before or None, filters_of(query, clock.now)
     try:
-        return await _list(request, query, clock), None
+        return await request.client.runs.page(after=after, limit=PAGE_SIZE, **filters), None
     except RotaError as error:
         return RunList([], None, None), PageProblem.of(error)
-
-
-async def _list(request: WebRequest, query: RunSearch, clock: WallClock) -> RunList:
-    filters = filters_of(query, clock.now)
-    return await request.client.runs.page(after=query.before or None, limit=PAGE_SIZE, **filters)
 
 
 def _with_older(found: RunList) -> list[Run]:
@@ -135,17 +122,12 @@ def _with_older(found: RunList) -> list[Run]:
     return [*found.runs, *(run for run in found.by_id if run.id not in shown)]
 
 
-def _is_short_id(text: str) -> bool:
-    return bool(RunFilter(search=text).id_part)
-
-
 def filters_of(query: RunSearch, now: int) -> dict[str, Any]:
     """The filters of the client that an address means."""
     names = ("name", "status", "kind", "queue", "schedule", "tag", "error")
     filters: dict[str, Any] = {name: getattr(query, name) for name in names if getattr(query, name)}
-    since = since_at(query.since, now)
-    if since is not None:
-        filters["since"] = since
+    if query.since in _SINCE_US:
+        filters["since"] = moment(now - _SINCE_US[query.since])
     if query.q:
         filters["search"] = query.q
     return filters
@@ -165,8 +147,7 @@ def sentences(counts: RecentCounts) -> tuple[str, str]:
         failed = counts.ended.get("failed", 0) + counts.ended.get("crashed", 0)
         parts.append(f"{more}{number(ended)} ended in the last 24 hours")
         parts.append(f"{number(failed)} of them failed" if failed else "none of them failed")
-    said = ", ".join(parts)
-    return head, f"{said[:1].upper()}{said[1:]}." if said else ""
+    return head, sentence(", ".join(parts)) if parts else ""
 
 
 def status_chips(query: RunSearch, counts: RecentCounts) -> list[Chip]:
@@ -224,16 +205,11 @@ async def find(request: WebRequest) -> Answer:
             await get(asked)
         except RotaError:
             continue
-        return Redirect(link_to(path, asked))
+        return Redirect(f"{path}/{segment(asked)}")
     try:
         return Redirect(run_href(await client.runs.get(asked)))
     except RotaError:
         return Redirect(link("/runs", q=asked))
-
-
-def link_to(path: str, name: str) -> str:
-    """The page of a named thing."""
-    return f"{path}/{segment(name)}"
 
 
 # -- starting -----------------------------------------------------------------------------------
@@ -287,25 +263,14 @@ async def new(request: WebRequest, problem: PageProblem | None = None) -> Answer
     )  # fmt: skip
 
 
-async def start(request: WebRequest) -> Answer:
+@form_target(new)
+async def start(request: WebRequest) -> str:
     """Start it."""
-
-    async def act() -> str:
-        form = request.form()
-        given = read_input(form.get("input"))
-        options: dict[str, Any] = {
-            name: form.get(name).strip()
-            for name in ("external_id", "queue")
-            if form.get(name).strip()
-        }
-        starter = request.client.options(**options)
-        run = await starter.start(form.get("workflow").strip(), **(given or {}))
-        return f"/runs/{run.id}?done=started"
-
-    return await after(request, act, new)
-
-
-def since_at(since: str, now: int) -> Any:
-    """The instant that a choice of "since" means."""
-    age = _SINCE_US.get(since)
-    return None if age is None else moment(now - age)
+    form = request.form()
+    given = read_input(form.get("input"))
+    options: dict[str, Any] = {
+        name: form.get(name).strip() for name in ("external_id", "queue") if form.get(name).strip()
+    }
+    starter = request.client.options(**options)
+    run = await starter.start(form.get("workflow").strip(), **(given or {}))
+    return f"/runs/{run.id}?done=started"

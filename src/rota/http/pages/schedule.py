@@ -21,7 +21,6 @@ from rota.http.pages.forms import read_input
 from rota.http.pages.occurrence_view import (
     DAYS,
     calendar_of,
-    noun,
     outcome_of,
     totals_of,
     usual_us,
@@ -31,10 +30,10 @@ from rota.http.pages.occurrence_view import (
 from rota.http.pages.run import Fact
 from rota.http.pages.schedule_ledger import ledger_of
 from rota.http.pages.status import STATES
-from rota.http.pages.text import WallClock, city, duration, form_text, rough, segment
-from rota.http.pages.view import PageProblem, after, clock_of, link, page
+from rota.http.pages.text import WallClock, city, counted, duration, form_text, rough, segment
+from rota.http.pages.view import PageProblem, clock_of, form_target, link, page
 from rota.http.pages.why_view import WhyClause, schedule_walk
-from rota.http.request import Answer, WebRequest
+from rota.http.request import Answer, Redirect, WebRequest
 from rota.schedules.preview import read_time, to_instant, zone_of
 
 LIVE = "schedule run"
@@ -66,7 +65,6 @@ class WhyView:
     """A question and its answer."""
 
     asked: str
-    at: str
     example: str
     clauses: list[WhyClause]
     hint: str
@@ -77,7 +75,6 @@ class DurationView:
     """How long runs took."""
 
     line: str
-    label: str
     points: str
     text: str
 
@@ -126,7 +123,7 @@ async def show(
         two_zones=zone != request.zone, steer=_steer_form(request, view, problem),
         calendar=calendar_of(found, view.intent, there, href=href, is_paused=is_paused),
         ledger=await ledger_of(request, view, there), spread=duration_view(rows),
-        facts=facts_of(view, there), differences=differences_of(view),
+        facts=facts_of(view, there), differences=view.differences,
         next=[_next(one, here, there) for one in upcoming],
         why=await _why(request, name, there), backfill=backfill or _backfill(found, there),
     )  # fmt: skip
@@ -183,16 +180,17 @@ def follows_of(totals: Counter[str], rows: Sequence[Run], there: WallClock) -> s
     if running:
         said.append(f"The run of {there.day(running[0].due_at or running[0].created_at)} is open.")
     if missed:
-        said.append(f"{noun(missed)} of the last {DAYS} days {_were(missed)} missed.")
+        said.append(_missed(missed))
     if failed:
-        said.append(f"{noun(failed)} failed.")
+        said.append(f"{counted(failed, 'occurrence')} failed.")
     if not said and totals["fired"]:
         said.append(f"All of the last {DAYS} days ran.")
     return " ".join(said)
 
 
-def _were(count: int) -> str:
-    return "was" if count == 1 else "were"
+def _missed(count: int) -> str:
+    were = "was" if count == 1 else "were"
+    return f"{counted(count, 'occurrence')} of the last {DAYS} days {were} missed."
 
 
 def _next(one: Occurrence, here: WallClock, there: WallClock) -> NextRow:
@@ -208,8 +206,8 @@ async def _why(request: WebRequest, name: str, there: WallClock) -> WhyView:
         found = await explain(request.client, name, at=at)
     except RotaError as error:
         clauses = [WhyClause("", f"{error.message}.", "s-bad", "bad", is_hit=True)]
-        return WhyView(asked, asked, example, clauses, error.advice)
-    return WhyView(asked, asked, example, schedule_walk(found), found.hint or "")
+        return WhyView(asked, example, clauses, error.advice)
+    return WhyView(asked, example, schedule_walk(found), found.hint or "")
 
 
 def duration_view(rows: Sequence[Run]) -> DurationView | None:
@@ -220,7 +218,7 @@ def duration_view(rows: Sequence[Run]) -> DurationView | None:
     took = [(run.finished_at or 0) - (run.started_at or 0) for run in reversed(ended)]
     p50, p95 = usual_us(ended), usual_us(ended, 0.95)
     text = f"p50 {duration(p50)}, p95 {duration(p95)}, longest {duration(max(took))}."
-    return DurationView(f"last {len(ended)} runs", text, chart.polyline(took), text)
+    return DurationView(f"last {len(ended)} runs", chart.polyline(took), text)
 
 
 def facts_of(view: ScheduleView, there: WallClock) -> list[Fact]:
@@ -245,20 +243,6 @@ def facts_of(view: ScheduleView, there: WallClock) -> list[Fact]:
     return [fact for fact in facts if fact is not None]
 
 
-@dataclass(frozen=True)
-class DifferenceView:
-    """A field that an operator has changed."""
-
-    field: str
-    now: str
-    code: str
-
-
-def differences_of(view: ScheduleView) -> list[DifferenceView]:
-    """The fields that an operator has changed against the code."""
-    return [DifferenceView(one.field, one.value, one.declared) for one in view.differences]
-
-
 # -- forms --------------------------------------------------------------------------------------
 
 
@@ -274,8 +258,7 @@ def _backfill(found: OutcomeCalendar, there: WallClock) -> BackfillForm:
             for cell in (lost[0], lost[-1])
         )
         last = min(now, last + timedelta(hours=1))
-        missed = totals_of(found)["missed"]
-        text = f"{noun(missed)} of the last {DAYS} days {_were(missed)} missed. {text}"
+        text = f"{_missed(totals_of(found)['missed'])} {text}"
     return BackfillForm(text, first.strftime("%Y-%m-%d %H:%M"), last.strftime("%Y-%m-%d %H:%M"))
 
 
@@ -284,89 +267,69 @@ async def backfill(request: WebRequest) -> Answer:
     client, name, form = request.client, request.parameters["name"], request.form()
     typed = BackfillForm("", form.get("from"), form.get("to"))
 
-    async def refused(_: WebRequest, problem: PageProblem) -> Answer:
-        return await show(request, problem, typed)
-
-    view = await client.schedules.get(name)
-    zone, now = zone_of(view.intent.spec), client.clock.now()
+    zone = zone_of((await client.schedules.get(name)).intent.spec)
     try:
-        start, end = (
-            datetime.fromtimestamp(
-                to_instant(read_time(text, zone, now), zone) / 1e6, zone_named(zone)
-            )
-            for text in (typed.start, typed.end)
-        )
-        counted = await client.schedules.backfill(name, start, end, dry_run=True)
+        start, end = (_time_of(request, text, zone) for text in (typed.start, typed.end))
+        plan = await client.schedules.backfill(name, start, end, dry_run=True)
         expected = form.get("expected")
         if not expected:
-            said = f"{noun(counted.occurrence_count)}, {counted.run_count} of them without a run."
-            shown = BackfillForm("", typed.start, typed.end, said, counted.run_count)
+            found = counted(plan.occurrence_count, "occurrence")
+            said = f"{found}, {plan.run_count} of them without a run."
+            shown = BackfillForm("", typed.start, typed.end, said, plan.run_count)
             return await show(request, None, shown)
-        if expected != str(counted.run_count):
+        if expected != str(plan.run_count):
             raise BadInput(
-                f"{counted.run_count} would be started now, not {expected}",
+                f"{plan.run_count} would be started now, not {expected}",
                 hint="Something changed since you counted. Nothing was started; count again.",
             )
-    except RotaError as error:
-        return await refused(request, PageProblem.of(error))
-
-    async def act() -> str:
         await client.schedules.backfill(name, start, end)
-        return f"/schedules/{segment(name)}?done=backfilled"
+    except RotaError as error:
+        return await show(request, PageProblem.of(error), typed)
+    return Redirect(f"/schedules/{segment(name)}?done=backfilled")
 
-    return await after(request, act, refused)
+
+def _time_of(request: WebRequest, text: str, zone: str) -> datetime:
+    """A typed time, on the wall clock of the schedule."""
+    at = to_instant(read_time(text, zone, request.client.clock.now()), zone)
+    return datetime.fromtimestamp(at / 1e6, zone_named(zone))
 
 
-async def pause(request: WebRequest) -> Answer:
+@form_target(show)
+async def pause(request: WebRequest) -> str:
     """Stop firing, with a note, perhaps until a time."""
-
-    async def act() -> str:
-        client, name, form = request.client, request.parameters["name"], request.form()
-        zone = zone_of((await client.schedules.get(name)).intent.spec)
-        text, until = form.get("until").strip(), None
-        if text:
-            at = to_instant(read_time(text, zone, client.clock.now()), zone)
-            until = datetime.fromtimestamp(at / 1e6, zone_named(zone))
-        note = form.get("note").strip() or f"by {request.identity.name}"
-        await client.schedules.pause(name, note=note, until=until)
-        return f"/schedules/{segment(name)}?done=paused"
-
-    return await after(request, act, show)
+    client, name, form = request.client, request.parameters["name"], request.form()
+    zone = zone_of((await client.schedules.get(name)).intent.spec)
+    text = form.get("until").strip()
+    until = _time_of(request, text, zone) if text else None
+    note = form.get("note").strip() or f"by {request.identity.name}"
+    await client.schedules.pause(name, note=note, until=until)
+    return f"/schedules/{segment(name)}?done=paused"
 
 
-async def resume(request: WebRequest) -> Answer:
+@form_target(show)
+async def resume(request: WebRequest) -> str:
     """Fire again."""
-
-    async def act() -> str:
-        name = request.parameters["name"]
-        catch_up = bool(request.form().get("catch_up"))
-        await request.client.schedules.resume(name, catch_up=catch_up)
-        return f"/schedules/{segment(name)}?done=resumed"
-
-    return await after(request, act, show)
+    name = request.parameters["name"]
+    catch_up = bool(request.form().get("catch_up"))
+    await request.client.schedules.resume(name, catch_up=catch_up)
+    return f"/schedules/{segment(name)}?done=resumed"
 
 
-async def trigger(request: WebRequest) -> Answer:
+@form_target(show)
+async def trigger(request: WebRequest) -> str:
     """Run it now, with the input of the form."""
-
-    async def act() -> str:
-        client, name = request.client, request.parameters["name"]
-        typed = request.form().get("input").strip().replace("\r\n", "\n")
-        stored = form_text((await client.schedules.get(name)).schedule.input)
-        # An unchanged field means the stored input: a page does not know its secrets.
-        given = None if typed == stored else read_input(typed)
-        run_id = await client.schedules.trigger(name, input=given)
-        return f"/runs/{run_id}?done=triggered"
-
-    return await after(request, act, show)
+    client, name = request.client, request.parameters["name"]
+    typed = request.form().get("input").strip().replace("\r\n", "\n")
+    stored = form_text((await client.schedules.get(name)).schedule.input)
+    # An unchanged field means the stored input: a page does not know its secrets.
+    given = None if typed == stored else read_input(typed)
+    run_id = await client.schedules.trigger(name, input=given)
+    return f"/runs/{run_id}?done=triggered"
 
 
-async def reset(request: WebRequest) -> Answer:
+@form_target(show)
+async def reset(request: WebRequest) -> str:
     """Restore the code's values."""
-
-    async def act() -> str:
-        name = request.parameters["name"]
-        await request.client.schedules.reset(name)
-        return f"/schedules/{segment(name)}?done=reset"
-
-    return await after(request, act, show)
+    name = request.parameters["name"]
+    await request.client.schedules.reset(name)
+    return f"/schedules/{segment(name)}?done=reset"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any
 from zoneinfo import available_timezones
@@ -22,10 +22,19 @@ from rota.core.time.recurrence import (
 from rota.errors import ChangedSince, RotaError
 from rota.http.pages.forms import read_input
 from rota.http.pages.occurrence_view import words_of
-from rota.http.pages.runs import Choice, known_names
+from rota.http.pages.runs import known_names
 from rota.http.pages.schedule import MISSES, OVERLAPS
-from rota.http.pages.text import WallClock, city, counted, form_text, number, rough, segment
-from rota.http.pages.view import PageProblem, after, clock_of, page
+from rota.http.pages.text import (
+    WallClock,
+    city,
+    counted,
+    form_text,
+    number,
+    rough,
+    segment,
+    sentence,
+)
+from rota.http.pages.view import PageProblem, clock_of, form_target, page
 from rota.http.problems import precondition_required
 from rota.http.request import Answer, WebRequest
 from rota.schedules.preview import form_of, zone_of
@@ -79,7 +88,6 @@ class PreviewView:
     form: str = ""
     next: str = ""
     week: str = ""
-    moves: str = ""
     notes: Sequence[str] = ()
     warnings: Sequence[str] = ()
     diff: Sequence[DiffRow] = ()
@@ -98,11 +106,9 @@ def preview_of(form: ScheduleForm, old: Spec | None, here: WallClock) -> Preview
     except RotaError as error:
         return PreviewView(is_new, problem=PageProblem.of(error))
     week = count_between(spec, here.now, here.now + 7 * DAY)
-    before = (
-        ""
-        if old is None
-        else f", before {number(count_between(old, here.now, here.now + 7 * DAY))}"
-    )
+    before = ""
+    if old is not None:
+        before = f", before {number(count_between(old, here.now, here.now + 7 * DAY))}"
     diff, line = firings(spec, here, there) if old is None else difference(old, spec, here, there)
     far = [one.text for one in skipped_between(spec, here.now, here.now + LOOK_AHEAD_US, NOTES_MAX)]
     warnings = []
@@ -110,7 +116,7 @@ def preview_of(form: ScheduleForm, old: Spec | None, here: WallClock) -> Preview
         warnings.append(f"It fires {number(week)} times in 7 days. Is that what you want?")
     return PreviewView(
         is_new, zone, zone != here.zone,
-        words=f"{_capital(words_of(describe(spec), zone))}, {city(zone)}.",
+        words=sentence(f"{words_of(describe(spec), zone)}, {city(zone)}"),
         form="; ".join(form_of(timing) for timing in spec.timings),
         next="never" if first is None else _both(first, here, there),
         week=f"{counted(week, 'firing')}{before}", notes=far, warnings=warnings, diff=diff,
@@ -146,11 +152,9 @@ def firings(spec: Spec, here: WallClock, there: WallClock) -> tuple[list[DiffRow
 
 
 def _times(spec: Spec, first: int, until: int) -> set[int]:
-    return (
-        set(between(spec, first, until, limit=2 * DIFF_MAX))
-        if count_between(spec, first, until)
-        else set()
-    )
+    if not count_between(spec, first, until):
+        return set()
+    return set(between(spec, first, until, limit=2 * DIFF_MAX))
 
 
 def _diff_row(at: int, kind: str, here: WallClock, there: WallClock) -> DiffRow:
@@ -161,10 +165,6 @@ def _diff_row(at: int, kind: str, here: WallClock, there: WallClock) -> DiffRow:
 def _both(at: int, here: WallClock, there: WallClock) -> str:
     yours = "" if here.zone == there.zone else f" ({here.day(at)} yours)"
     return f"{there.day(at)}{yours}, in {rough(at - here.now)}"
-
-
-def _capital(words: str) -> str:
-    return f"{words[:1].upper()}{words[1:]}"
 
 
 # -- pages --------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ async def edit(request: WebRequest, problem: PageProblem | None = None) -> Answe
     view = await request.client.schedules.get(request.parameters["name"])
     form = _typed(request) if request.method == "POST" else form_of_view(view)
     if problem is not None and "confirm" in problem.hint.lower():
-        form = ScheduleForm(**{**_values(form), "asks_confirm": True})
+        form = replace(form, asks_confirm=True)
     return await _page(request, form, view, problem)
 
 
@@ -195,10 +195,6 @@ def form_of_view(view: ScheduleView) -> ScheduleForm:
         intent.policies.overlap, intent.policies.missed, form_text(row.input),
         view.etag,
     )  # fmt: skip
-
-
-def _values(form: ScheduleForm) -> dict[str, Any]:
-    return {one.name: getattr(form, one.name) for one in fields(form)}
 
 
 def _typed(request: WebRequest) -> ScheduleForm:
@@ -215,14 +211,12 @@ async def _page(
     old = None if view is None or view.problem else view.intent.spec
     name = "" if view is None else view.schedule.name
     href = f"/schedules/{segment(name)}" if name else "/schedules"
-    preview_page = f"{href}/preview" if name else "/schedules/preview"
     return page(
         request, "schedule_edit.html", title=f"Edit {name}" if name else "New schedule",
         place="schedules", problem=problem, status=200 if problem is None else 422,
-        is_new=view is None, name=name, href=href, action=href, preview_action=preview_page,
-        preview_page=preview_page, form=form, names=await known_names(request), zones=_zones(),
-        overlaps=[Choice(value, label) for value, label in OVERLAPS.items()],
-        misses=[Choice(value, label) for value, label in MISSES.items()],
+        is_new=view is None, name=name, href=href, preview_page=f"{href}/preview",
+        form=form, names=await known_names(request), zones=_zones(),
+        overlaps=OVERLAPS, misses=MISSES,
         preview=preview_of(form, old, clock_of(request)),
     )  # fmt: skip
 
@@ -240,49 +234,43 @@ async def preview(request: WebRequest) -> Answer:
 # -- saving -------------------------------------------------------------------------------------
 
 
-async def create(request: WebRequest) -> Answer:
+@form_target(new)
+async def create(request: WebRequest) -> str:
     """Create it."""
-
-    async def act() -> str:
-        form = _typed(request)
-        await request.client.schedules.create(
-            form.name, form.workflow, form.when, timezone=form.zone or None,
-            input=read_input(form.input), overlap=form.overlap, missed=form.missed,
-            queue=form.queue or None,
-        )  # fmt: skip
-        return f"/schedules/{segment(form.name)}?done=created"
-
-    return await after(request, act, new)
+    form = _typed(request)
+    await request.client.schedules.create(
+        form.name, form.workflow, form.when, timezone=form.zone or None,
+        input=read_input(form.input), overlap=form.overlap, missed=form.missed,
+        queue=form.queue or None,
+    )  # fmt: skip
+    return f"/schedules/{segment(form.name)}?done=created"
 
 
-async def save(request: WebRequest) -> Answer:
+@form_target(edit)
+async def save(request: WebRequest) -> str:
     """Change it, unless someone else has since the form was opened."""
-
-    async def act() -> str:
-        client, name, form = request.client, request.parameters["name"], _typed(request)
-        if not form.seen:
-            raise precondition_required(name)
-        view = await client.schedules.get(name)
-        if form.seen != view.etag:
-            raise ChangedSince(
-                "someone changed this schedule since you opened the form",
-                hint="Nothing was changed by you. Open it again and look at the new definition.",
-            )
-        old = form_of_view(view)
-        changes: dict[str, Any] = {}
-        if form.when != old.when:
-            changes["when"] = form.when
-        if form.zone and form.zone != old.zone:
-            changes["timezone"] = form.zone
-        for key in ("overlap", "missed", "queue"):
-            if getattr(form, key) and getattr(form, key) != getattr(old, key):
-                changes[key] = getattr(form, key)
-        if form.input != old.input:
-            changes["input"] = read_input(form.input) or {}
-        if changes:
-            await client.schedules.update(
-                name, confirm=bool(form.confirm), if_match=form.seen, **changes
-            )
-        return f"/schedules/{segment(name)}?done=saved"
-
-    return await after(request, act, edit)
+    client, name, form = request.client, request.parameters["name"], _typed(request)
+    if not form.seen:
+        raise precondition_required(name)
+    view = await client.schedules.get(name)
+    if form.seen != view.etag:
+        raise ChangedSince(
+            "someone changed this schedule since you opened the form",
+            hint="Nothing was changed by you. Open it again and look at the new definition.",
+        )
+    old = form_of_view(view)
+    changes: dict[str, Any] = {}
+    if form.when != old.when:
+        changes["when"] = form.when
+    if form.zone and form.zone != old.zone:
+        changes["timezone"] = form.zone
+    for key in ("overlap", "missed", "queue"):
+        if getattr(form, key) and getattr(form, key) != getattr(old, key):
+            changes[key] = getattr(form, key)
+    if form.input != old.input:
+        changes["input"] = read_input(form.input) or {}
+    if changes:
+        await client.schedules.update(
+            name, confirm=bool(form.confirm), if_match=form.seen, **changes
+        )
+    return f"/schedules/{segment(name)}?done=saved"

@@ -25,14 +25,13 @@ from rota.http.pages.text import (
     number,
     segment,
 )
-from rota.http.pages.view import clock_of, link, page
+from rota.http.pages.view import SEARCH_FROM, clock_of, link, page
 from rota.http.request import Answer, WebRequest
 from rota.schedules.preview import zone_of
 
 PAGE_SIZE = 50
 LOOK_MAX = 500  # schedules that one search for failures reads
 NAMED = 2  # names that a sentence has
-SEARCH_FROM = 8  # fewer fit on the screen
 LOOK = 20
 LIVE = "schedule run"
 NOTHING = LastOutcomes([], None)

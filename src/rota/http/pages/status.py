@@ -74,7 +74,6 @@ ITEMS: dict[str, StatusView] = {
     "filtered": StatusView("Filtered", "s-skip", "rest"),
     "running": STATES["running"],
 }
-UNKNOWN = StatusView("Unknown", "s-pend", "rest")
 
 
 def run_state(run: Run) -> StatusView:
@@ -94,7 +93,7 @@ def state_of(status: str, reason: str | None) -> StatusView:
         return STATES["overlap"]
     if status == "skipped" and reason == "paused":
         return STATES["paused"]
-    return STATES.get(status, StatusView(status.capitalize(), "s-pend", "rest"))
+    return named(STATES, status)
 
 
 def named(table: dict[str, StatusView], word: str) -> StatusView:

@@ -58,6 +58,11 @@ def counted(count: int, noun: str) -> str:
     return f"{number(count)} {noun}" + ("" if count == 1 else "s")
 
 
+def sentence(clause: str) -> str:
+    """A clause as a sentence: `It waits.` for `it waits`."""
+    return f"{clause[:1].upper()}{clause[1:]}".rstrip(".") + "."
+
+
 def duration(duration_us: int | None) -> str:
     """How long something took: `92 ms`, `48.2 s`, `6 min 12 s`, `1 h 04 min`, `2 days 3 h`."""
     if duration_us is None:

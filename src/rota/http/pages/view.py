@@ -13,15 +13,18 @@ from urllib.parse import urlencode
 from minijinja import Environment
 
 from rota import __version__ as version
+from rota.core.runs.ids import short_id
 from rota.errors import RotaError
 from rota.http.files import static_url
 from rota.http.pages import text
 from rota.http.pages.nav_count import last_count
 from rota.http.request import Answer, Html, Redirect, WebRequest
+from rota.http.table import PageHandler
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
 FRAGMENT = "x-rota-fragment"
 EVENTS = "/api/v1/events"  # the stream of hints
+SEARCH_FROM = 8  # rows; lists with fewer fit on the screen and have no search field
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ def environment() -> Environment:
             "duration": text.duration,
             "segment": text.segment,
             "city": text.city,
-            "short_id": _short_id,
+            "short_id": short_id,
             "text_parts": text.text_parts,
         },
         globals={
@@ -96,12 +99,6 @@ def environment() -> Environment:
             "link": link,
         },
     )
-
-
-def _short_id(run_id: str) -> str:
-    from rota.core.runs.ids import short_id
-
-    return short_id(run_id)
 
 
 def link(path: str, **query: Any) -> str:
@@ -152,7 +149,6 @@ def page(
         namespace=request.client.settings.namespace,
         identity=request.identity,
         may_operate=request.identity.may("operate"),
-        may_admin=request.identity.may("admin"),
         now=clock.stamp(clock.now),
         zone=request.zone,
         path=request.path,
@@ -165,14 +161,19 @@ def page(
     return Html(rendered, status=status)
 
 
-async def after(
-    request: WebRequest,
-    action: Callable[[], Awaitable[str]],
+def form_target(
     show: Callable[[WebRequest, PageProblem], Awaitable[Answer]],
-) -> Answer:
-    """Do what a form asks and go to the address that `action` returns; when it is refused, show
-    the page with the reason, and what was typed."""
-    try:
-        return Redirect(await action())
-    except RotaError as error:
-        return await show(request, PageProblem.of(error))
+) -> Callable[[Callable[[WebRequest], Awaitable[str]]], PageHandler]:
+    """Make the target of a form from a function that acts and returns the address to go to. If
+    Rota refuses the action, `show` renders the page again, with the reason and the typed text."""
+
+    def make(action: Callable[[WebRequest], Awaitable[str]]) -> PageHandler:
+        async def handler(request: WebRequest) -> Answer:
+            try:
+                return Redirect(await action(request))
+            except RotaError as error:
+                return await show(request, PageProblem.of(error))
+
+        return handler
+
+    return make

@@ -11,7 +11,7 @@ from typing import Any
 
 from rota.explain.run import RunState
 from rota.explain.schedule import Explanation
-from rota.http.pages.text import counted
+from rota.http.pages.text import counted, sentence
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,6 @@ class Stage:
 
     head: str
     passed: str
-
-
-def sentence_of(clause: str) -> str:
-    """A clause as a sentence."""
-    return f"{clause[:1].upper()}{clause[1:]}".rstrip(".") + "."
 
 
 def walk(stages: Sequence[Stage], at: int, answer: str, *, is_good: bool) -> list[WhyClause]:
@@ -83,7 +78,7 @@ def schedule_walk(found: Explanation) -> list[WhyClause]:
     stages = [Stage(head, passed[head]) for head in _HEADS]
     answer = found.sentence.removeprefix(f"{facts.get('schedule', '')} ")
     is_good = found.verdict in _GOOD
-    return walk(stages, _HEADS.index(_stage(found)), sentence_of(answer), is_good=is_good)
+    return walk(stages, _HEADS.index(_stage(found)), sentence(answer), is_good=is_good)
 
 
 def _stage(found: Explanation) -> str:
@@ -105,7 +100,7 @@ _WAITS: Mapping[str, int] = {
 
 def run_walk(state: RunState, name: str) -> list[WhyClause]:
     """The walk over workers, code, queue, limits and slots; one clause where a run sleeps."""
-    answer = sentence_of(state.clause)
+    answer = sentence(state.clause)
     at = _WAITS.get(state.verdict)
     if at is None:
         is_calm = state.verdict in ("sleeps", "retries", "waits_after", "waits_child")

@@ -10,12 +10,11 @@ from rota.core.time.instants import instant, span
 from rota.http.pages.chart import share
 from rota.http.pages.status import STATES, WORKERS, StatusView, named
 from rota.http.pages.text import Stamp, WallClock, counted, number, rough
-from rota.http.pages.view import PageProblem, after, clock_of, link, page
+from rota.http.pages.view import SEARCH_FROM, PageProblem, clock_of, form_target, link, page
 from rota.http.request import Answer, WebRequest
 
 LIVE = "worker run"
 PAGE_SIZE = 50
-SEARCH_FROM = 8  # fewer fit on the screen
 OPEN = StatusView("Open", "s-ok", "ok")
 FULL = StatusView("At its limit", "s-warn", "warn")
 
@@ -188,19 +187,15 @@ def sentences(fleet: FleetView) -> tuple[str, str]:
     return head, " ".join(said[:4])
 
 
-async def pause(request: WebRequest) -> Answer:
+@form_target(show)
+async def pause(request: WebRequest) -> str:
     """Stop claiming from a queue."""
-    return await _set(request, paused=True)
+    await request.client.pause_queue(request.parameters["name"])
+    return "/workers?done=paused"
 
 
-async def resume(request: WebRequest) -> Answer:
-    """Claim from it again."""
-    return await _set(request, paused=False)
-
-
-async def _set(request: WebRequest, *, paused: bool) -> Answer:
-    async def act() -> str:
-        await request.client.pause_queue(request.parameters["name"], paused=paused)
-        return f"/workers?done={'paused' if paused else 'resumed'}"
-
-    return await after(request, act, show)
+@form_target(show)
+async def resume(request: WebRequest) -> str:
+    """Claim from a queue again."""
+    await request.client.pause_queue(request.parameters["name"], paused=False)
+    return "/workers?done=resumed"
