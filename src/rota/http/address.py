@@ -1,4 +1,4 @@
-"""The address of the server of a database: a free port may have been taken instead of the usual."""
+"""Finds the server of a database on this machine; it may listen on another port than the usual."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOK_S = 0.5
 
 
 def store_key(client: Client) -> str:
-    """Tells servers of one machine apart by the database they serve; reveals nothing of it."""
+    """A key of the database that a server serves. It reveals nothing of the address."""
     text = f"{client.connection.database.place}|{client.settings.namespace}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

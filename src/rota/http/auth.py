@@ -43,16 +43,16 @@ class Gate:
                 hint="Add the name to hosts under [http] in rota.toml.",
             )  # fmt: skip
 
-    # -- who -------------------------------------------------------------------------------
+    # -- identity --------------------------------------------------------------------------
 
     async def identify(self, raw: RawRequest) -> Identity:
         """Who asks: by token, by session, by proxy; on loopback anyone of this machine."""
         given = raw.headers.get("authorization", "")
         if given:
             return await self._by_token(given, raw.peer)
-        found = await self._by_session(raw) or self._by_proxy(raw)
-        if found is not None:
-            return found
+        identity = await self._by_session(raw) or self._by_proxy(raw)
+        if identity is not None:
+            return identity
         return LOCAL if self._options.is_free else NOBODY
 
     async def _by_token(self, given: str, peer: str) -> Identity:
@@ -89,7 +89,7 @@ class Gate:
             )  # fmt: skip
         return Identity(user, role, session_id=f"proxy:{user}")
 
-    # -- may they --------------------------------------------------------------------------
+    # -- permission -------------------------------------------------------------------------
 
     def check_origin(self, raw: RawRequest, identity: Identity) -> None:
         """Refuse a write that a page of another site has sent with the browser's authority."""

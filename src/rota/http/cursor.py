@@ -6,6 +6,7 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TypeVar
 
 import msgspec
@@ -16,8 +17,10 @@ from rota.http.fields import PageQuery
 R = TypeVar("R")
 
 
-def cursor(rows: Sequence[R], query: PageQuery, key: Callable[[R], str]) -> str | None:
-    """The cursor after these rows; None when there are no more."""
+def cursor(
+    rows: Sequence[R], query: PageQuery, key: Callable[[R], str] = attrgetter("id")
+) -> str | None:
+    """The cursor after these rows; None when there are no more. `key` is the id of a row."""
     if len(rows) < query.limit:
         return None
     text = f"{_digest(query)}{key(rows[-1])}"

@@ -141,7 +141,7 @@ class WorkflowDocument(ApiDocument, frozen=True):
 
 
 class ScheduleDocument(ApiDocument, frozen=True):
-    """A schedule with what it means."""
+    """A schedule, with its timing in words."""
 
     id: str
     name: str
@@ -315,7 +315,7 @@ class InputPlain(ApiDocument, frozen=True):
 
 
 class InputDocument(InputPlain, frozen=True):
-    """Something that came in, and how far it got."""
+    """An input, and how far it got."""
 
     status: str
     event_count: int
@@ -354,7 +354,7 @@ class EventNames(ApiDocument, frozen=True):
 
 
 class EventKey(ApiDocument, frozen=True):
-    """Which event."""
+    """The topic and the message id of an event."""
 
     topic: str
     message_id: str
@@ -373,6 +373,6 @@ class Names(ApiDocument, frozen=True):
 
 
 class Count(ApiDocument, frozen=True):
-    """How many."""
+    """How many were skipped."""
 
     count: int

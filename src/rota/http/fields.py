@@ -28,6 +28,6 @@ class PageQuery(RequestFields, frozen=True, kw_only=True):
 
 
 class NoteBody(RequestFields, frozen=True, kw_only=True):
-    """Why."""
+    """Why the command is given; the record keeps it."""
 
     note: Text | None = None

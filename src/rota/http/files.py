@@ -1,4 +1,4 @@
-"""Static files of the package: an address by content, so that browsers may keep them for ever."""
+"""Static files of the package. The address names the content, so browsers cache them for ever."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class _Known(NamedTuple):
 @cache
 def _known() -> Mapping[str, _Known]:
     """Every static file by name. The package does not change while a process runs."""
-    found = {}
+    files = {}
     for path in sorted(FOLDER.rglob("*")):
         if path.suffix in MEDIA:
             content = path.read_bytes()
             name = path.relative_to(FOLDER).as_posix()
-            found[name] = _Known(path, content, hashlib.sha256(content).hexdigest()[:16])
-    return found
+            files[name] = _Known(path, content, hashlib.sha256(content).hexdigest()[:16])
+    return files
 
 
 def static_url(name: str) -> str:
@@ -50,17 +50,17 @@ def static_url(name: str) -> str:
 
 async def static_file(request: WebRequest) -> Answer:
     """Serve one file of the package."""
-    found = _known().get(request.parameters["name"])
-    if found is None:
+    file = _known().get(request.parameters["name"])
+    if file is None:
         return Empty(status=HTTPStatus.NOT_FOUND)
-    etag = f'"{found.digest}"'
-    keep = FOR_EVER if request.query.get("v") == found.digest else ASK_AGAIN
+    etag = f'"{file.digest}"'
+    keep = FOR_EVER if request.query.get("v") == file.digest else ASK_AGAIN
     headers = {"etag": etag, "cache-control": keep}
     if request.headers.get("if-none-match") == etag:
         return Empty(status=HTTPStatus.NOT_MODIFIED, headers=headers)
-    return StaticFile(found.content, MEDIA[found.path.suffix], headers=headers)
+    return StaticFile(file.content, MEDIA[file.path.suffix], headers=headers)
 
 
 async def robots(request: WebRequest) -> Answer:
-    """No search engine has anything to find here."""
+    """Ask search engines to index nothing."""
     return Text("User-agent: *\nDisallow: /\n")

@@ -43,12 +43,12 @@ def openapi_document(routes: tuple[Route, ...]) -> dict[str, Any]:
 
 
 def _kinds(routes: Sequence[Route]) -> list[Any]:
-    found: dict[str, Any] = {repr(ProblemDocument): ProblemDocument}
+    kinds: dict[str, Any] = {repr(ProblemDocument): ProblemDocument}
     for route in routes:
         for kind in (route.query, route.body, _json_kind(route)):
             if kind is not None:
-                found[repr(kind)] = kind
-    return list(found.values())
+                kinds[repr(kind)] = kind
+    return list(kinds.values())
 
 
 def _json_kind(route: Route) -> Any:
@@ -95,24 +95,24 @@ def _query(route: Route, components: dict[str, Any]) -> list[dict[str, Any]]:
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     """A query cannot say null: a parameter is omitted instead."""
     kept = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
-    several = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    several = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
     if len(several) == 1:
         return {**kept, **several[0]}
     return kept | ({"anyOf": several} if several else {})
 
 
 def _headers(route: Route) -> list[dict[str, Any]]:
-    found = []
+    headers = []
     if route.takes_key:
         schema = {"type": "string", "pattern": KEY_PATTERN}
-        found.append({"name": "Idempotency-Key", "in": "header", "schema": schema})
+        headers.append({"name": "Idempotency-Key", "in": "header", "schema": schema})
     if HTTPStatus.PRECONDITION_FAILED in route.problems:
-        found.append({"name": "If-Match", "in": "header", "schema": {"type": "string"}})
-    return found
+        headers.append({"name": "If-Match", "in": "header", "schema": {"type": "string"}})
+    return headers
 
 
 def _responses(route: Route, by_kind: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    responses: dict[str, Any] = {}
     for status in sorted({route.status, *route.also}):
         answer: dict[str, Any] = {"description": HTTPStatus(status).phrase}
         if route.media != "application/json":
@@ -123,8 +123,8 @@ def _responses(route: Route, by_kind: dict[str, Any]) -> dict[str, Any]:
             answer["content"] = {"application/json": {"schema": schema}}
         if route.etag:
             answer["headers"] = {"ETag": {"schema": {"type": "string"}}}
-        found[str(int(status))] = answer
-    return found | _problems(route, by_kind)
+        responses[str(int(status))] = answer
+    return responses | _problems(route, by_kind)
 
 
 def _problems(route: Route, by_kind: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from rota.errors import RotaError, StoreError
 from rota.http.request import Answer
 
 MEDIA = "application/problem+json"
-RETRY_S = 2  # when a store that is busy or away may be asked again
+RETRY_S = 2  # after which a busy or unreachable store may be asked again
 
 STATUS: Mapping[str, int] = {
     **dict.fromkeys(

@@ -29,20 +29,20 @@ def page(routes: Sequence[Route]) -> str:
 def _table(routes: Sequence[Route]) -> Iterator[str]:
     yield "## Routes\n"
     yield "| route | role | answer | does |\n|---|---|---|---|"
-    for one in routes:
-        statuses = ", ".join(str(int(status)) for status in (one.status, *one.also))
-        address = f"`{one.method} {one.prefix}{one.path}`"
-        yield f"| {address} | {one.role} | {statuses} | {one.summary} |"
+    for entry in routes:
+        statuses = ", ".join(str(int(status)) for status in (entry.status, *entry.also))
+        address = f"`{entry.method} {entry.prefix}{entry.path}`"
+        yield f"| {address} | {entry.role} | {statuses} | {entry.summary} |"
 
 
 def _details(routes: Sequence[Route]) -> Iterator[str]:
     yield "## Fields\n"
     yield "Fields that must be given are bold. `Idempotency-Key` and `If-Match` are headers.\n"
     yield "| route | query | body | headers |\n|---|---|---|---|"
-    for one in routes:
-        query, body, headers = _fields(one.query), _fields(one.body), _headers(one)
+    for entry in routes:
+        query, body, headers = _fields(entry.query), _fields(entry.body), _headers(entry)
         if query or body or headers:
-            yield f"| `{one.method} {one.prefix}{one.path}` | {query} | {body} | {headers} |"
+            yield f"| `{entry.method} {entry.prefix}{entry.path}` | {query} | {body} | {headers} |"
     yield ""
 
 
@@ -56,9 +56,9 @@ def _fields(kind: type[msgspec.Struct] | None) -> str:
     return ", ".join(names)
 
 
-def _headers(one: Route) -> str:
-    names = ["`Idempotency-Key`"] if one.takes_key else []
-    if one.etag and one.method in ("PUT", "PATCH", "DELETE"):
+def _headers(entry: Route) -> str:
+    names = ["`Idempotency-Key`"] if entry.takes_key else []
+    if entry.etag and entry.method in ("PUT", "PATCH", "DELETE"):
         names.append("`If-Match`")
     return ", ".join(names)
 

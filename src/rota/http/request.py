@@ -152,12 +152,12 @@ def media_type(headers: Mapping[str, str]) -> str:
 
 def read_cookies(header: str) -> dict[str, str]:
     """The cookies of a `Cookie` header."""
-    found: dict[str, str] = {}
+    cookies: dict[str, str] = {}
     for pair in header.split(";"):
         name, equals, value = pair.strip().partition("=")
         if equals:
-            found.setdefault(name, value)
-    return found
+            cookies.setdefault(name, value)
+    return cookies
 
 
 # -- answers -----------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def read_cookies(header: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Answer:
-    """The part that all answers share."""
+    """The fields that all answers share."""
 
     status: int = field(default=HTTPStatus.OK, kw_only=True)
     headers: Mapping[str, str] = field(default_factory=dict, kw_only=True)

@@ -85,10 +85,10 @@ class Route:
     @property
     def returns(self) -> Any:
         """The type of the answer's body; None when it has none."""
-        found = self.hints["return"]
-        if get_origin(found) is RouteReply:
-            return get_args(found)[0]
-        return None if found is type(None) else found
+        returned = self.hints["return"]
+        if get_origin(returned) is RouteReply:
+            return get_args(returned)[0]
+        return None if returned is type(None) else returned
 
     @property
     def parameters(self) -> list[str]:
@@ -114,13 +114,13 @@ class Route:
             given["body"] = read_body(request, self.body)
         if self.takes_key:
             check_key(request)
-        found = await self.function(request, **given)
-        if isinstance(found, RouteReply):
-            status = self.status if found.status is None else found.status
-            return Json(found.value, status=status, headers=found.headers)
-        if isinstance(found, Answer):
-            return found
-        return Empty(status=self.status) if found is None else Json(found, status=self.status)
+        returned = await self.function(request, **given)
+        if isinstance(returned, RouteReply):
+            status = self.status if returned.status is None else returned.status
+            return Json(returned.value, status=status, headers=returned.headers)
+        if isinstance(returned, Answer):
+            return returned
+        return Empty(status=self.status) if returned is None else Json(returned, status=self.status)
 
 
 def route(

@@ -1,4 +1,4 @@
-"""The server: its sockets, its life beside a worker or in a process of its own."""
+"""The server: its sockets, its start and its stop, beside a worker or in its own process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _missing() -> list[str]:
 
 
 def require_installed() -> None:
-    """Refuse to serve without them."""
+    """Raise MissingExtra without the packages of the extra `web`."""
     if missing := _missing():
         raise MissingExtra(
             f"the HTTP server needs {', '.join(missing)}", hint="pip install 'rota[web]'"
@@ -120,7 +120,7 @@ async def check_bind(client: Client, options: HttpOptions) -> None:
     if options.is_loopback or proxied:
         return
     now = client.clock.now()
-    if any(one.problem(now) is None for one in await client.tokens.list()):
+    if any(token.problem(now) is None for token in await client.tokens.list()):
         return
     raise UsageError(
         f"{options.host} can be reached from other machines, but there is no token",

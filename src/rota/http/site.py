@@ -52,8 +52,8 @@ log = logging.getLogger("rota.http")
 HEADER_BYTES_MAX = 16 * 1024
 BODY_BYTES_EXTRA = 64 * 1024
 REQUEST_S = 35.0  # a wait for a result takes up to 30 s of it
-READ_S = 10.0  # for a read; lists are bounded, so that a longer one is a store in trouble
-BODY_S = 30.0  # a sender that is slower is not worth its connection
+READ_S = 10.0  # for a read; lists are bounded, so a longer read means a store in trouble
+BODY_S = 30.0  # a slower sender loses its connection
 ZONE_COOKIE = "rota_zone"
 NO_ROUTE = "none"
 STATIC = Page("GET", "/static/{name}", "open", files.static_file)
@@ -87,7 +87,7 @@ class Site:
         self._router = Router((*own, *table))
 
     def open(self) -> None:
-        """Begin to listen for news."""
+        """Listen for wake-ups of the client."""
         self._hub.open()
 
     def close(self) -> None:
@@ -100,14 +100,14 @@ class Site:
         redaction.serve(self._redactor)
         began = time.perf_counter()
         try:
-            found = await self._answer(raw, request_id)
+            reply = await self._answer(raw, request_id)
         except Exception as error:  # a handler's failure must not end the server
-            found = self._problem(error, raw, request_id)
-        self._count(raw, found.status, time.perf_counter() - began)
+            reply = self._problem(error, raw, request_id)
+        self._count(raw, reply.status, time.perf_counter() - began)
         headers = security_headers(
-            {"x-request-id": request_id, **found.headers}, https=self._options.is_https
+            {"x-request-id": request_id, **reply.headers}, https=self._options.is_https
         )
-        return dataclasses.replace(found, headers=headers)
+        return dataclasses.replace(reply, headers=headers)
 
     async def _answer(self, raw: RawRequest, request_id: str) -> Answer:
         if raw.header_bytes > HEADER_BYTES_MAX:
@@ -128,13 +128,13 @@ class Site:
             _zone(raw), self._state,
         )  # fmt: skip
         async with asyncio.timeout(page.limit_s or (READ_S if raw.method in SAFE else REQUEST_S)):
-            found = await page.handler(request)
-        if raw.method == "HEAD" and isinstance(found, EventStream | Download):
-            found = Text("", found.media, headers=found.headers)
+            reply = await page.handler(request)
+        if raw.method == "HEAD" and isinstance(reply, EventStream | Download):
+            reply = Text("", reply.media, headers=reply.headers)
         is_write = raw.method not in SAFE and not page.audits
-        if is_write and found.status < HTTPStatus.BAD_REQUEST:
-            await self._audit(page, request, found)
-        return found
+        if is_write and reply.status < HTTPStatus.BAD_REQUEST:
+            await self._audit(page, request, reply)
+        return reply
 
     async def _body(self, raw: RawRequest) -> bytes:
         try:
@@ -153,11 +153,11 @@ class Site:
         HTTP_REQUESTS.add(route, str(int(status)))
         HTTP_SECONDS.observe(took_s, route)
 
-    async def _audit(self, page: Page, request: WebRequest, found: Answer) -> None:
+    async def _audit(self, page: Page, request: WebRequest, reply: Answer) -> None:
         """Write down who did what. A refusal of the store does not undo what was done."""
         verb = page.verb or f"{page.method} {page.path}"
         who = f"webhook {request.parameters['name']}" if page.is_signed else request.identity.name
-        created = found.headers.get("location") if page.path.startswith("/api/") else None
+        created = reply.headers.get("location") if page.path.startswith("/api/") else None
         detail = redaction.shown(request.json()) if page.audits_body else None
         try:
             await self.client.audit.record(
@@ -182,17 +182,17 @@ class Site:
         return match.methods[method], match.parameters
 
     def _problem(self, error: Exception, raw: RawRequest, request_id: str) -> Answer:
-        found = problem_of(error, request_id)
+        problem = problem_of(error, request_id)
         if isinstance(error, StoreError):
             log.warning("request %s: %s", request_id, error.message)
-        elif found.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        elif problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             log.error("request %s failed", request_id, exc_info=error)
         if not _is_page(raw):
-            return found
-        if found.status == HTTPStatus.UNAUTHORIZED and raw.method in SAFE:
+            return problem
+        if problem.status == HTTPStatus.UNAUTHORIZED and raw.method in SAFE:
             return Redirect(f"/login?next={quote(raw.raw_path, safe='/%')}")
         return dataclasses.replace(
-            pages.problem_page(found.document), status=found.status, headers=found.headers
+            pages.problem_page(problem.document), status=problem.status, headers=problem.headers
         )
 
 
@@ -206,7 +206,7 @@ def _zone(raw: RawRequest) -> str:
 
 
 def _is_page(raw: RawRequest) -> bool:
-    """Whether a person looks: their browser asks for HTML, and not below /api."""
+    """Whether a browser asks for a page: it accepts HTML, and the path is not below /api."""
     if raw.raw_path.startswith(("/api/", "/static/")):
         return False
     return "text/html" in raw.headers.get("accept", "")

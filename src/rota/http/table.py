@@ -1,5 +1,4 @@
-"""The one table that routes requests: pages for people, routes for programs; and how a method and a
-path find their entry."""
+"""The table of pages for people and routes for programs, and the router that searches it."""
 
 from __future__ import annotations
 

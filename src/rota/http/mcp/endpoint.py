@@ -15,9 +15,9 @@ def mcp_page(allows: Literal["read", "write"]) -> Page:
 
     async def answer(request: WebRequest) -> Answer:
         writes = allows == "write" and request.identity.may("operate")
-        found = await McpServer(request, writes=writes).answer(request.body)
-        if found is None:
+        reply = await McpServer(request, writes=writes).answer(request.body)
+        if reply is None:
             return Empty(status=HTTPStatus.ACCEPTED)
-        return Text(found.decode(), "application/json")
+        return Text(reply.decode(), "application/json")
 
     return Page("POST", "/mcp", "read", answer, audits=True)

@@ -54,8 +54,8 @@ class McpTool:
         required = list(self.route.parameters)
         named: dict[str, Any] = {}
         for kind in self.parts.values():
-            found = msgspec.json.schema(kind)
-            named |= found["$defs"]
+            described = msgspec.json.schema(kind)
+            named |= described["$defs"]
             own = named.pop(kind.__name__)
             properties |= own["properties"]
             required += own.get("required", ())
@@ -93,15 +93,15 @@ class McpTool:
         """The limit of a list; 0 where the tool has none, or changes something."""
         query = None if self.writes else self.parts.get("query")
         default = getattr(query(), "limit", 0) if query is not None else 0
-        found = given.get("limit", default)
-        return found if isinstance(found, int) else 0
+        limit = given.get("limit", default)
+        return limit if isinstance(limit, int) else 0
 
     async def _answer(self, request: WebRequest, arguments: Mapping[str, Any]) -> str:
         bound, given = self._bound(request, arguments)
-        found = await self.route.function(bound, **given)
-        if isinstance(found, Answer):
+        returned = await self.route.function(bound, **given)
+        if isinstance(returned, Answer):
             raise BadInput(f"{self.name} has no answer for an assistant")
-        value = found.value if isinstance(found, RouteReply) else found
+        value = returned.value if isinstance(returned, RouteReply) else returned
         return NO_BODY if value is None else msgspec.json.encode(value, enc_hook=str).decode()
 
     def _bound(

@@ -1,5 +1,5 @@
-"""The work that waits for a person, with its one action: approvals, unknown outcomes, failures,
-misses."""
+"""Everything that waits for a person, each with one action: approvals, unknown outcomes, failures,
+missed occurrences."""
 
 from __future__ import annotations
 
@@ -91,12 +91,12 @@ def _automation(one: AttentionItem, clock: WallClock) -> InboxItem:
     return InboxItem(
         f"automation/{name}", state, name, f"/automations/{segment(name)}", "", what,
         clipped(text, TEXT_WIDTH), clock.stamp(at), at,
-        "Answer" if unknown else "Review and approve" if approval else "Look at it",
+        "Answer" if unknown else "Review and approve" if approval else "Show",
     )  # fmt: skip
 
 
 _STATES = {"schedule": STATES["attention"], "run": STATES["waiting"], "pipeline": STATES["waiting"]}
-_ACTIONS = {"update": "Edit", "retry": "Retry", "show": "Look at it"}
+_ACTIONS = {"update": "Edit", "retry": "Retry", "show": "Show"}
 
 
 def _waiting(one: AttentionItem, clock: WallClock) -> InboxItem:
@@ -110,7 +110,7 @@ def _waiting(one: AttentionItem, clock: WallClock) -> InboxItem:
     return InboxItem(
         f"{one.kind}/{one.run_id or one.name}", _STATES.get(one.kind, STATES["attention"]), name,
         f"{href}/edit" if one.action == "update" else href, one.run_id or "", what,
-        clipped(text, TEXT_WIDTH), clock.stamp(at), at, _ACTIONS.get(one.action, "Look at it"),
+        clipped(text, TEXT_WIDTH), clock.stamp(at), at, _ACTIONS.get(one.action, "Show"),
         f"{href}/retry" if one.action == "retry" else "",
     )  # fmt: skip
 

@@ -72,9 +72,7 @@ STOPPED = {
     "skip": AnswerChoice("skip", "Leave it out", "These events are not worth it.",
         "They are skipped, and the next ones follow."),
 }  # fmt: skip
-
-
-ANSWERABLE = {"approve", "try-again", "skip", "happened"}
+ANSWERABLE = {"approve", *IN_DOUBT, *STOPPED}
 
 
 @dataclass(frozen=True)

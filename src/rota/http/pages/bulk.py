@@ -1,4 +1,4 @@
-"""One verb for all runs that filters select: count first, then confirm the count."""
+"""Retry or cancel all runs that filters select: count them first, then confirm the count."""
 
 from __future__ import annotations
 
@@ -52,8 +52,13 @@ async def _choice(request: WebRequest, verb: BulkVerb, query: RunSearch) -> Bulk
     except RotaError as error:
         return BulkChoice(verb, name, error.message, 0)
     if not found.matched:
-        return BulkChoice(verb, name, "No run of these can follow it.", 0)
-    more = "; more fit, which a second time takes" if found.has_more else ""
+        return BulkChoice(
+            verb,
+            name,
+            f"None of these runs can be {'retried' if verb == 'retry' else 'cancelled'}.",
+            0,
+        )
+    more = "; more runs fit, so repeat it for those" if found.has_more else ""
     what = "start again after their last finished step" if verb == "retry" else "end now"
     text = f"{counted(found.matched, 'run')} {what}{more}."
     return BulkChoice(verb, f"{name} {counted(found.matched, 'run')}", text, found.matched)

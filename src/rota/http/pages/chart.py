@@ -96,7 +96,7 @@ def span_ticks(whole_us: int) -> list[Tick]:
 
 
 def hour_ticks(clock: WallClock, hours: int = 24, every: int = 3) -> list[Tick]:
-    """`now`, then every few full hours on the wall."""
+    """`now`, then every few full hours on the wall clock."""
     first, whole = clock.now, hours * HOUR
     ticks = [Tick(0, "now", "start", False)]
     local = clock.local(first).replace(minute=0, second=0, microsecond=0)

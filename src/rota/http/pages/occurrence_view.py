@@ -103,7 +103,7 @@ class LedgerLine:
 
 
 def ledger_line(run: Run, name: str, policies: Policies, clock: WallClock) -> LedgerLine:
-    """A row of the ledger, on the schedule's wall."""
+    """A row of the ledger, on the schedule's wall clock."""
     state = run_state(run)
     if run.status == Status.SKIPPED:
         first, last, count = range_of(run)

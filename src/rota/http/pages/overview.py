@@ -105,7 +105,7 @@ def _workers_line(fleet: FleetView) -> str:
 def sentences(
     inbox: Sequence[InboxItem], fleet: FleetView, schedules: Sequence[ScheduleView], running: int
 ) -> tuple[str, str]:
-    """Does anything need the reader?"""
+    """How much waits for a person, and the state of the rest."""
     needs = len(inbox)
     head = "Nothing needs you."
     if needs:

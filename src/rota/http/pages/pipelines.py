@@ -103,5 +103,6 @@ def sentences(rows: Sequence[PipelineRow], name: str) -> tuple[str, str]:
     head = f"{counted(running, 'run')} under way." if running else "Nothing runs now."
     spent = sum(row.spent for row in rows)
     of = f" of {name}" if name else ""
-    said = f"The newest {counted(len(rows), 'run')}{of} cost {money(spent)}."
+    newest = "run" if len(rows) == 1 else counted(len(rows), "run")
+    said = f"The newest {newest}{of} cost {money(spent)}."
     return head, f"{said} {bad} did not complete." if bad else said

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from rota.client.schedule_view import ScheduleView
 from rota.core.runs.model import Run
+from rota.core.time.instants import instant
 from rota.core.time.zones import zone_named
 from rota.errors import BadInput
 from rota.http.pages.occurrence_view import LedgerLine, ledger_line, outcome_of
@@ -46,7 +47,7 @@ class LedgerAddress:
 
     @classmethod
     def of(cls, request: WebRequest, there: WallClock) -> LedgerAddress:
-        """From the query string; times are on the schedule's wall."""
+        """From the query string; times are on the schedule's wall clock."""
         query, zone = request.query, zone_named(there.zone)
         day, before = query.get("day"), query.get("before")
         start, end = None, there.local(there.now)
@@ -76,16 +77,12 @@ async def ledger_of(request: WebRequest, view: ScheduleView, there: WallClock) -
     is_filtered = bool(query.day or query.only or request.query.get("before"))
     line, none = counted(len(lines), "row"), "No occurrence is in this part of the ledger."
     if query.only and end is not None:
-        looked = f"Looked back to {there.day(_instant(end))}."
+        looked = f"Looked back to {there.day(instant(end))}."
         line, none = f"{line}. {looked}", f"Everything ran. {looked}"
     elif query.only:
         none = "Everything ran, as far back as occurrences are kept."
     label = "Look further back" if query.only else "Older"
     return Ledger(lines, line, none, query.day, is_filtered, older, label)
-
-
-def _instant(at: datetime) -> int:
-    return round(at.timestamp() * 1_000_000)
 
 
 def _end_before(run: Run, there: WallClock) -> datetime:

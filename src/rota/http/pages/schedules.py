@@ -152,7 +152,7 @@ def schedule_row(view: ScheduleView, found: LastOutcomes, clock: WallClock) -> S
 
 
 def _in_zone(at: int | None, zone: str, clock: WallClock) -> str:
-    """The next firing on the schedule's own wall, where that is another one."""
+    """The next firing on the schedule's own wall clock, where that is another one."""
     if at is None or zone == clock.zone:
         return ""
     return f"{WallClock(zone, clock.now).day(at)} {city(zone)}"

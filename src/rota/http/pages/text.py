@@ -131,7 +131,7 @@ class WallClock:
         self._zone = zone_named(zone)
 
     def local(self, at: int) -> datetime:
-        """The instant on this wall."""
+        """The instant on this wall clock."""
         return moment(at).astimezone(self._zone)
 
     def stamp(self, at: int | None) -> Stamp | None:

@@ -98,7 +98,7 @@ async def fleet_of(request: WebRequest) -> FleetView:
 
 
 def worker_row(found: WorkerState, clock: WallClock) -> WorkerRow:
-    """The row of a worker; its state is judged by the heartbeat."""
+    """The row of a worker; its state follows from the heartbeat."""
     one, lost = found.worker, found.state in ("gone", "silent")
     age = rough(clock.now - one.heartbeat_at)
     return WorkerRow(
@@ -158,9 +158,9 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
     rows = [worker_row(one, clock) for one in found[:PAGE_SIZE]]
     has_more = len(found) > PAGE_SIZE
     waiting = sum(row.pending for row in fleet.queues)
-    none = "Nothing waits." if not waiting else (
-        f"{counted(waiting, 'run')} wait. Nothing is lost; they start as soon as a worker is there."
-    )  # fmt: skip
+    none = "Nothing waits. Start a worker:"
+    if waiting:
+        none = f"Pending: {counted(waiting, 'run')}. None is lost; a worker starts them:"
     headline, context = sentences(fleet)
     return page(
         request, "workers.html", title="Workers and queues", place="workers", live=LIVE,
@@ -175,7 +175,7 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
 
 
 def sentences(fleet: FleetView) -> tuple[str, str]:
-    """Is a worker there, and what is held back?"""
+    """How many workers are alive, and which queues hold runs back."""
     alive = len(fleet.alive)
     slots = sum(row.free for row in fleet.alive)
     head = "No worker is alive."

@@ -74,10 +74,10 @@ async def list_automations(
     request: WebRequest, query: AutomationsQuery
 ) -> list[AutomationDocument]:
     """List automations by name; `after` is the last name of the page before."""
-    found = await request.client.automations.list(
+    views = await request.client.automations.list(
         archived=query.archived, after=query.after, limit=query.limit, search=query.search
     )
-    return [automation_document(one) for one in found]
+    return [automation_document(view) for view in views]
 
 
 @route("GET", "/automations/{name}", "read", "automations.show", problems=NOT_FOUND, etag=True)
@@ -88,7 +88,7 @@ async def show_automation(request: WebRequest, name: str) -> RouteReply[Automati
 
 
 class LimitQuery(RequestFields, frozen=True):
-    """The most rows."""
+    """How many rows at most."""
 
     limit: Limit = 50
 
@@ -96,8 +96,8 @@ class LimitQuery(RequestFields, frozen=True):
 @route("GET", "/automations/{name}/versions", "read", "automations.versions", problems=NOT_FOUND)
 async def list_versions(request: WebRequest, name: str, query: LimitQuery) -> list[VersionDocument]:
     """List the versions of an automation, newest first."""
-    found = await request.client.automations.versions(name, limit=query.limit)
-    return documents(VersionDocument, found)
+    versions = await request.client.automations.versions(name, limit=query.limit)
+    return documents(VersionDocument, versions)
 
 
 class EventsQuery(PageQuery, frozen=True, kw_only=True):
@@ -117,11 +117,11 @@ class EventPage(ApiDocument, frozen=True):
 @route("GET", "/automations/{name}/events", "read", "automations.events", problems=NOT_FOUND)
 async def list_events(request: WebRequest, name: str, query: EventsQuery) -> EventPage:
     """List the events of an automation, newest first."""
-    found = await request.client.automations.events(
+    events = await request.client.automations.events(
         name, topic=query.topic, status=query.status, before=position(query),
         limit=query.limit,
     )  # fmt: skip
-    return EventPage(documents(EventDocument, found), cursor(found, query, lambda one: one.id))
+    return EventPage(documents(EventDocument, events), cursor(events, query))
 
 
 class InputPage(ApiDocument, frozen=True):
@@ -133,11 +133,12 @@ class InputPage(ApiDocument, frozen=True):
 
 @route("GET", "/automations/{name}/inputs", "read", "automations.inputs", problems=NOT_FOUND)
 async def list_inputs(request: WebRequest, name: str, query: PageQuery) -> InputPage:
-    """List what came in and how far it got, newest first."""
-    found = await request.client.automations.inputs(name, before=position(query), limit=query.limit)
-    return InputPage(
-        [input_document(one) for one in found], cursor(found, query, lambda one: one.input.id)
+    """List inputs and how far they got, newest first."""
+    inputs = await request.client.automations.inputs(
+        name, before=position(query), limit=query.limit
     )
+    rows = [input_document(seen) for seen in inputs]
+    return InputPage(rows, cursor(inputs, query, lambda seen: seen.input.id))
 
 
 @route(
@@ -166,10 +167,10 @@ class ChangePage(ApiDocument, frozen=True):
 @route("GET", "/automations/{name}/outputs", "read", "automations.outputs", problems=NOT_FOUND)
 async def list_outputs(request: WebRequest, name: str, query: OutputsQuery) -> ChangePage:
     """List the side effects of an automation, newest first."""
-    found = await request.client.automations.outputs(
+    changes = await request.client.automations.outputs(
         name, status=query.status, before=position(query), limit=query.limit
     )
-    return ChangePage(documents(ChangeDocument, found), cursor(found, query, lambda one: one.id))
+    return ChangePage(documents(ChangeDocument, changes), cursor(changes, query))
 
 
 @route(
@@ -198,12 +199,11 @@ class ActivityPage(ApiDocument, frozen=True):
 @route("GET", "/automations/{name}/activity", "read", "automations.activity", problems=NOT_FOUND)
 async def list_activity(request: WebRequest, name: str, query: PageQuery) -> ActivityPage:
     """List handler runs, newest first."""
-    found = await request.client.automations.activity(
+    handler_runs = await request.client.automations.activity(
         name, before=position(query), limit=query.limit
     )
-    return ActivityPage(
-        [_activity(one) for one in found], cursor(found, query, lambda one: one.run.run_id)
-    )
+    rows = [_activity(seen) for seen in handler_runs]
+    return ActivityPage(rows, cursor(handler_runs, query, lambda seen: seen.run.run_id))
 
 
 def _activity(seen: SeenRun) -> ActivityDocument:
@@ -216,16 +216,16 @@ def _activity(seen: SeenRun) -> ActivityDocument:
 
 @route("GET", "/automations/{name}/pending", "read", "automations.pending", problems=NOT_FOUND)
 async def list_pending(request: WebRequest, name: str, query: LimitQuery) -> list[InputDocument]:
-    """List what came in and is not done, oldest first."""
-    found = await request.client.automations.pending(name, limit=query.limit)
-    return [input_document(one) for one in found]
+    """List inputs that are not done, oldest first."""
+    inputs = await request.client.automations.pending(name, limit=query.limit)
+    return [input_document(seen) for seen in inputs]
 
 
 @route("GET", "/automations/{name}/stale", "read", "automations.stale", problems=NOT_FOUND)
 async def list_stale(request: WebRequest, name: str, query: LimitQuery) -> list[InputDocument]:
-    """List what came in long ago and is not done."""
-    found = await request.client.automations.stale(name, limit=query.limit)
-    return [input_document(one) for one in found]
+    """List inputs that are overdue: they came in long ago and are not done."""
+    inputs = await request.client.automations.stale(name, limit=query.limit)
+    return [input_document(seen) for seen in inputs]
 
 
 @route("GET", "/automations/{name}/why", "read", "why", problems=NOT_FOUND)
@@ -264,10 +264,10 @@ async def archive_automation(request: WebRequest, name: str) -> AutomationDocume
     status=HTTPStatus.CREATED, also=(HTTPStatus.OK,), problems=STEERED,
 )  # fmt: skip
 async def deploy_automation(request: WebRequest, name: str) -> RouteReply[AutomationDocument]:
-    """Put the version that the code of this server declares in force. 200 if it was already."""
+    """Deploy the version that the code of this server declares. 200 if it was in force already."""
     deploy = getattr(request.client.automations, "deploy", None)
     if deploy is None:  # a server without code
-        raise UnknownAutomation(f"this server has no code, so none of an automation {name!r}")
+        raise UnknownAutomation(f"this server has no code, so it cannot deploy automation {name!r}")
     done = await deploy(name)
     shown = await _shown(request, name)
     return RouteReply(shown, HTTPStatus.OK if done.version == done.before else HTTPStatus.CREATED)
@@ -303,7 +303,7 @@ async def publish_event(
 
 
 class AnswerBody(NoteBody, frozen=True, kw_only=True):
-    """`expected` is the id of the change that was looked at; if another one waits, 409."""
+    """`expected` is the id of the change to answer. If another one waits, the answer is 409."""
 
     expected: Id
 
@@ -335,7 +335,7 @@ class ResolveBody(AnswerBody, frozen=True, kw_only=True):
 
 @route("POST", "/automations/{name}/resolve", "operate", "automations.resolve", problems=STEERED)
 async def resolve_wait(request: WebRequest, name: str, body: ResolveBody) -> EventNames:
-    """Clear what the automation waits for. Returns the skipped events."""
+    """Resolve what the automation waits for. Returns the skipped events."""
     skipped = await request.client.automations.resolve(
         name, body.how, expected=body.expected, result=body.result, by=request.identity.name,
         note=body.note,
@@ -344,7 +344,7 @@ async def resolve_wait(request: WebRequest, name: str, body: ResolveBody) -> Eve
 
 
 def _names(events: Sequence[EventName]) -> EventNames:
-    return EventNames([EventKey(one.topic, one.message_id) for one in events])
+    return EventNames([EventKey(event.topic, event.message_id) for event in events])
 
 
 class SkipEventBody(NoteBody, frozen=True, kw_only=True):
@@ -389,7 +389,7 @@ class RequeueBody(NoteBody, frozen=True, kw_only=True):
     problems=STEERED,
 )  # fmt: skip
 async def requeue_events(request: WebRequest, name: str, body: RequeueBody) -> EventNames:
-    """Give skipped events, or those behind dead letters, back to their reader."""
+    """Requeue skipped events, or those behind dead letters, for their consumer."""
     return _names(await request.client.automations.requeue(
         name, body.topic, body.message_id, by=request.identity.name, note=body.note
     ))  # fmt: skip

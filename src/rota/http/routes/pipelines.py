@@ -48,12 +48,14 @@ class PipelinesQuery(RequestFields, frozen=True):
 @route("GET", "/pipelines", "read", "pipelines.known")
 async def list_pipelines(request: WebRequest, query: PipelinesQuery) -> list[PipelineDocument]:
     """List pipelines with a folder on this server, and those that ran, by name."""
-    found = await request.pipelines.known(search=query.search, after=query.after, limit=query.limit)
-    return [_pipeline(one) for one in found]
+    pipelines = await request.pipelines.known(
+        search=query.search, after=query.after, limit=query.limit
+    )
+    return [_pipeline(pipeline) for pipeline in pipelines]
 
 
 class DefinitionDocument(ApiDocument, frozen=True):
-    """The definition of a pipeline, with what is odd about it."""
+    """The definition of a pipeline, with its warnings."""
 
     id: str
     name: str
@@ -70,7 +72,7 @@ async def show_pipeline(request: WebRequest, pipeline_id: str) -> RouteReply[Def
     loaded = client.load(client.located(pipeline_id))
     shown_as = DefinitionDocument(
         loaded.pipeline_id, loaded.pipeline.name, loaded.pipeline.description,
-        shown(msgspec.to_builtins(loaded.pipeline)), [str(one) for one in loaded.warnings],
+        shown(msgspec.to_builtins(loaded.pipeline)), [str(warning) for warning in loaded.warnings],
         f'"{loaded.digest[:32]}"',
     )  # fmt: skip
     return RouteReply(shown_as, headers={"etag": shown_as.etag})
@@ -92,7 +94,7 @@ class PipelineStartBody(RequestFields, frozen=True):
 
 
 class ForecastDocument(ApiDocument, frozen=True):
-    """The estimate of a run. A number that only the run can tell is null."""
+    """The estimate of a run. A number that only a run can give is null."""
 
     items: int | None
     kept: int | None
@@ -122,8 +124,8 @@ async def start_pipeline(
     client = request.pipelines
     folder = client.located(pipeline_id)
     if body.dry_run:
-        found = await client.forecast(folder, parameters=body.parameters, model=body.model)
-        return RouteReply(PipelineStarted(forecast=_forecast(found)), HTTPStatus.OK)
+        forecast = await client.forecast(folder, parameters=body.parameters, model=body.model)
+        return RouteReply(PipelineStarted(forecast=_forecast(forecast)), HTTPStatus.OK)
     handle = await client.start(
         folder, parameters=body.parameters, items=body.items, model=body.model, limit=body.limit,
         parallel=body.parallel, cache_from=body.cache_from, queue=body.queue,
@@ -134,16 +136,16 @@ async def start_pipeline(
     return RouteReply(PipelineStarted(handle.id, handle.existed), status, where)
 
 
-def _forecast(found: Forecast) -> ForecastDocument:
-    total = found.total()
+def _forecast(forecast: Forecast) -> ForecastDocument:
+    total = forecast.total()
     return ForecastDocument(
-        found.items, found.kept, total.calls, total.tokens_in, total.tokens_out, total.cost_usd,
-        found.notes,
+        forecast.items, forecast.kept, total.calls, total.tokens_in, total.tokens_out,
+        total.cost_usd, forecast.notes,
     )  # fmt: skip
 
 
 class CostQuery(RequestFields, frozen=True):
-    """Shares by what; `after` is `next` of the page before."""
+    """The unit of the shares; `after` is `next` of the page before."""
 
     by: CostUnit = "model"
     after: After = 0
@@ -161,19 +163,19 @@ async def list_executions(
     request: WebRequest, pipeline_id: str, query: PageQuery
 ) -> RunListDocument:
     """List the runs of a pipeline, newest first."""
-    found = await request.client.runs.page(
+    listed = await request.client.runs.page(
         name=f"{PREFIX_OF_RUNS}{pipeline_id}", after=query.cursor or None, limit=query.limit
     )
     return RunListDocument(
-        documents(ListedRun, found.runs), found.next, written(found.looked_back_to)
+        documents(ListedRun, listed.runs), listed.next, written(listed.looked_back_to)
     )
 
 
 @route("GET", "/pipeline-runs/{run_id}", "read", "pipelines.result", problems=STEERED)
 async def show_execution(request: WebRequest, run_id: str) -> PipelineResult:
     """Show the state or the end of a pipeline run."""
-    found = await request.pipelines.result(run_id)
-    return msgspec.structs.replace(found, output_fields=shown(found.output_fields))
+    result = await request.pipelines.result(run_id)
+    return msgspec.structs.replace(result, output_fields=shown(result.output_fields))
 
 
 class ItemsQuery(RequestFields, frozen=True):
@@ -186,11 +188,11 @@ class ItemsQuery(RequestFields, frozen=True):
 
 @route("GET", "/pipeline-runs/{run_id}/items", "read", "pipelines.items_page", problems=STEERED)
 async def list_items(request: WebRequest, run_id: str, query: ItemsQuery) -> ItemsPage:
-    """List the items of a pipeline run with what became of them."""
-    found = await request.pipelines.items_page(
+    """List the items of a pipeline run with their outcomes."""
+    listed = await request.pipelines.items_page(
         run_id, after=query.after, limit=query.limit, status=query.status
     )
-    return msgspec.structs.replace(found, items=[shown_item(one) for one in found.items])
+    return msgspec.structs.replace(listed, items=[shown_item(item) for item in listed.items])
 
 
 @route(
@@ -209,6 +211,6 @@ async def stream_output(request: WebRequest, run_id: str) -> Download:
     status=HTTPStatus.CREATED, problems=STEERED,
 )  # fmt: skip
 async def retry_execution(request: WebRequest, run_id: str) -> StartedRun:
-    """Try the items again that did not succeed."""
+    """Retry the items that did not succeed."""
     handle = await request.pipelines.retry(run_id)
     return StartedRun(handle.id)

@@ -70,12 +70,12 @@ class RunListQuery(RunSelectionBody, frozen=True, kw_only=True):
 @route("GET", "/runs", "read", "runs.page", problems=NOT_FOUND)
 async def list_runs(request: WebRequest, query: RunListQuery) -> RunListDocument:
     """List runs, newest first. A rare filter looks back as far as `looked_back_to` says."""
-    found = await request.client.runs.page(
+    listed = await request.client.runs.page(
         after=query.cursor or None, limit=query.limit, **query.chosen
     )
     return RunListDocument(
-        documents(ListedRun, found.runs), found.next, written(found.looked_back_to),
-        documents(ListedRun, found.by_id),
+        documents(ListedRun, listed.runs), listed.next, written(listed.looked_back_to),
+        documents(ListedRun, listed.by_id),
     )  # fmt: skip
 
 
@@ -125,7 +125,7 @@ async def start_run(request: WebRequest, body: StartBody) -> RouteReply[StartedR
 
 
 async def same_input(request: WebRequest, run_id: str, given: dict[str, Any]) -> None:
-    """A repeated key must come with the same input."""
+    """Refuse a repeated key with another input."""
     run = await request.client.runs.get(run_id)
     if (stored(run.input) if run.input else {}) != given:
         raise BadInput(
@@ -204,8 +204,8 @@ class StepsQuery(RequestFields, frozen=True):
 @route("GET", "/runs/{run_id}/steps", "read", "runs.steps_page", problems=NOT_FOUND)
 async def list_steps(request: WebRequest, run_id: str, query: StepsQuery) -> list[StepDocument]:
     """List the recorded steps of a run, in order."""
-    found = await request.client.runs.steps_page(run_id, after=query.after, limit=query.limit)
-    return documents(StepDocument, found)
+    steps = await request.client.runs.steps_page(run_id, after=query.after, limit=query.limit)
+    return documents(StepDocument, steps)
 
 
 class LogQuery(RequestFields, frozen=True):
@@ -218,8 +218,8 @@ class LogQuery(RequestFields, frozen=True):
 @route("GET", "/runs/{run_id}/logs", "read", "runs.logs", problems=NOT_FOUND)
 async def list_logs(request: WebRequest, run_id: str, query: LogQuery) -> list[LogDocument]:
     """List the log lines of an attempt, oldest first."""
-    found = await request.client.runs.logs(run_id, after=query.after, limit=query.limit)
-    return documents(LogDocument, found)
+    entries = await request.client.runs.logs(run_id, after=query.after, limit=query.limit)
+    return documents(LogDocument, entries)
 
 
 class ChildrenQuery(RequestFields, frozen=True):
@@ -232,8 +232,8 @@ class ChildrenQuery(RequestFields, frozen=True):
 @route("GET", "/runs/{run_id}/children", "read", "runs.children", problems=NOT_FOUND)
 async def list_children(request: WebRequest, run_id: str, query: ChildrenQuery) -> list[ListedRun]:
     """List the runs that a run started as its children, oldest first."""
-    found = await request.client.runs.children(run_id, after=query.after, limit=query.limit)
-    return documents(ListedRun, found)
+    children = await request.client.runs.children(run_id, after=query.after, limit=query.limit)
+    return documents(ListedRun, children)
 
 
 @route("GET", "/runs/{run_id}/why", "read", "why", problems=NOT_FOUND)
@@ -267,7 +267,7 @@ async def run_result(
 
 
 class CancelBody(RequestFields, frozen=True):
-    """Why."""
+    """Why the run is cancelled."""
 
     reason: Reason = "by request"
 
@@ -290,12 +290,11 @@ class RetryBody(RequestFields, frozen=True):
     also=(HTTPStatus.OK,), problems=STEERED,
 )  # fmt: skip
 async def retry_run(request: WebRequest, run_id: str, body: RetryBody) -> RouteReply[StartedRun]:
-    """Try a run again, from its last finished step."""
+    """Retry a run from its last finished step."""
     if body.expected is not None:
-        followed = [one.retry_of for one in await request.client.runs.chain(run_id)]
-        if body.expected in followed:
-            newer = (await request.client.runs.chain(run_id))[followed.index(body.expected)]
-            return started(newer.id, existed=True)
+        for run in await request.client.runs.chain(run_id):
+            if run.retry_of == body.expected:
+                return started(run.id, existed=True)
     handle = await request.client.runs.retry(run_id)
     newest = (await request.client.runs.chain(handle.id))[-1]
     return started(newest.id, existed=False)
@@ -312,7 +311,7 @@ class ForkBody(RequestFields, frozen=True):
     also=(HTTPStatus.OK,), problems=STEERED, takes_key=True,
 )  # fmt: skip
 async def fork_run(request: WebRequest, run_id: str, body: ForkBody) -> RouteReply[StartedRun]:
-    """Start a new run with the same input that remembers what was before a step."""
+    """Start a new run with the same input that keeps the steps before a given one."""
     handle = await request.client.runs.fork(
         run_id, from_step=body.from_step, external_id=request.headers.get(KEY)
     )
@@ -371,10 +370,10 @@ async def list_workflows(request: WebRequest) -> list[WorkflowDocument]:
 @route("GET", "/workflows/{name}", "read", "workflows", problems=NOT_FOUND)
 async def show_workflow(request: WebRequest, name: str) -> WorkflowDocument:
     """Show a workflow with the JSON Schema of its input."""
-    found = request.client.starter.workflow_named(name)
-    if found is None:
+    workflow = request.client.starter.workflow_named(name)
+    if workflow is None:
         raise UnknownWorkflow(f"the code of {name!r} is not known to this server")
-    return workflow_document(found, with_schema=True)
+    return workflow_document(workflow, with_schema=True)
 
 
 def workflow_document(workflow: Startable[..., Any], *, with_schema: bool) -> WorkflowDocument:

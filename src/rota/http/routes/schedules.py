@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from rota.client.schedule_view import ScheduleView
-from rota.core.time.instants import instant, iso, moment
+from rota.core.time.instants import moment
 from rota.errors import UnknownSchedule
 from rota.explain.schedule import why
 from rota.http.cursor import cursor, position
@@ -69,7 +69,7 @@ async def match_of(request: WebRequest, name: str) -> str | None:
     if given is None:
         return None
     now = (await request.client.schedules.get(name)).etag
-    tags = [one.strip() for one in given.split(",")]
+    tags = [tag.strip() for tag in given.split(",")]
     return now if given.strip() == "*" or f'"{now}"' in tags else given
 
 
@@ -84,12 +84,12 @@ class SchedulesQuery(PageQuery, frozen=True, kw_only=True):
 @route("GET", "/schedules", "read", "schedules.list")
 async def list_schedules(request: WebRequest, query: SchedulesQuery) -> ScheduleListDocument:
     """List schedules by name."""
-    found = await request.client.schedules.list(
+    views = await request.client.schedules.list(
         after=position(query), limit=query.limit, search=query.search, paused=query.paused
     )
     return ScheduleListDocument(
-        [schedule_document(one) for one in found],
-        cursor(found, query, lambda one: one.schedule.name),
+        [schedule_document(view) for view in views],
+        cursor(views, query, lambda view: view.schedule.name),
     )
 
 
@@ -236,7 +236,7 @@ class TimingBody(ZoneBody, frozen=True, kw_only=True):
 
 
 class CountQuery(RequestFields, frozen=True):
-    """How many."""
+    """How many occurrences."""
 
     count: Limit = 5
 
@@ -246,8 +246,8 @@ async def preview_schedule(
     request: WebRequest, name: str, query: CountQuery
 ) -> list[OccurrenceDocument]:
     """List the next occurrences of a schedule."""
-    found = await request.client.schedules.preview(name, query.count)
-    return documents(OccurrenceDocument, found)
+    occurrences = await request.client.schedules.preview(name, query.count)
+    return documents(OccurrenceDocument, occurrences)
 
 
 class PreviewBody(ZoneBody, frozen=True, kw_only=True):
@@ -259,11 +259,11 @@ class PreviewBody(ZoneBody, frozen=True, kw_only=True):
 
 @route("POST", "/schedules/preview", "read", "schedules.preview_of")
 async def preview_timing(request: WebRequest, body: PreviewBody) -> PreviewDocument:
-    """Say what a timing means, and when it fires next."""
-    found = await request.client.schedules.preview_of(body.when, **options_of(body, "when"))
+    """Explain a timing: its meaning and its next occurrences."""
+    timing = await request.client.schedules.preview_of(body.when, **options_of(body, "when"))
     return PreviewDocument(
-        found.text, found.zone, found.forms, documents(OccurrenceDocument, found.occurrences),
-        [one.text for one in found.remarks],
+        timing.text, timing.zone, timing.forms, documents(OccurrenceDocument, timing.occurrences),
+        [remark.text for remark in timing.remarks],
     )  # fmt: skip
 
 
@@ -276,9 +276,9 @@ class UpcomingQuery(RequestFields, frozen=True):
 
 @route("GET", "/upcoming", "read", "schedules.upcoming")
 async def list_upcoming(request: WebRequest, query: UpcomingQuery) -> list[OccurrenceDocument]:
-    """List what fires next, across all schedules."""
-    found = await request.client.schedules.upcoming(within=query.within, limit=query.limit)
-    return documents(OccurrenceDocument, found)
+    """List the next occurrences of all schedules."""
+    occurrences = await request.client.schedules.upcoming(within=query.within, limit=query.limit)
+    return documents(OccurrenceDocument, occurrences)
 
 
 class OccurrencesQuery(PageQuery, frozen=True, kw_only=True, rename={"from_": "from"}):
@@ -294,12 +294,12 @@ async def list_occurrences(
     request: WebRequest, name: str, query: OccurrencesQuery
 ) -> LedgerDocument:
     """List the occurrences of a schedule with their outcomes, newest first."""
-    found = await request.client.schedules.ledger(
+    ledger = await request.client.schedules.ledger(
         name, after=query.cursor or None, limit=query.limit, start=query.from_, end=query.to,
         outcome=query.outcome,
     )  # fmt: skip
     return LedgerDocument(
-        documents(ListedRun, found.runs), found.next, written(found.looked_back_to)
+        documents(ListedRun, ledger.runs), ledger.next, written(ledger.looked_back_to)
     )
 
 
@@ -317,29 +317,25 @@ async def show_calendar(request: WebRequest, name: str, query: CalendarQuery) ->
     """Count the outcomes of a schedule by day or hour."""
     end = query.to or moment(request.client.clock.now())
     start = query.from_ or end - timedelta(days=30 if query.by == "day" else 2)
-    found = await request.client.schedules.calendar(
+    calendar = await request.client.schedules.calendar(
         name, start, end, by=query.by, timezone=query.timezone
     )
-    cells = [CellDocument(one.day.isoformat(), one.hour, one.counts) for one in found.cells]
-    return CalendarDocument(found.zone, found.unit, found.is_whole, cells)
+    cells = [CellDocument(cell.day.isoformat(), cell.hour, cell.counts) for cell in calendar.cells]
+    return CalendarDocument(calendar.zone, calendar.unit, calendar.is_whole, cells)
 
 
 @route("POST", "/schedules/{name}/diff", "read", "schedules.diff", problems=STEERED)
 async def diff_schedule(request: WebRequest, name: str, body: TimingBody) -> DiffDocument:
     """Show which occurrences an edit would add and remove. Nothing is changed."""
-    found = await request.client.schedules.diff(name, **options_of(body))
+    difference = await request.client.schedules.diff(name, **options_of(body))
     return document(
-        DiffDocument, found, gained=[_utc(one) for one in found.gained],
-        lost=[_utc(one) for one in found.lost],
+        DiffDocument, difference, gained=[written(at) for at in difference.gained],
+        lost=[written(at) for at in difference.lost],
     )  # fmt: skip
 
 
-def _utc(at: datetime) -> str:
-    return iso(instant(at))
-
-
 class WhyQuery(RequestFields, frozen=True):
-    """About which time."""
+    """The time to ask about."""
 
     at: datetime | None = None
 
@@ -370,7 +366,7 @@ async def pause_schedule(
 
 
 class ResumeBody(RequestFields, frozen=True):
-    """Whether what was missed is owed."""
+    """Whether to run the occurrences that the pause skipped."""
 
     catch_up: bool = False
 
@@ -414,7 +410,7 @@ class TriggerBody(RequestFields, frozen=True):
 async def trigger_schedule(
     request: WebRequest, name: str, body: TriggerBody
 ) -> RouteReply[StartedRun]:
-    """Run it now, beside its schedule. 200 when the key has started a run already."""
+    """Run a schedule now; its occurrences stay. 200 when the key has started a run already."""
     key = request.headers.get(KEY)
     run = await request.client.schedules.trigger_once(name, key, input=body.input)
     if run.existed and body.input is not None:
@@ -439,8 +435,8 @@ async def backfill_schedule(
     request: WebRequest, name: str, body: BackfillBody
 ) -> RouteReply[BackfillDocument]:
     """Run the occurrences of a past range that have no run yet. 200 for a dry run."""
-    found = await request.client.schedules.backfill(
+    plan = await request.client.schedules.backfill(
         name, body.start, body.end, parallel=body.parallel, dry_run=body.dry_run
     )
     status = HTTPStatus.OK if body.dry_run else HTTPStatus.ACCEPTED
-    return RouteReply(BackfillDocument(*found, body.dry_run), status)
+    return RouteReply(BackfillDocument(*plan, body.dry_run), status)

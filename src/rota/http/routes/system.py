@@ -38,7 +38,7 @@ async def live(request: WebRequest) -> TextAnswer:
 
 
 class Reason(ApiDocument, frozen=True):
-    """One thing that is not as it should be."""
+    """A check that failed, and why."""
 
     check: str
     detail: str
@@ -53,7 +53,7 @@ class Readiness(ApiDocument, frozen=True):
 
 @route("GET", "/health/ready", "read", "workers", prefix="", also=(HTTPStatus.SERVICE_UNAVAILABLE,))
 async def ready(request: WebRequest) -> RouteReply[Readiness]:
-    """Say whether this process can do its work, and if not, why."""
+    """Report whether this process can do its work, and if not, why."""
     reasons: list[Reason] = []
     try:
         await request.client.workers()
@@ -74,12 +74,12 @@ async def ready(request: WebRequest) -> RouteReply[Readiness]:
 )  # fmt: skip
 async def metrics(request: WebRequest) -> TextAnswer:
     """Show metrics in the text format of Prometheus, or as OpenMetrics if `Accept` prefers it."""
-    found: list[Metric] = await request.site.metrics.metrics()
+    samples: list[Metric] = await request.site.metrics.metrics()
     vary = {"vary": "accept"}
     if prometheus_text.wants_openmetrics(request.headers.get("accept", "")):
-        text = prometheus_text.openmetrics(found) + prometheus_text.OPEN_END
+        text = prometheus_text.openmetrics(samples) + prometheus_text.OPEN_END
         return TextAnswer(text, prometheus_text.OPEN_MEDIA, headers=vary)
-    return TextAnswer(prometheus_text.text(found), prometheus_text.MEDIA, headers=vary)
+    return TextAnswer(prometheus_text.text(samples), prometheus_text.MEDIA, headers=vary)
 
 
 class FindingDocument(ApiDocument, frozen=True):
@@ -95,7 +95,10 @@ class FindingDocument(ApiDocument, frozen=True):
 async def examine_store(request: WebRequest) -> list[FindingDocument]:
     """Examine the store, as `rota doctor` does."""
     report = await examine(request.client.url, request.client.settings)
-    return [FindingDocument(one.what, one.level, one.says, one.hint) for one in report.findings]
+    return [
+        FindingDocument(finding.what, finding.level, finding.says, finding.hint)
+        for finding in report.findings
+    ]
 
 
 class WithinQuery(RequestFields, frozen=True):
@@ -116,8 +119,8 @@ class RecentDocument(ApiDocument, frozen=True):
 @route("GET", "/counts", "read", "overview.counts")
 async def count_runs(request: WebRequest, query: WithinQuery) -> RecentDocument:
     """Count runs by status: open ones exactly, ended ones among the newest."""
-    found = await request.client.overview.counts(within=query.within)
-    return document(RecentDocument, found, since=written(found.since))
+    counts = await request.client.overview.counts(within=query.within)
+    return document(RecentDocument, counts, since=written(counts.since))
 
 
 class AttentionDocument(ApiDocument, frozen=True):
@@ -138,18 +141,18 @@ async def list_attention(request: WebRequest) -> list[AttentionDocument]:
     """List everything that waits for a person, with the action that continues it."""
     return [
         document(
-            AttentionDocument, one, since=written(one.since), url=_page_of(one),
-            expected=one.mutation_id,
+            AttentionDocument, item, since=written(item.since), url=_page_of(item),
+            expected=item.mutation_id,
         )
-        for one in await request.client.overview.attention()
+        for item in await request.client.overview.attention()
     ]  # fmt: skip
 
 
-def _page_of(one: AttentionItem) -> str:
+def _page_of(item: AttentionItem) -> str:
     """The page where a person decides."""
-    if one.kind in ("automation", "schedule"):
-        return f"/{one.kind}s/{quote(one.name, safe='')}"
-    return f"/runs/{one.run_id}"
+    if item.kind in ("automation", "schedule"):
+        return f"/{item.kind}s/{quote(item.name, safe='')}"
+    return f"/runs/{item.run_id}"
 
 
 class NotificationsQuery(PageQuery, frozen=True, kw_only=True):
@@ -159,7 +162,7 @@ class NotificationsQuery(PageQuery, frozen=True, kw_only=True):
 
 
 class NotificationDocument(ApiDocument, frozen=True):
-    """A recorded notification. `rules` that wanted it; null until it is dispatched."""
+    """A recorded notification. `rules` are those that matched; null until it is dispatched."""
 
     id: str
     kind: str
@@ -182,24 +185,26 @@ class NotificationPage(ApiDocument, frozen=True):
 
 @route("GET", "/notifications", "read", "notifications.list")
 async def list_notifications(request: WebRequest, query: NotificationsQuery) -> NotificationPage:
-    """List what people may want to know, newest first, with the rules that wanted it."""
-    found = await request.client.notifications.list(
+    """List notifications, newest first, with the rules that matched."""
+    recorded = await request.client.notifications.list(
         kinds=() if query.kind is None else (query.kind,),
         before_id=position(query) or None, limit=query.limit,
     )  # fmt: skip
-    rows = [document(NotificationDocument, one.notification, rules=one.rules) for one in found]
-    return NotificationPage(rows, cursor(found, query, lambda one: one.notification.id))
+    rows = [
+        document(NotificationDocument, entry.notification, rules=entry.rules) for entry in recorded
+    ]
+    return NotificationPage(rows, cursor(recorded, query, lambda entry: entry.notification.id))
 
 
 @route("GET", "/settings", "read", "settings")
 async def show_settings(request: WebRequest) -> dict[str, Any]:
     """Show the settings of this server; addresses with passwords are omitted."""
-    found: dict[str, Any] = msgspec.to_builtins(request.client.settings)
-    return {name: value for name, value in found.items() if name not in SECRET_SETTINGS}
+    settings: dict[str, Any] = msgspec.to_builtins(request.client.settings)
+    return {name: value for name, value in settings.items() if name not in SECRET_SETTINGS}
 
 
 class Me(ApiDocument, frozen=True):
-    """Who asks."""
+    """The caller."""
 
     name: str
     role: str
@@ -209,7 +214,7 @@ class Me(ApiDocument, frozen=True):
 
 @route("GET", "/me", "read", "")
 async def who_am_i(request: WebRequest) -> Me:
-    """Show who asks, and what they may do."""
+    """Show the name and the role of the caller."""
     who = request.identity
     return Me(who.name, who.role, request.client.settings.namespace, who.token_id)
 
@@ -247,15 +252,15 @@ class WorkerDocument(ApiDocument, frozen=True):
 @route("GET", "/workers", "read", "overview.workers")
 async def list_workers(request: WebRequest, query: WorkersQuery) -> list[WorkerDocument]:
     """List workers; their state comes from the age of their heartbeat."""
-    found = await request.client.overview.workers(
+    states = await request.client.overview.workers(
         everyone=query.everyone, search=query.search, after=query.after, limit=query.limit
     )
     return [
         document(
-            WorkerDocument, one.worker, state=one.state, heartbeat_age_s=one.heartbeat_age_s,
-            queues=one.queues, busy=one.busy,
+            WorkerDocument, state.worker, state=state.state, heartbeat_age_s=state.heartbeat_age_s,
+            queues=state.queues, busy=state.busy,
         )
-        for one in found
+        for state in states
     ]  # fmt: skip
 
 
@@ -278,7 +283,7 @@ class QueueDocument(ApiDocument, frozen=True):
 @route("GET", "/queues", "read", "overview.queues")
 async def list_queues(request: WebRequest) -> list[QueueDocument]:
     """List every queue that is declared, served or waited in."""
-    return [queue_document(one) for one in await request.client.overview.queues()]
+    return [queue_document(state) for state in await request.client.overview.queues()]
 
 
 def queue_document(state: QueueState) -> QueueDocument:
@@ -312,7 +317,7 @@ async def limit_queue(request: WebRequest, name: str, body: LimitsBody) -> Queue
         round_robin=body.round_robin,
     )  # fmt: skip
     states = await request.client.overview.queues()
-    return next(queue_document(one) for one in states if one.name == name)
+    return next(queue_document(state) for state in states if state.name == name)
 
 
 @route(
@@ -408,5 +413,5 @@ class AuditPage(ApiDocument, frozen=True):
 async def list_audit(request: WebRequest, query: PageQuery) -> AuditPage:
     """List who did what, newest first."""
     before = position(query) or None
-    found = await request.client.audit.list(before=before, limit=query.limit)
-    return AuditPage(documents(AuditDocument, found), cursor(found, query, lambda one: one.id))
+    entries = await request.client.audit.list(before=before, limit=query.limit)
+    return AuditPage(documents(AuditDocument, entries), cursor(entries, query))

@@ -53,7 +53,7 @@ function morphChildren(old, fresh) {
   const kept = new Set([...fresh.children].map(keyOf));
   let place = old.firstChild;
   for (const wanted of [...fresh.childNodes]) {
-    // What is gone leaves first: behind it, elements without a key would be made again.
+    // Remove rows that are gone first: otherwise elements without a key behind them are made again.
     while (place && keyOf(place) && !kept.has(keyOf(place))) {
       const next = place.nextSibling;
       place.remove();
@@ -79,7 +79,7 @@ function morphChildren(old, fresh) {
   }
 }
 
-// -- rows that arrive while somebody reads wait behind a button ---------------------------------
+// -- new rows wait behind a button, so that the list does not move under a reader ----------------
 
 function holdNewRows(fresh) {
   for (const list of document.querySelectorAll("[data-hold]")) {
@@ -125,7 +125,7 @@ async function refresh(hold = true) {
     if (answer.redirected) location.reload();
     else if (answer.ok) show(await answer.text(), { hold });
     away(answer.status === 503);
-    if (answer.status === 503) setTimeout(refresh, RETRY_MS); // The database is away; it comes back.
+    if (answer.status === 503) setTimeout(refresh, RETRY_MS); // The database is unavailable.
     if (!EVENTS) say(answer.ok);
   } catch {
     say(false);
@@ -138,7 +138,7 @@ async function refresh(hold = true) {
   }
 }
 
-// The database does not answer: what was read stays, what was typed stays, the buttons are off.
+// The database does not answer: the page keeps its content and typed text, and disables its buttons.
 let seenAt = new Date();
 
 function away(is) {
@@ -167,7 +167,7 @@ function soon() {
   if (!timer) timer = setTimeout(() => { timer = 0; refresh(); }, QUIET_MS);
 }
 
-// -- the stream: one tab holds it and tells the others --------------------------------------------
+// -- the stream: one tab holds it and passes hints to the others ----------------------------------
 
 const live = document.querySelector(".live");
 let paused = false;
@@ -181,26 +181,26 @@ function say(on) {
   if (live.textContent !== text) live.textContent = text;
 }
 
-function listen(tell, opened = false) {
+function listen(notify, opened = false) {
   let stream = new EventSource(`${EVENTS}?topics=${TOPICS}`);
   let timer = 0;
   stream.onopen = () => {
-    tell({ on: true });
-    if (opened) tell({ topic: "reset" }); // Hints may be lost while the stream was down.
+    notify({ on: true });
+    if (opened) notify({ topic: "reset" }); // Hints may be lost while the stream was down.
     opened = true;
   };
   stream.onerror = () => {
-    tell({ on: false });
+    notify({ on: false });
     // A refusal (too many streams, a restart behind a proxy) ends an EventSource for good.
-    if (stream.readyState === EventSource.CLOSED) timer = setTimeout(() => { stream = listen(tell, true); }, RETRY_MS);
+    if (stream.readyState === EventSource.CLOSED) timer = setTimeout(() => { stream = listen(notify, true); }, RETRY_MS);
   };
   for (const topic of [...TOPICS.split(","), "reset"]) {
-    stream.addEventListener(topic, () => tell({ topic }));
+    stream.addEventListener(topic, () => notify({ topic }));
   }
   return { close: () => { clearTimeout(timer); stream.close(); } };
 }
 
-function heard(hint) {
+function receive(hint) {
   if (hint.on !== undefined) say(hint.on);
   const main = document.getElementById("main");
   const topics = (main?.dataset.live ?? "").split(" ");
@@ -209,7 +209,7 @@ function heard(hint) {
 
 const holder = document.querySelector("[data-hold-live]");
 
-// A person who reads may stop the page from changing.
+// A reader may stop the page from changing.
 function holdLive() {
   paused = !paused;
   holder.textContent = paused ? "Follow" : "Pause";
@@ -232,29 +232,29 @@ function follow() {
   }
   if (navigator.locks && window.BroadcastChannel) {
     const channel = new BroadcastChannel("rota");
-    channel.onmessage = (event) => heard(event.data);
-    const tell = (hint) => {
-      heard(hint);
+    channel.onmessage = (event) => receive(event.data);
+    const notify = (hint) => {
+      receive(hint);
       channel.postMessage(hint);
     };
     navigator.locks.request("rota-stream", () => {
-      const stream = listen(tell);
+      const stream = listen(notify);
       return new Promise((done) => addEventListener("pagehide", () => { stream.close(); done(); }, { once: true }));
     });
     return;
   }
   let stream = null; // No locks on plain http over a network: a hidden tab gives its stream up.
-  const turn = () => {
+  const openWhenVisible = () => {
     if (document.hidden) {
       stream?.close();
       stream = null;
     } else if (!stream) {
-      stream = listen(heard);
+      stream = listen(receive);
       soon();
     }
   };
-  document.addEventListener("visibilitychange", turn);
-  turn();
+  document.addEventListener("visibilitychange", openWhenVisible);
+  openWhenVisible();
 }
 
 // -- forms ----------------------------------------------------------------------------------------
@@ -317,7 +317,7 @@ document.addEventListener("click", (event) => {
   }
 });
 
-// -- keys: they move, they never answer -----------------------------------------------------------
+// -- keys: they navigate, they never answer -----------------------------------------------------------
 
 const PLACES = { o: "/", r: "/runs", s: "/schedules", a: "/automations", p: "/pipelines", w: "/workers" };
 let going = false;
@@ -346,7 +346,7 @@ document.addEventListener("keydown", (event) => {
   else if (event.key === "?") document.getElementById("keys")?.showModal();
 });
 
-// -- the zone of the person who looks -------------------------------------------------------------
+// -- the time zone of the reader ------------------------------------------------------------------
 
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 if (zone && document.documentElement.dataset.zone !== zone && !document.cookie.includes("rota_zone=")) {
