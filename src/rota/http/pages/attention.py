@@ -60,14 +60,14 @@ async def inbox_of(
 ) -> list[InboxItem]:
     """Everything that waits for a person: decisions first, then failures and misses of a day."""
     client = request.client
-    found, seen = [], set()
+    inbox, seen = [], set()
     for one in await client.overview.attention():
-        found.append((_automation if one.kind == "automation" else _waiting)(one, clock))
+        inbox.append((_automation if one.kind == "automation" else _waiting)(one, clock))
         seen.add(one.run_id)
     since = moment(clock.now - FAILED_US)
     for run in await client.overview.failures(since=since, limit=FAILED_LOOK):
         if run.kind != "automation" and run.parent_id is None and run.id not in seen:
-            found.append(_failed(run, clock))
+            inbox.append(_failed(run, clock))
     for name, known in outcomes.items():
         if any(
             one.due_at >= clock.now - FAILED_US and outcome_word(one.status, one.reason) == "missed"
@@ -78,16 +78,16 @@ async def inbox_of(
             lost = [run for run in rows if outcome_of(run) == "missed"]
             first = min((run.due_at or run.created_at for run in lost), default=clock.now)
             count = sum(range_of(run)[2] for run in lost)
-            found.append(_missed(name, first, count, clock))
-    return found
+            inbox.append(_missed(name, first, count, clock))
+    return inbox
 
 
-def _automation(one: AttentionItem, clock: WallClock) -> InboxItem:
-    name, at = one.name, instant(one.since)
-    unknown, approval = one.reason == "reconciliation", one.reason == "approval"
+def _automation(item: AttentionItem, clock: WallClock) -> InboxItem:
+    name, at = item.name, instant(item.since)
+    unknown, approval = item.reason == "reconciliation", item.reason == "approval"
     state = STATES["unknown" if unknown else "waiting" if approval else "attention"]
     what = "Outcome unknown" if unknown else "Waiting for your approval" if approval else state.word
-    text = one.sentence.partition(": ")[2] or one.sentence
+    text = item.sentence.partition(": ")[2] or item.sentence
     return InboxItem(
         f"automation/{name}", state, name, f"/automations/{segment(name)}", "", what,
         clipped(text, TEXT_WIDTH), clock.stamp(at), at,
@@ -99,19 +99,19 @@ _STATES = {"schedule": STATES["attention"], "run": STATES["waiting"], "pipeline"
 _ACTIONS = {"update": "Edit", "retry": "Retry", "show": "Show"}
 
 
-def _waiting(one: AttentionItem, clock: WallClock) -> InboxItem:
+def _waiting(item: AttentionItem, clock: WallClock) -> InboxItem:
     """A run, a pipeline run or a schedule that waits."""
-    name = pipeline_id_of(one.name)
-    at = instant(one.since)
+    name = pipeline_id_of(item.name)
+    at = instant(item.since)
     href = {
-        "schedule": f"/schedules/{segment(one.name)}", "pipeline": f"/pipeline-runs/{one.run_id}",
-    }.get(one.kind, f"/runs/{one.run_id}")  # fmt: skip
-    what, _, text = one.sentence.partition(": ")
+        "schedule": f"/schedules/{segment(item.name)}", "pipeline": f"/pipeline-runs/{item.run_id}",
+    }.get(item.kind, f"/runs/{item.run_id}")  # fmt: skip
+    what, _, text = item.sentence.partition(": ")
     return InboxItem(
-        f"{one.kind}/{one.run_id or one.name}", _STATES.get(one.kind, STATES["attention"]), name,
-        f"{href}/edit" if one.action == "update" else href, one.run_id or "", what,
-        clipped(text, TEXT_WIDTH), clock.stamp(at), at, _ACTIONS.get(one.action, "Show"),
-        f"{href}/retry" if one.action == "retry" else "",
+        f"{item.kind}/{item.run_id or item.name}", _STATES.get(item.kind, STATES["attention"]),
+        name, f"{href}/edit" if item.action == "update" else href, item.run_id or "", what,
+        clipped(text, TEXT_WIDTH), clock.stamp(at), at, _ACTIONS.get(item.action, "Show"),
+        f"{href}/retry" if item.action == "retry" else "",
     )  # fmt: skip
 
 

@@ -168,8 +168,8 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
 
 
 async def _graph(request: WebRequest, name: str) -> AutomationGraph | None:
-    found = await request.client.automations.versions(name, limit=1)
-    return msgspec.json.decode(found[0].graph, type=AutomationGraph) if found else None
+    versions = await request.client.automations.versions(name, limit=1)
+    return msgspec.json.decode(versions[0].graph, type=AutomationGraph) if versions else None
 
 
 def follows_of(view: AutomationView, pending: int) -> str:
@@ -220,11 +220,11 @@ def ask_of(view: AutomationView, change: LedgerRow, because: str, clock: WallClo
     looked = "" if not change.reconcile_count else (
         f" Looking for it {counted(change.reconcile_count, 'time')} found nothing certain."
     )  # fmt: skip
-    said = f" {read_error(change.error)['message']}." if change.error else ""
+    failure = f" {read_error(change.error)['message']}." if change.error else ""
     called = clock.day(change.created_at)
     return AskView(
         f"Did this happen: {clipped(title, 80)}?", "s-unknown",
-        f"At {called} Rota called {change.tool} with these parameters.{said}{looked} "
+        f"At {called} Rota called {change.tool} with these parameters.{failure}{looked} "
         "It was not called again.",
         change.id, change.id, clock.stamp(change.updated_at), "unknown for", params,
         [*facts, Fact("Key", f"{change.id} (look for this at the provider)")],
@@ -256,14 +256,14 @@ _FIRST = ("amount", "total", "to", "recipient", "order", "account", "subject", "
 
 def params_of(change: LedgerRow) -> list[ValueField]:
     """Every parameter of the call; those that matter most first, and marked."""
-    found = stored_value(change.params)
-    if not found.fields:
-        return [ValueField("value", found.text or "none")]
+    stored = stored_value(change.params)
+    if not stored.fields:
+        return [ValueField("value", stored.text or "none")]
     order = {name: at for at, name in enumerate(_FIRST)}
-    ranked = sorted(found.fields, key=lambda one: order.get(one.name, len(order)))
+    ranked = sorted(stored.fields, key=lambda field: order.get(field.name, len(order)))
     return [
-        ValueField(one.name, one.text, one.fields, "key" if one.name in order else "text")
-        for one in ranked
+        ValueField(field.name, field.text, field.fields, "key" if field.name in order else "text")
+        for field in ranked
     ]
 
 
@@ -272,21 +272,22 @@ def params_of(change: LedgerRow) -> list[ValueField]:
 
 async def _flows(request: WebRequest, name: str, clock: WallClock) -> list[FlowView]:
     ask = request.client.automations
-    found = []
+    flows = []
     for seen in await ask.inputs(name, limit=FLOWS):
         _, led_to = await ask.outcome(name, seen.input.id)
-        found.append(flow_of(seen, led_to, clock))
-    return found
+        flows.append(flow_of(seen, led_to, clock))
+    return flows
 
 
 def flow_of(seen: SeenInput, led_to: Sequence[LedgerRow], clock: WallClock) -> FlowView:
     """An input with what it led to."""
-    one = seen.input
+    entry = seen.input
     changes = [(named(MUTATIONS, row.status), clipped(row.title or row.tool, 80)) for row in led_to]
     none = "not yet" if seen.status == "pending" else "no change"
     return FlowView(
-        one.id, clipped(one.title, 80), clock.stamp(one.created_at), f"{one.source} {one.type}",
-        named(EVENTS, seen.status), counted(seen.event_count, "event"), changes, none,
+        entry.id, clipped(entry.title, 80), clock.stamp(entry.created_at),
+        f"{entry.source} {entry.type}", named(EVENTS, seen.status),
+        counted(seen.event_count, "event"), changes, none,
     )  # fmt: skip
 
 
@@ -318,23 +319,23 @@ def handlers_of(
     view: AutomationView, graph: AutomationGraph | None, clock: WallClock
 ) -> list[HandlerView]:
     """The handlers in the order of their declaration."""
-    nodes = {} if graph is None else {one.name: one for one in graph.handlers}
-    found = []
-    for one in view.handlers:
-        node = nodes.get(one.name)
+    nodes = {} if graph is None else {handler.name: handler for handler in graph.handlers}
+    rows = []
+    for handler in view.handlers:
+        node = nodes.get(handler.name)
         reads = f" of {', '.join(node.subscribes)}" if node and node.subscribes else ""
         asks = ", asks for approval" if node and node.approval else ""
-        every = f", {one.written}" if one.written else ""
-        due = due_of(one)
+        every = f", {handler.written}" if handler.written else ""
+        due = due_of(handler)
         at = None if due is None else due.at
         word = "on events" if due is None else "now"
         if at is not None and at > clock.now:
             word = ""
-        found.append(HandlerView(
-            one.name, f"{one.kind}{reads}{every}{asks}", clock.stamp(one.last_run_at),
+        rows.append(HandlerView(
+            handler.name, f"{handler.kind}{reads}{every}{asks}", clock.stamp(handler.last_run_at),
             clock.stamp(at), word,
         ))  # fmt: skip
-    return found
+    return rows
 
 
 def topics_of(view: AutomationView, graph: AutomationGraph | None) -> list[tuple[str, str, int]]:

@@ -104,7 +104,7 @@ async def _inputs(request: WebRequest, name: str, clock: WallClock) -> TableView
 
 
 async def _outputs(request: WebRequest, name: str, clock: WallClock) -> TableView:
-    found = await request.client.automations.outputs(
+    changes = await request.client.automations.outputs(
         name, before=request.query.get("before"), limit=PAGE_SIZE
     )
     rows = [
@@ -115,7 +115,7 @@ async def _outputs(request: WebRequest, name: str, clock: WallClock) -> TableVie
             CellView(row.run_id[-8:], "p2 id", href=f"/runs/{row.run_id}"),
             CellView(at=clock.stamp(row.created_at), cls="num p2"),
         ))
-        for row in found
+        for row in changes
     ]  # fmt: skip
     heads = {"Change": "", "Status": "p2", "Run": "p2", "When": "num p2"}
     return _page(request, name, "outputs", heads, rows)
@@ -132,23 +132,23 @@ async def _events(request: WebRequest, name: str, clock: WallClock) -> TableView
     return _page(request, name, "events", heads, rows)
 
 
-def _event(one: StoredEvent, clock: WallClock) -> TableRow:
-    body = stored_value(one.payload)
+def _event(event: StoredEvent, clock: WallClock) -> TableRow:
+    body = stored_value(event.payload)
     fields = body.fields or ((ValueField("payload", body.text),) if body.text else ())
-    return TableRow(one.id, (
-        CellView(f"{one.topic}/{one.message_id}", fields=fields),
-        CellView(cls="p2", state=named(EVENTS, one.status)),
-        CellView(at=clock.stamp(one.created_at), cls="num p2"),
-        CellView("", "num", skip=one if one.status == "pending" else None),
+    return TableRow(event.id, (
+        CellView(f"{event.topic}/{event.message_id}", fields=fields),
+        CellView(cls="p2", state=named(EVENTS, event.status)),
+        CellView(at=clock.stamp(event.created_at), cls="num p2"),
+        CellView("", "num", skip=event if event.status == "pending" else None),
     ))  # fmt: skip
 
 
 async def _runs(request: WebRequest, name: str, clock: WallClock) -> TableView:
-    found = await request.client.automations.activity(
+    handler_runs = await request.client.automations.activity(
         name, before=request.query.get("before"), limit=PAGE_SIZE
     )
     rows = []
-    for seen in found:
+    for seen in handler_runs:
         run = seen.run
         text = error_line(seen.error) if seen.error else deed(run, seen.change)
         rows.append(TableRow(run.run_id, (

@@ -48,20 +48,20 @@ async def _choice(request: WebRequest, verb: BulkVerb, query: RunSearch) -> Bulk
     name = verb.capitalize()
     try:
         filters = filters_of(query, clock_of(request).now)
-        found = await request.client.runs.apply(verb, dry_run=True, **filters)
+        planned = await request.client.runs.apply(verb, dry_run=True, **filters)
     except RotaError as error:
         return BulkChoice(verb, name, error.message, 0)
-    if not found.matched:
+    if not planned.matched:
         return BulkChoice(
             verb,
             name,
             f"None of these runs can be {'retried' if verb == 'retry' else 'cancelled'}.",
             0,
         )
-    more = "; more runs fit, so repeat it for those" if found.has_more else ""
+    more = "; more runs fit, so repeat it for those" if planned.has_more else ""
     what = "start again after their last finished step" if verb == "retry" else "end now"
-    text = f"{counted(found.matched, 'run')} {what}{more}."
-    return BulkChoice(verb, f"{name} {counted(found.matched, 'run')}", text, found.matched)
+    text = f"{counted(planned.matched, 'run')} {what}{more}."
+    return BulkChoice(verb, f"{name} {counted(planned.matched, 'run')}", text, planned.matched)
 
 
 @form_target(show)

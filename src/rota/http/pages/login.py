@@ -7,7 +7,7 @@ from http import HTTPStatus
 from rota.errors import BadToken
 from rota.http.login import sign_in
 from rota.http.pages.text import sentence
-from rota.http.pages.view import NOTICES, environment
+from rota.http.pages.view import environment
 from rota.http.request import Answer, Html, Redirect, WebRequest
 
 LOCAL_PEERS = ("127.0.0.1", "::1")
@@ -47,7 +47,6 @@ def _page(request: WebRequest, wanted: str, wrong: str, status: int) -> Html:
         "login.html",
         next=own_path(wanted),
         wrong=wrong,
-        notice=NOTICES.get(request.query.get("done"), ""),
         namespace=request.client.settings.namespace,
         is_https=request.site.logins.cookie_name.startswith("__Host-"),
         is_local=request.peer in LOCAL_PEERS,

@@ -70,8 +70,8 @@ def bars_of(outcomes: Sequence[str]) -> tuple[list[Bar], str]:
         y, height, tone = _BARS[outcome]
         bars.append(Bar(9.0 * (at + BARS - len(shown)), y, 7, height, tone))
     counts = Counter(shown)
-    said = ", ".join(f"{counts[one]} {one}" for one in _BARS if counts[one])
-    return bars, f"Last {len(shown)}: {said}" if shown else "No occurrence yet"
+    words = ", ".join(f"{counts[one]} {one}" for one in _BARS if counts[one])
+    return bars, f"Last {len(shown)}: {words}" if shown else "No occurrence yet"
 
 
 def usual_us(rows: Iterable[Run], share: float = 0.5) -> int | None:

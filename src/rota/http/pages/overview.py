@@ -186,11 +186,11 @@ async def _lanes(
             until_text = "" if row.available_at is None else f"until {clock.day(row.available_at)}"
             lanes.append(Lane(row.name, f"/schedules/{segment(row.name)}", (), "paused", None,
                 True, STATES["paused"], until_text))  # fmt: skip
-    found = await request.client.schedules.upcoming(within="1d", limit=UPCOMING_MAX)
-    said = [_busiest(found, clock)]
+    upcoming = await request.client.schedules.upcoming(within="1d", limit=UPCOMING_MAX)
+    notes = [_busiest(upcoming, clock)]
     if len(soon) > LANES_MAX:
-        said.append(f"The soonest {LANES_MAX} of {counted(len(soon), 'schedule')} are shown.")
-    return lanes, " ".join(part for part in said if part)
+        notes.append(f"The soonest {LANES_MAX} of {counted(len(soon), 'schedule')} are shown.")
+    return lanes, " ".join(part for part in notes if part)
 
 
 def _lane(view: ScheduleView, usual: int, clock: WallClock) -> Lane:
@@ -213,11 +213,11 @@ def _lane(view: ScheduleView, usual: int, clock: WallClock) -> Lane:
     return Lane(name, f"/schedules/{segment(name)}", bars, label, stamp, False, None, "")
 
 
-def _busiest(found: Sequence[Occurrence], clock: WallClock) -> str:
+def _busiest(occurrences: Sequence[Occurrence], clock: WallClock) -> str:
     """The minutes at which several schedules fire."""
     minutes: dict[int, set[str]] = {}
-    for one in found:
-        minutes.setdefault(instant(one.runs_at) // MINUTE, set()).add(one.schedule)
+    for occurrence in occurrences:
+        minutes.setdefault(instant(occurrence.runs_at) // MINUTE, set()).add(occurrence.schedule)
     if not minutes:
         return ""
     at, names = max(minutes.items(), key=lambda item: len(item[1]))

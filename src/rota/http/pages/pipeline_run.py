@@ -267,33 +267,36 @@ def grid_of(found: ItemsPage, run: Run, at: int, total: int, wanted: str) -> Gri
 _TITLES = ("title", "name", "subject", "id", "text", "question")
 
 
-def title_of(one: ItemOutcome) -> str:
+def title_of(outcome: ItemOutcome) -> str:
     """The display name of an item: a field that looks like a title, or the first text."""
     for name in _TITLES:
-        if isinstance(one.item.get(name), str | int) and one.item[name] != "":
-            return str(one.item[name])
-    texts = [str(value) for value in one.item.values() if isinstance(value, str | int)]
-    return texts[0] if texts else f"item {one.position + 1}"
+        if isinstance(outcome.item.get(name), str | int) and outcome.item[name] != "":
+            return str(outcome.item[name])
+    texts = [str(value) for value in outcome.item.values() if isinstance(value, str | int)]
+    return texts[0] if texts else f"item {outcome.position + 1}"
 
 
-def item_view(one: ItemOutcome) -> ItemView:
+def item_view(outcome: ItemOutcome) -> ItemView:
     """An item in a table."""
-    one = shown_item(one)
-    answer = ""
-    if one.output:
+    outcome = shown_item(outcome)
+    answer, error = "", ""
+    if outcome.error:
+        error = clipped(f"{outcome.error_type or 'Error'}: {outcome.error}", 240)
+    if outcome.output:
         answer = ", ".join(
-            f"{value}" for value in one.output.values() if not isinstance(value, dict | list)
+            f"{value}" for value in outcome.output.values() if not isinstance(value, dict | list)
         )
-    elif one.text:
-        answer = one.text
-    state = named(ITEMS, one.status)
-    spent = one.tokens_in + one.tokens_out
-    detail = pretty({"item": one.item, "answer": one.output or one.text, "model": one.model})
+    elif outcome.text:
+        answer = outcome.text
+    state = named(ITEMS, outcome.status)
+    spent = outcome.tokens_in + outcome.tokens_out
+    detail = pretty(
+        {"item": outcome.item, "answer": outcome.output or outcome.text, "model": outcome.model}
+    )
     return ItemView(
-        one.position, number(one.position + 1), clipped(title_of(one), 90),
-        clipped(f"{one.error_type or 'Error'}: {one.error or ''}", 240) if one.error else "",
-        clipped(one.raw or "", 1_000), clipped(answer, 60) or state.word, state, number(one.calls),
-        number(spent), money(one.cost_usd), stored_value(detail),
+        outcome.position, number(outcome.position + 1), clipped(title_of(outcome), 90),
+        error, clipped(outcome.raw or "", 1_000), clipped(answer, 60) or state.word, state,
+        number(outcome.calls), number(spent), money(outcome.cost_usd), stored_value(detail),
     )  # fmt: skip
 
 

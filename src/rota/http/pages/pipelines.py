@@ -46,9 +46,9 @@ async def show(request: WebRequest) -> Answer:
     """The page."""
     clock, query = clock_of(request), request.query
     name, before, search = query.get("name"), query.get("before"), query.get("q").strip()
-    found = await pipeline_runs(request, name, before, search)
-    rows = [row_of(run, clock) for run in found.runs if run.name != PART_NAME]
-    older = link("/pipelines", name=name, q=search, before=found.next) if found.next else ""
+    listed = await pipeline_runs(request, name, before, search)
+    rows = [row_of(run, clock) for run in listed.runs if run.name != PART_NAME]
+    older = link("/pipelines", name=name, q=search, before=listed.next) if listed.next else ""
     headline, context = sentences(rows, name)
     is_filtered = bool(name or search or before)
     return page(

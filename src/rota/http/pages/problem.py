@@ -31,13 +31,9 @@ def problem_page(document: ProblemDocument) -> Html:
     status = HTTPStatus(document.status)
     text = environment().render_template(
         "problem.html", is_fragment=False, title=HEADINGS.get(status, status.phrase), place="",
-        live="", namespace="",
-        identity=NOBODY, may_operate=False, zone="", path="", notice="",
-        problem=None, attention=0, retries=status == HTTPStatus.SERVICE_UNAVAILABLE,
-        heading=HEADINGS.get(status, status.phrase), message=sentence(document.detail),
-        hint=document.hint, what_now=WHAT_NOW.get(status, "Continue here"),
-        what_next=NEXT.get(status, "Nothing was changed."),
-        can_retry=status == HTTPStatus.SERVICE_UNAVAILABLE, request_id=document.request_id,
-        code=document.code,
+        live="", namespace="", identity=NOBODY, zone="", notice="", problem=None, attention=0,
+        retries=status == HTTPStatus.SERVICE_UNAVAILABLE, message=sentence(document.detail),
+        what_now=WHAT_NOW.get(status, "Continue here"),
+        what_next=NEXT.get(status, "Nothing was changed."), document=document,
     )  # fmt: skip
     return Html(text, status=document.status)

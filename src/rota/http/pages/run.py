@@ -241,16 +241,17 @@ def _typed(request: WebRequest, problem: PageProblem | None) -> SignalForm:
 # -- parts --------------------------------------------------------------------------------------
 
 
-def attempt_view(one: Run, number: int, here: Run, clock: WallClock) -> AttemptView:
+def attempt_view(attempt: Run, number: int, here: Run, clock: WallClock) -> AttemptView:
     """An attempt of the chain."""
-    state = run_state(one)
-    if one.error:
-        note = error_line(one.error).partition(":")[0]
+    state = run_state(attempt)
+    if attempt.error:
+        note = error_line(attempt.error).partition(":")[0]
     else:
-        note = one.reason or ""
+        note = attempt.reason or ""
     return AttemptView(
-        one.id, f"{number} · {state.word}", state, clock.stamp(one.started_at or one.created_at),
-        run_took(one, clock), clipped(note, 40), one.id == here.id,
+        attempt.id, f"{number} · {state.word}", state,
+        clock.stamp(attempt.started_at or attempt.created_at), run_took(attempt, clock),
+        clipped(note, 40), attempt.id == here.id,
     )  # fmt: skip
 
 
@@ -321,27 +322,27 @@ def steps_line(run: Run, steps: Sequence[StoredStep], clock: WallClock) -> str:
 
 def steps_footer(run: Run, steps: Sequence[StoredStep]) -> str:
     """The meaning of the grey bars, and how many rows are omitted."""
-    said = []
+    notes = []
     if any(step.run_attempt < run.attempt for step in steps):
-        said.append("Grey: kept from an earlier attempt, not executed again.")
+        notes.append("Grey: kept from an earlier attempt, not executed again.")
     if len(steps) > STEPS_MAX:
-        said.append(f"The last {STEPS_MAX} of {len(steps):,} steps are shown.")
-    return " ".join(said)
+        notes.append(f"The last {STEPS_MAX} of {len(steps):,} steps are shown.")
+    return " ".join(notes)
 
 
 def error_view(run: Run) -> ErrorView | None:
     """The error of this attempt."""
     if run.error is None:
         return None
-    found = read_error(run.error)
-    rows = own_frames(found["trace"].rstrip())
+    error = read_error(run.error)
+    rows = own_frames(error["trace"].rstrip())
     code = [at for at, row in enumerate(rows) if row.startswith("    ") and row.strip(" ^~")]
     marked = code[-1] if code else -1
     trace = [(row, at == marked) for at, row in enumerate(rows)]
-    advice = str(found.get("notes", "")).removeprefix("Hint: ")
+    advice = str(error.get("notes", "")).removeprefix("Hint: ")
     if "rota run show" in advice:  # this page shows what that command shows
         advice = ""
-    return ErrorView(found["type"], found["message"], found["kind"], trace, advice)
+    return ErrorView(error["type"], error["message"], error["kind"], trace, advice)
 
 
 _LEVELS = {"warning": "w", "error": "e", "critical": "e"}

@@ -126,7 +126,7 @@ def _sleeps(run: Run, clock: WallClock) -> str:
 
 
 def _created(run: Run, clock: WallClock) -> str:
-    said = TRIGGERS.get(run.trigger, run.trigger)
+    text = TRIGGERS.get(run.trigger, run.trigger)
     if run.due_at is not None and run.trigger == Trigger.SCHEDULE:
-        said = f"{said}, due {clock.day(run.due_at)}"
-    return f"{said} · {run.external_id}" if run.external_id else said
+        text = f"{text}, due {clock.day(run.due_at)}"
+    return f"{text} · {run.external_id}" if run.external_id else text

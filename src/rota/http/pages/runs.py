@@ -89,8 +89,8 @@ _SINCE_US = {"1h": HOUR, "24h": DAY, "7d": 7 * DAY, "30d": 30 * DAY}
 async def show(request: WebRequest) -> Answer:
     """The page."""
     query, clock = RunSearch.of(request.query), clock_of(request)
-    found, problem = await _find(request, query, clock)
-    rows = [run_row(run, clock) for run in _with_older(found)]
+    listed, problem = await _find(request, query, clock)
+    rows = [run_row(run, clock) for run in _with_older(listed)]
     counts = await request.client.overview.counts()
     headline, context = sentences(counts)
     return page(
@@ -99,9 +99,9 @@ async def show(request: WebRequest) -> Answer:
         queue_names=sorted({one.name for one in await request.client.queues()} | {"default"}),
         since_choices=SINCE, active=active_chips(query), rows=rows,
         bulk=query.href(path="/runs/bulk", before="") if query.is_on else "",
-        is_first_page=not query.before, shown=_shown(found, clock),
-        older=query.href(before=found.next) if found.next else "",
-        newest=query.href(before="") if query.before else "", looked=_looked(found, clock),
+        is_first_page=not query.before, shown=_shown(listed, clock),
+        older=query.href(before=listed.next) if listed.next else "",
+        newest=query.href(before="") if query.before else "", looked=_looked(listed, clock),
         by_end=link("/find", q=query.q) if RunFilter(search=query.q).id_part else "",
     )  # fmt: skip
 
@@ -180,8 +180,8 @@ def _shown(found: RunList, clock: WallClock) -> str:
     if not runs:
         return ""
     first, last = (clock.day(run.created_at) for run in (runs[0], runs[-1]))
-    said = f"{counted(len(runs), 'run')} shown, from {first} back to {last}"
-    return said if found.looked_back_to is None else f"{said} · {_looked(found, clock)}"
+    text = f"{counted(len(runs), 'run')} shown, from {first} back to {last}"
+    return text if found.looked_back_to is None else f"{text} · {_looked(found, clock)}"
 
 
 def _looked(found: RunList, clock: WallClock) -> str:

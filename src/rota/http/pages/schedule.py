@@ -12,7 +12,7 @@ from rota.client.schedule_view import Occurrence, ScheduleView
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.core.schedules.intent import ENDED
-from rota.core.time.instants import instant, span
+from rota.core.time.instants import instant, moment, span
 from rota.core.time.zones import zone_named
 from rota.errors import BadInput, RotaError
 from rota.explain.schedule import why as explain
@@ -174,18 +174,18 @@ def sentence_of(view: ScheduleView, here: WallClock, there: WallClock) -> str:
 
 def follows_of(totals: Counter[str], rows: Sequence[Run], there: WallClock) -> str:
     """The recent deviations from the plan."""
-    said = []
+    notes = []
     missed, failed = totals["missed"], totals["failed"]
     running = [run for run in rows if outcome_of(run) == "running"]
     if running:
-        said.append(f"The run of {there.day(running[0].due_at or running[0].created_at)} is open.")
+        notes.append(f"The run of {there.day(running[0].due_at or running[0].created_at)} is open.")
     if missed:
-        said.append(_missed(missed))
+        notes.append(_missed(missed))
     if failed:
-        said.append(f"{counted(failed, 'occurrence')} failed.")
-    if not said and totals["fired"]:
-        said.append(f"All of the last {DAYS} days ran.")
-    return " ".join(said)
+        notes.append(f"{counted(failed, 'occurrence')} failed.")
+    if not notes and totals["fired"]:
+        notes.append(f"All of the last {DAYS} days ran.")
+    return " ".join(notes)
 
 
 def _missed(count: int) -> str:
@@ -193,9 +193,9 @@ def _missed(count: int) -> str:
     return f"{counted(count, 'occurrence')} of the last {DAYS} days {were} missed."
 
 
-def _next(one: Occurrence, here: WallClock, there: WallClock) -> NextRow:
-    at = instant(one.runs_at)
-    return NextRow(there.day(at), here.day(at), rough(at - here.now), one.notes)
+def _next(occurrence: Occurrence, here: WallClock, there: WallClock) -> NextRow:
+    at = instant(occurrence.runs_at)
+    return NextRow(there.day(at), here.day(at), rough(at - here.now), occurrence.notes)
 
 
 async def _why(request: WebRequest, name: str, there: WallClock) -> WhyView:
@@ -291,7 +291,7 @@ async def backfill(request: WebRequest) -> Answer:
 def _time_of(request: WebRequest, text: str, zone: str) -> datetime:
     """A typed time, on the wall clock of the schedule."""
     at = to_instant(read_time(text, zone, request.client.clock.now()), zone)
-    return datetime.fromtimestamp(at / 1e6, zone_named(zone))
+    return moment(at).astimezone(zone_named(zone))
 
 
 @form_target(show)

@@ -143,12 +143,12 @@ def difference(
 
 def firings(spec: Spec, here: WallClock, there: WallClock) -> tuple[list[DiffRow], str]:
     """The first firings of a new schedule."""
-    found: list[DiffRow] = []
+    rows: list[DiffRow] = []
     at = next_after(spec, here.now)
-    while at is not None and len(found) < FIRST_MAX:
-        found.append(_diff_row(at, "add", here, there))
+    while at is not None and len(rows) < FIRST_MAX:
+        rows.append(_diff_row(at, "add", here, there))
         at = next_after(spec, at)
-    return found, f"the first {len(found)}"
+    return rows, f"the first {len(rows)}"
 
 
 def _times(spec: Spec, first: int, until: int) -> set[int]:

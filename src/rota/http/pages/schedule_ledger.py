@@ -67,8 +67,8 @@ async def ledger_of(request: WebRequest, view: ScheduleView, there: WallClock) -
     """The rows that the address asks for."""
     query, name = LedgerAddress.of(request, there), view.schedule.name
     look = _not_run if query.only else _every
-    found, end = await look(request, name, query, there)
-    lines = [ledger_line(run, name, view.intent.policies, there) for run in found]
+    runs, end = await look(request, name, query, there)
+    lines = [ledger_line(run, name, view.intent.policies, there) for run in runs]
     older = ""
     if end is not None:
         older = link(

@@ -187,13 +187,13 @@ def sentences(
         head = f"All {number(on)} are on."
     else:
         head = f"{number(on)} of {number(counts.total)} are on."
-    said = []
+    notes = []
     if paused and counts.total > 1:
         verb = "is" if counts.paused == 1 else "are"
-        said.append(f"{_names(paused, counts.paused)} {verb} paused.")
+        notes.append(f"{_names(paused, counts.paused)} {verb} paused.")
     if missed:
-        said.append(f"{_names(missed, len(missed))} missed occurrences lately.")
-    return head, " ".join(said)
+        notes.append(f"{_names(missed, len(missed))} missed occurrences lately.")
+    return head, " ".join(notes)
 
 
 def _names(names: Sequence[str], count: int) -> str:

@@ -59,7 +59,6 @@ NOTICES: Mapping[str, str] = {
     "resumed": "It is resumed.",
     "triggered": "A run was started.",
     "backfilled": "The backfill was started.",
-    "deleted": "The schedule was deleted. Its runs stay.",
     "approved": "Approved. The change is made once, with these parameters.",
     "rejected": "Rejected. Nothing was called; its events are skipped.",
     "answered": "Answered.",
@@ -67,7 +66,6 @@ NOTICES: Mapping[str, str] = {
     "queued": "Every producer was queued.",
     "skipped": "The event was skipped.",
     "reset": "The code's values are in force again.",
-    "signed-out": "You are signed out.",
 }
 
 
@@ -82,9 +80,6 @@ def environment() -> Environment:
         lstrip_blocks=True,
         filters={
             "number": text.number,
-            "money": text.money,
-            "tokens": text.tokens,
-            "duration": text.duration,
             "segment": text.segment,
             "city": text.city,
             "short_id": short_id,
@@ -95,7 +90,6 @@ def environment() -> Environment:
             "places": PLACES,
             "version": version,
             "events": EVENTS,
-            "counted": text.counted,
             "link": link,
         },
     )
@@ -139,7 +133,6 @@ def page(
 ) -> Html:
     """One page, or only its body where the script asks for it. `live` names the topics that make
     the page fetch itself again."""
-    clock = clock_of(request)
     rendered = environment().render_template(
         template,
         is_fragment=FRAGMENT in request.headers,
@@ -149,9 +142,7 @@ def page(
         namespace=request.client.settings.namespace,
         identity=request.identity,
         may_operate=request.identity.may("operate"),
-        now=clock.stamp(clock.now),
         zone=request.zone,
-        path=request.path,
         notice=NOTICES.get(request.query.get("done"), ""),
         problem=problem,
         attention=last_count(request.client),

@@ -99,16 +99,16 @@ async def fleet_of(request: WebRequest) -> FleetView:
 
 def worker_row(found: WorkerState, clock: WallClock) -> WorkerRow:
     """The row of a worker; its state follows from the heartbeat."""
-    one, lost = found.worker, found.state in ("gone", "silent")
-    age = rough(clock.now - one.heartbeat_at)
+    worker, lost = found.worker, found.state in ("gone", "silent")
+    age = rough(clock.now - worker.heartbeat_at)
     return WorkerRow(
-        id=one.id, name=one.host.partition("/")[0], pid=one.pid,
-        up=rough(clock.now - one.started_at), state=named(WORKERS, found.state),
-        beat=f"for {age}" if lost else f"{age} ago", since=clock.stamp(one.heartbeat_at),
+        id=worker.id, name=worker.host.partition("/")[0], pid=worker.pid,
+        up=rough(clock.now - worker.started_at), state=named(WORKERS, found.state),
+        beat=f"for {age}" if lost else f"{age} ago", since=clock.stamp(worker.heartbeat_at),
         word="is gone" if found.state == "gone" else "has been silent",
-        slots=f"{found.busy} of {one.slots}", percent=share(found.busy, one.slots),
-        free=max(0, one.slots - found.busy), serves=", ".join(found.queues), version=one.version,
-        mark="bad" if lost else "",
+        slots=f"{found.busy} of {worker.slots}", percent=share(found.busy, worker.slots),
+        free=max(0, worker.slots - found.busy), serves=", ".join(found.queues),
+        version=worker.version, mark="bad" if lost else "",
     )  # fmt: skip
 
 
@@ -182,9 +182,9 @@ def sentences(fleet: FleetView) -> tuple[str, str]:
     if alive:
         verb = "is" if alive == 1 else "are"
         head = f"{counted(alive, 'worker')} {verb} alive, {counted(slots, 'slot')} free."
-    said = [f"Queue {row.name} is at its limit." for row in fleet.queues if row.state == FULL]
-    said += [f"Queue {row.name} is paused." for row in fleet.queues if row.is_paused]
-    return head, " ".join(said[:4])
+    notes = [f"Queue {row.name} is at its limit." for row in fleet.queues if row.state == FULL]
+    notes += [f"Queue {row.name} is paused." for row in fleet.queues if row.is_paused]
+    return head, " ".join(notes[:4])
 
 
 @form_target(show)
