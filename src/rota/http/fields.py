@@ -12,8 +12,9 @@ Text = Annotated[str, msgspec.Meta(max_length=1_000)]
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
 Reason = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
 
+# The problems of a route: the thing is unknown, or its state refuses the command.
 NOT_FOUND = (HTTPStatus.NOT_FOUND,)
-STEERED = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+CONFLICT = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
 
 class RequestFields(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -25,6 +26,15 @@ class PageQuery(RequestFields, frozen=True, kw_only=True):
 
     cursor: Text = ""
     limit: Limit = 50
+
+
+class NamesQuery(RequestFields, frozen=True):
+    """A page of a list by name; `search` is a part of the name, `after` the last name of the page
+    before."""
+
+    search: Text = ""
+    after: Text = ""
+    limit: Limit = 200
 
 
 class NoteBody(RequestFields, frozen=True, kw_only=True):

@@ -80,7 +80,7 @@ class DurationView:
 
 
 @dataclass(frozen=True)
-class SteerForm:
+class CommandForm:
     """The typed text of a form that was refused; `opens` names the form."""
 
     opens: str = ""
@@ -120,7 +120,7 @@ async def show(
         status=200 if problem is None else 422, name=name, href=href,
         state=state_of_schedule(view), sentence=sentence_of(view, here, there),
         follows=follows_of(totals_of(found), rows, there), is_paused=is_paused, zone_name=zone,
-        two_zones=zone != request.zone, steer=_steer_form(request, view, problem),
+        two_zones=zone != request.zone, typed=_typed(request, view, problem),
         calendar=calendar_of(found, view.intent, there, href=href, is_paused=is_paused),
         ledger=await ledger_of(request, view, there), spread=duration_view(rows),
         facts=facts_of(view, there), differences=view.differences,
@@ -129,14 +129,14 @@ async def show(
     )  # fmt: skip
 
 
-def _steer_form(request: WebRequest, view: ScheduleView, problem: PageProblem | None) -> SteerForm:
+def _typed(request: WebRequest, view: ScheduleView, problem: PageProblem | None) -> CommandForm:
     """The forms of the page: as the schedule is, or as they were typed when they were refused."""
     stored = form_text(view.schedule.input)
     if request.method != "POST" or problem is None:
-        return SteerForm(input=stored)
+        return CommandForm(input=stored)
     typed, verb = request.form(), request.path.rpartition("/")[2]
     given = typed.get("input") if verb == "trigger" else stored
-    return SteerForm(verb, given, typed.get("note"), typed.get("until"))
+    return CommandForm(verb, given, typed.get("note"), typed.get("until"))
 
 
 def _window(there: WallClock) -> tuple[datetime, datetime]:

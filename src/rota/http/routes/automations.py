@@ -30,7 +30,17 @@ from rota.http.documents import (
     VersionDocument,
     WhyDocument,
 )
-from rota.http.fields import NOT_FOUND, STEERED, Id, Limit, NoteBody, PageQuery, RequestFields, Text
+from rota.http.fields import (
+    CONFLICT,
+    NOT_FOUND,
+    Id,
+    Limit,
+    NamesQuery,
+    NoteBody,
+    PageQuery,
+    RequestFields,
+    Text,
+)
 from rota.http.problems import RequestRefused
 from rota.http.request import WebRequest
 from rota.http.route import KEY, RouteReply, route
@@ -60,13 +70,10 @@ def input_document(seen: SeenInput) -> InputDocument:
     )  # fmt: skip
 
 
-class AutomationsQuery(RequestFields, frozen=True):
-    """A page of automations; `search` is a part of the name."""
+class AutomationsQuery(NamesQuery, frozen=True):
+    """A page of automations."""
 
     archived: bool = False
-    search: Text = ""
-    after: Text = ""
-    limit: Limit = 200
 
 
 @route("GET", "/automations", "read", "automations.list")
@@ -238,21 +245,21 @@ async def explain_automation(request: WebRequest, name: str) -> WhyDocument:
 # -- commands ----------------------------------------------------------------------------------
 
 
-@route("POST", "/automations/{name}/pause", "operate", "automations.pause", problems=STEERED)
+@route("POST", "/automations/{name}/pause", "operate", "automations.pause", problems=CONFLICT)
 async def pause_automation(request: WebRequest, name: str) -> AutomationDocument:
     """Pause an automation."""
     await request.client.automations.pause(name)
     return await _shown(request, name)
 
 
-@route("POST", "/automations/{name}/resume", "operate", "automations.resume", problems=STEERED)
+@route("POST", "/automations/{name}/resume", "operate", "automations.resume", problems=CONFLICT)
 async def resume_automation(request: WebRequest, name: str) -> AutomationDocument:
     """Resume an automation."""
     await request.client.automations.resume(name)
     return await _shown(request, name)
 
 
-@route("POST", "/automations/{name}/archive", "admin", "automations.archive", problems=STEERED)
+@route("POST", "/automations/{name}/archive", "admin", "automations.archive", problems=CONFLICT)
 async def archive_automation(request: WebRequest, name: str) -> AutomationDocument:
     """Archive an automation."""
     await request.client.automations.archive(name)
@@ -261,7 +268,7 @@ async def archive_automation(request: WebRequest, name: str) -> AutomationDocume
 
 @route(
     "POST", "/automations/{name}/deploy", "admin", "automations.deploy",
-    status=HTTPStatus.CREATED, also=(HTTPStatus.OK,), problems=STEERED,
+    status=HTTPStatus.CREATED, also=(HTTPStatus.OK,), problems=CONFLICT,
 )  # fmt: skip
 async def deploy_automation(request: WebRequest, name: str) -> RouteReply[AutomationDocument]:
     """Deploy the version that the code of this server declares. 200 if it was in force already."""
@@ -273,7 +280,7 @@ async def deploy_automation(request: WebRequest, name: str) -> RouteReply[Automa
     return RouteReply(shown, HTTPStatus.OK if done.version == done.before else HTTPStatus.CREATED)
 
 
-@route("POST", "/automations/{name}/run", "operate", "automations.run_now", problems=STEERED)
+@route("POST", "/automations/{name}/run", "operate", "automations.run_now", problems=CONFLICT)
 async def run_automation(request: WebRequest, name: str) -> Names:
     """Queue every producer now."""
     return Names(list(await request.client.automations.run_now(name)))
@@ -289,7 +296,7 @@ class EventBody(RequestFields, frozen=True):
 
 @route(
     "POST", "/automations/{name}/topics/{topic}/events", "operate", "automations.publish",
-    status=HTTPStatus.CREATED, also=(HTTPStatus.OK,), problems=STEERED, takes_key=True,
+    status=HTTPStatus.CREATED, also=(HTTPStatus.OK,), problems=CONFLICT, takes_key=True,
 )  # fmt: skip
 async def publish_event(
     request: WebRequest, name: str, topic: str, body: EventBody
@@ -308,7 +315,7 @@ class AnswerBody(NoteBody, frozen=True, kw_only=True):
     expected: Id
 
 
-@route("POST", "/automations/{name}/approve", "operate", "automations.approve", problems=STEERED)
+@route("POST", "/automations/{name}/approve", "operate", "automations.approve", problems=CONFLICT)
 async def approve_change(request: WebRequest, name: str, body: AnswerBody) -> ChangeDocument:
     """Approve the change that waits, with exactly the parameters it shows."""
     row = await request.client.automations.approve(
@@ -317,7 +324,7 @@ async def approve_change(request: WebRequest, name: str, body: AnswerBody) -> Ch
     return document(ChangeDocument, row)
 
 
-@route("POST", "/automations/{name}/reject", "operate", "automations.reject", problems=STEERED)
+@route("POST", "/automations/{name}/reject", "operate", "automations.reject", problems=CONFLICT)
 async def reject_change(request: WebRequest, name: str, body: AnswerBody) -> ChangeDocument:
     """Reject the change that waits; its events are skipped."""
     row = await request.client.automations.reject(
@@ -333,7 +340,7 @@ class ResolveBody(AnswerBody, frozen=True, kw_only=True):
     result: Any = None
 
 
-@route("POST", "/automations/{name}/resolve", "operate", "automations.resolve", problems=STEERED)
+@route("POST", "/automations/{name}/resolve", "operate", "automations.resolve", problems=CONFLICT)
 async def resolve_wait(request: WebRequest, name: str, body: ResolveBody) -> EventNames:
     """Resolve what the automation waits for. Returns the skipped events."""
     skipped = await request.client.automations.resolve(
@@ -356,7 +363,7 @@ class SkipEventBody(NoteBody, frozen=True, kw_only=True):
 
 @route(
     "POST", "/automations/{name}/events/skip", "operate", "automations.skip_event",
-    status=HTTPStatus.NO_CONTENT, problems=STEERED,
+    status=HTTPStatus.NO_CONTENT, problems=CONFLICT,
 )  # fmt: skip
 async def skip_event(request: WebRequest, name: str, body: SkipEventBody) -> None:
     """Skip a pending event."""
@@ -367,7 +374,7 @@ async def skip_event(request: WebRequest, name: str, body: SkipEventBody) -> Non
 
 @route(
     "POST", "/automations/{name}/inputs/{input_id}/skip", "operate", "automations.skip_input",
-    problems=STEERED,
+    problems=CONFLICT,
 )  # fmt: skip
 async def skip_input(request: WebRequest, name: str, input_id: str, body: NoteBody) -> Count:
     """Skip an input and what it leads to."""
@@ -386,7 +393,7 @@ class RequeueBody(NoteBody, frozen=True, kw_only=True):
 
 @route(
     "POST", "/automations/{name}/events/requeue", "operate", "automations.requeue",
-    problems=STEERED,
+    problems=CONFLICT,
 )  # fmt: skip
 async def requeue_events(request: WebRequest, name: str, body: RequeueBody) -> EventNames:
     """Requeue skipped events, or those behind dead letters, for their consumer."""
@@ -401,7 +408,7 @@ class RollbackBody(RequestFields, frozen=True):
     version: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
 
 
-@route("POST", "/automations/{name}/rollback", "admin", "automations.rollback", problems=STEERED)
+@route("POST", "/automations/{name}/rollback", "admin", "automations.rollback", problems=CONFLICT)
 async def rollback_automation(
     request: WebRequest, name: str, body: RollbackBody
 ) -> AutomationDocument:

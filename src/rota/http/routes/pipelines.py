@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
+from rota.core.pipelines.names import run_name
 from rota.core.redaction import shown
 from rota.http.document import ApiDocument, document, documents, written
 from rota.http.documents import ListedRun, RunListDocument, StartedRun
-from rota.http.fields import NOT_FOUND, STEERED, Limit, PageQuery, RequestFields, Text
+from rota.http.fields import CONFLICT, NOT_FOUND, Limit, NamesQuery, PageQuery, RequestFields, Text
 from rota.http.request import Download, WebRequest
 from rota.http.route import KEY, PREFIX, RouteReply, route
 from rota.pipelines.client import KnownPipeline
@@ -19,7 +20,6 @@ from rota.pipelines.outcome import CostPage, CostUnit, ItemsPage, PipelineResult
 if TYPE_CHECKING:
     from rota.pipelines.preview.dry_run import Forecast
 
-PREFIX_OF_RUNS = "pipeline:"
 After = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 
 
@@ -36,17 +36,8 @@ def _pipeline(known: KnownPipeline) -> PipelineDocument:
     return PipelineDocument(known.id, known.is_here, last)
 
 
-class PipelinesQuery(RequestFields, frozen=True):
-    """A page of pipelines; `search` is a part of the name, `after` the last name of the page
-    before."""
-
-    search: Text = ""
-    after: Text = ""
-    limit: Limit = 200
-
-
 @route("GET", "/pipelines", "read", "pipelines.known")
-async def list_pipelines(request: WebRequest, query: PipelinesQuery) -> list[PipelineDocument]:
+async def list_pipelines(request: WebRequest, query: NamesQuery) -> list[PipelineDocument]:
     """List pipelines with a folder on this server, and those that ran, by name."""
     pipelines = await request.pipelines.known(
         search=query.search, after=query.after, limit=query.limit
@@ -115,7 +106,7 @@ class PipelineStarted(ApiDocument, frozen=True):
 
 @route(
     "POST", "/pipelines/{pipeline_id}/runs", "operate", "pipelines.start",
-    status=HTTPStatus.CREATED, also=(HTTPStatus.OK,), problems=STEERED, takes_key=True,
+    status=HTTPStatus.CREATED, also=(HTTPStatus.OK,), problems=CONFLICT, takes_key=True,
 )  # fmt: skip
 async def start_pipeline(
     request: WebRequest, pipeline_id: str, body: PipelineStartBody
@@ -152,7 +143,7 @@ class CostQuery(RequestFields, frozen=True):
     limit: Limit = 200
 
 
-@route("GET", "/pipeline-runs/{run_id}/cost", "read", "pipelines.cost", problems=STEERED)
+@route("GET", "/pipeline-runs/{run_id}/cost", "read", "pipelines.cost", problems=CONFLICT)
 async def show_cost(request: WebRequest, run_id: str, query: CostQuery) -> CostPage:
     """Show calls, tokens and cost of the items of a pipeline run, by model, day or item."""
     return await request.pipelines.cost(run_id, by=query.by, after=query.after, limit=query.limit)
@@ -164,14 +155,14 @@ async def list_executions(
 ) -> RunListDocument:
     """List the runs of a pipeline, newest first."""
     listed = await request.client.runs.page(
-        name=f"{PREFIX_OF_RUNS}{pipeline_id}", after=query.cursor or None, limit=query.limit
+        name=run_name(pipeline_id), after=query.cursor or None, limit=query.limit
     )
     return RunListDocument(
         documents(ListedRun, listed.runs), listed.next, written(listed.looked_back_to)
     )
 
 
-@route("GET", "/pipeline-runs/{run_id}", "read", "pipelines.result", problems=STEERED)
+@route("GET", "/pipeline-runs/{run_id}", "read", "pipelines.result", problems=CONFLICT)
 async def show_execution(request: WebRequest, run_id: str) -> PipelineResult:
     """Show the state or the end of a pipeline run."""
     result = await request.pipelines.result(run_id)
@@ -186,7 +177,7 @@ class ItemsQuery(RequestFields, frozen=True):
     limit: Limit = 50
 
 
-@route("GET", "/pipeline-runs/{run_id}/items", "read", "pipelines.items_page", problems=STEERED)
+@route("GET", "/pipeline-runs/{run_id}/items", "read", "pipelines.items_page", problems=CONFLICT)
 async def list_items(request: WebRequest, run_id: str, query: ItemsQuery) -> ItemsPage:
     """List the items of a pipeline run with their outcomes."""
     listed = await request.pipelines.items_page(
@@ -196,7 +187,7 @@ async def list_items(request: WebRequest, run_id: str, query: ItemsQuery) -> Ite
 
 
 @route(
-    "GET", "/pipeline-runs/{run_id}/output", "read", "pipelines.output", problems=STEERED,
+    "GET", "/pipeline-runs/{run_id}/output", "read", "pipelines.output", problems=CONFLICT,
     media="text/plain",
 )  # fmt: skip
 async def stream_output(request: WebRequest, run_id: str) -> Download:
@@ -208,7 +199,7 @@ async def stream_output(request: WebRequest, run_id: str) -> Download:
 
 @route(
     "POST", "/pipeline-runs/{run_id}/retry", "operate", "pipelines.retry",
-    status=HTTPStatus.CREATED, problems=STEERED,
+    status=HTTPStatus.CREATED, problems=CONFLICT,
 )  # fmt: skip
 async def retry_execution(request: WebRequest, run_id: str) -> StartedRun:
     """Retry the items that did not succeed."""

@@ -28,7 +28,7 @@ from rota.http.documents import (
     WhyDocument,
     WorkflowDocument,
 )
-from rota.http.fields import NOT_FOUND, STEERED, Limit, Reason, RequestFields, Text
+from rota.http.fields import CONFLICT, NOT_FOUND, Limit, Reason, RequestFields, Text
 from rota.http.request import WebRequest
 from rota.http.route import KEY, PREFIX, RouteReply, route
 
@@ -111,7 +111,7 @@ class StartBody(RequestFields, frozen=True):
 
 @route(
     "POST", "/runs", "operate", "start", status=HTTPStatus.CREATED, also=(HTTPStatus.OK,),
-    problems=STEERED, takes_key=True,
+    problems=CONFLICT, takes_key=True,
 )  # fmt: skip
 async def start_run(request: WebRequest, body: StartBody) -> RouteReply[StartedRun]:
     """Start a run."""
@@ -188,7 +188,7 @@ async def show_run(request: WebRequest, run_id: str) -> RunDocument:
     return document(RunDocument, await request.client.runs.get(run_id))
 
 
-@route("GET", "/runs/{run_id}/attempts", "read", "runs.chain", problems=STEERED)
+@route("GET", "/runs/{run_id}/attempts", "read", "runs.chain", problems=CONFLICT)
 async def list_attempts(request: WebRequest, run_id: str) -> list[RunDocument]:
     """List every attempt of a run, first to last."""
     return documents(RunDocument, await request.client.runs.chain(run_id))
@@ -272,7 +272,7 @@ class CancelBody(RequestFields, frozen=True):
     reason: Reason = "by request"
 
 
-@route("POST", "/runs/{run_id}/cancel", "operate", "runs.cancel", problems=STEERED)
+@route("POST", "/runs/{run_id}/cancel", "operate", "runs.cancel", problems=CONFLICT)
 async def cancel_run(request: WebRequest, run_id: str, body: CancelBody) -> RunIds:
     """Cancel a run and its children."""
     return RunIds(list(await request.client.runs.cancel(run_id, reason=body.reason)))
@@ -287,7 +287,7 @@ class RetryBody(RequestFields, frozen=True):
 
 @route(
     "POST", "/runs/{run_id}/retry", "operate", "runs.retry", status=HTTPStatus.CREATED,
-    also=(HTTPStatus.OK,), problems=STEERED,
+    also=(HTTPStatus.OK,), problems=CONFLICT,
 )  # fmt: skip
 async def retry_run(request: WebRequest, run_id: str, body: RetryBody) -> RouteReply[StartedRun]:
     """Retry a run from its last finished step."""
@@ -308,7 +308,7 @@ class ForkBody(RequestFields, frozen=True):
 
 @route(
     "POST", "/runs/{run_id}/fork", "operate", "runs.fork", status=HTTPStatus.CREATED,
-    also=(HTTPStatus.OK,), problems=STEERED, takes_key=True,
+    also=(HTTPStatus.OK,), problems=CONFLICT, takes_key=True,
 )  # fmt: skip
 async def fork_run(request: WebRequest, run_id: str, body: ForkBody) -> RouteReply[StartedRun]:
     """Start a new run with the same input that keeps the steps before a given one."""
@@ -326,7 +326,7 @@ class SignalBody(RequestFields, frozen=True):
 
 @route(
     "POST", "/runs/{run_id}/signals/{name}", "operate", "runs.signal",
-    status=HTTPStatus.ACCEPTED, problems=STEERED,
+    status=HTTPStatus.ACCEPTED, problems=CONFLICT,
 )  # fmt: skip
 async def signal_run(request: WebRequest, run_id: str, name: str, body: SignalBody) -> None:
     """Send a signal to a run."""
@@ -345,7 +345,7 @@ class ActionBody(RequestFields, frozen=True):
 
 @route(
     "POST", "/runs/actions", "operate", "runs.apply", status=HTTPStatus.ACCEPTED,
-    also=(HTTPStatus.OK,), problems=STEERED, audits_body=True,
+    also=(HTTPStatus.OK,), problems=CONFLICT, audits_body=True,
 )  # fmt: skip
 async def act_on_runs(request: WebRequest, body: ActionBody) -> RouteReply[BulkDocument]:
     """Retry or cancel up to 1,000 runs by filter. 200 for a dry run."""

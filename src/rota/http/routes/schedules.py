@@ -28,14 +28,14 @@ from rota.http.documents import (
     StartedRun,
     WhyDocument,
 )
-from rota.http.fields import NOT_FOUND, STEERED, Limit, PageQuery, RequestFields, Text
+from rota.http.fields import CONFLICT, NOT_FOUND, Limit, PageQuery, RequestFields, Text
 from rota.http.problems import precondition_required
 from rota.http.request import WebRequest
 from rota.http.route import KEY, PREFIX, RouteReply, route
 from rota.http.routes.runs import same_input, started
 from rota.schedules.preview import zone_of
 
-CHANGED = (*STEERED, HTTPStatus.PRECONDITION_FAILED)
+CHANGED = (*CONFLICT, HTTPStatus.PRECONDITION_FAILED)
 Overlap = Literal["queue", "queue-all", "skip", "allow", "cancel-running"]
 Missed = Literal["run", "skip", "all"]
 When = str | list[str]
@@ -324,7 +324,7 @@ async def show_calendar(request: WebRequest, name: str, query: CalendarQuery) ->
     return CalendarDocument(calendar.zone, calendar.unit, calendar.is_whole, cells)
 
 
-@route("POST", "/schedules/{name}/diff", "read", "schedules.diff", problems=STEERED)
+@route("POST", "/schedules/{name}/diff", "read", "schedules.diff", problems=CONFLICT)
 async def diff_schedule(request: WebRequest, name: str, body: TimingBody) -> DiffDocument:
     """Show which occurrences an edit would add and remove. Nothing is changed."""
     difference = await request.client.schedules.diff(name, **options_of(body))
@@ -357,7 +357,9 @@ class PauseBody(RequestFields, frozen=True):
     until: datetime | None = None
 
 
-@route("POST", "/schedules/{name}/pause", "operate", "schedules.pause", problems=STEERED, etag=True)
+@route(
+    "POST", "/schedules/{name}/pause", "operate", "schedules.pause", problems=CONFLICT, etag=True
+)
 async def pause_schedule(
     request: WebRequest, name: str, body: PauseBody
 ) -> RouteReply[ScheduleDocument]:
@@ -372,7 +374,7 @@ class ResumeBody(RequestFields, frozen=True):
 
 
 @route(
-    "POST", "/schedules/{name}/resume", "operate", "schedules.resume", problems=STEERED, etag=True
+    "POST", "/schedules/{name}/resume", "operate", "schedules.resume", problems=CONFLICT, etag=True
 )
 async def resume_schedule(
     request: WebRequest, name: str, body: ResumeBody
@@ -388,7 +390,9 @@ class ResetBody(RequestFields, frozen=True):
     confirm: bool = False
 
 
-@route("POST", "/schedules/{name}/reset", "operate", "schedules.reset", problems=STEERED, etag=True)
+@route(
+    "POST", "/schedules/{name}/reset", "operate", "schedules.reset", problems=CONFLICT, etag=True
+)
 async def reset_schedule(
     request: WebRequest, name: str, body: ResetBody
 ) -> RouteReply[ScheduleDocument]:
@@ -405,7 +409,7 @@ class TriggerBody(RequestFields, frozen=True):
 
 @route(
     "POST", "/schedules/{name}/trigger", "operate", "schedules.trigger_once",
-    status=HTTPStatus.CREATED, also=(HTTPStatus.OK,), problems=STEERED, takes_key=True,
+    status=HTTPStatus.CREATED, also=(HTTPStatus.OK,), problems=CONFLICT, takes_key=True,
 )  # fmt: skip
 async def trigger_schedule(
     request: WebRequest, name: str, body: TriggerBody
@@ -429,7 +433,7 @@ class BackfillBody(RequestFields, frozen=True):
 
 @route(
     "POST", "/schedules/{name}/backfill", "operate", "schedules.backfill",
-    status=HTTPStatus.ACCEPTED, also=(HTTPStatus.OK,), problems=STEERED,
+    status=HTTPStatus.ACCEPTED, also=(HTTPStatus.OK,), problems=CONFLICT,
 )  # fmt: skip
 async def backfill_schedule(
     request: WebRequest, name: str, body: BackfillBody

@@ -19,7 +19,7 @@ from rota.errors import RotaError
 from rota.http.address import HEADER
 from rota.http.cursor import cursor, position
 from rota.http.document import ApiDocument, Instant, document, documents, written
-from rota.http.fields import NOT_FOUND, Limit, PageQuery, RequestFields, Text
+from rota.http.fields import NOT_FOUND, NamesQuery, PageQuery, RequestFields, Text
 from rota.http.request import Text as TextAnswer
 from rota.http.request import WebRequest
 from rota.http.route import RouteReply, route
@@ -222,14 +222,11 @@ async def who_am_i(request: WebRequest) -> Me:
 # -- workers and queues ------------------------------------------------------------------------
 
 
-class WorkersQuery(RequestFields, frozen=True):
+class WorkersQuery(NamesQuery, frozen=True):
     """A page of workers; `search` is a part of the name of their machine, `after` the last id of
     the page before. `everyone` includes those that have stopped."""
 
     everyone: bool = False
-    search: Text = ""
-    after: Text = ""
-    limit: Limit = 200
 
 
 class WorkerDocument(ApiDocument, frozen=True):
