@@ -14,7 +14,7 @@ import pytest
 
 from rota import Rota, gather
 from rota.automations import Prepared
-from rota.http.pages import PAGES, schedules
+from rota.http.pages import PAGES, automation_tables, schedules
 from rota.testing import virtual
 from rota.tools import tool
 from tests.http.kit import BASE, browsing
@@ -288,6 +288,18 @@ async def test_all_children_can_be_reached(database_url: str) -> None:
             assert card.count("<tr data-key") == 20
             further = (await http.get(f"/runs/{run.id}?children={children[19].id}")).text
             assert further.partition('id="children"')[2].count("<tr data-key") == 5
+
+
+async def test_older_events_keep_the_filter_of_the_page(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(automation_tables, "PAGE_SIZE", 1)
+    async with browsed(database_url) as (app, http, _parameters):
+        for number in (2, 3):
+            await app.automations.publish("payments", "due", f"bill-{number}", "5 EUR")
+        text = (await http.get("/automations/payments?tab=events&status=pending")).text
+        older = re.findall(r'href="([^"]+)" rel="next"', text)
+        assert "status=pending" in html.unescape(older[0])
 
 
 async def test_a_stale_form_is_refused(database_url: str) -> None:

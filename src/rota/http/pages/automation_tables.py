@@ -77,8 +77,9 @@ def _page(
 ) -> TableView:
     older = ""
     if len(rows) == PAGE_SIZE:
-        topic = request.query.get("topic")
-        older = link(f"/automations/{segment(name)}", tab=tab, topic=topic, before=rows[-1].key)
+        topic, status = request.query.get("topic"), request.query.get("status")
+        href = f"/automations/{segment(name)}"
+        older = link(href, tab=tab, topic=topic, status=status, before=rows[-1].key)
     return TableView(
         TABS[tab], heads, rows, f"No {TABS[tab].lower()} yet", older, counted(len(rows), "row")
     )
