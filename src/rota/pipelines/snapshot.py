@@ -1,12 +1,12 @@
 """The input of a run, as stored: definition, prompts, parameters, given items.
 
-It is the input of the run's row, so a crash resumes with what it began with, whatever happened to
-the files; and the input of a schedule's row, so the last good definition stays in force.
+It is the input of a run's row, so a run resumes with the definition that it began with, whatever
+happened to the files. It is the input of a schedule's row too: the last good definition stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """All parameters; those of the start win."""
+        """All parameters; those of the start override the file."""
         return parameters_of(self.pipeline, self.given)
 
     @property
@@ -59,10 +59,10 @@ def take(
     loaded: Loaded,
     *,
     parameters: Mapping[str, Any] | None = None,
-    items: Sequence[Mapping[str, Any]] | None = None,
+    items: Iterable[Mapping[str, Any]] | None = None,
     overrides: Overrides | None = None,
 ) -> Snapshot:
-    """The snapshot of a pipeline as it was read; refuses what no run could begin with."""
+    """The snapshot of a pipeline as it was read; BadInput for values that no run can start with."""
     given = dict(parameters or {})
     reserved = sorted(set(given) & set(RESERVED))
     if reserved:
@@ -77,18 +77,13 @@ def take(
     )  # fmt: skip
 
 
-def write(snapshot: Snapshot) -> str:
-    """As the text of an input."""
-    return msgspec.json.encode(snapshot).decode()
-
-
-def text_of(loaded: Loaded, **options: Any) -> str:
-    """The input of a run or a schedule; options as of `take`."""
-    return write(take(loaded, **options))
+def text_of(loaded: Loaded) -> str:
+    """The input of a schedule's runs, as stored."""
+    return msgspec.json.encode(take(loaded)).decode()
 
 
 def read(text: str | None) -> Snapshot:
-    """From the text of an input."""
+    """The snapshot in a stored input."""
     try:
         return _DECODER.decode(text or "")
     except msgspec.MsgspecError as error:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rota.errors import BadInput
-from rota.pipelines.definition.discovery import discover, input_kind
-from tests.pipelines.kit import GOOD, NOW, load, write
+from rota.pipelines.definition.discovery import input_kind
+from tests.pipelines.kit import GOOD, discover, load, write
 
 
 def test_every_pipeline_is_listed_and_a_broken_one_disturbs_no_other(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_every_pipeline_is_listed_and_a_broken_one_disturbs_no_other(tmp_path: P
     (tmp_path / "shared").mkdir()
     (tmp_path / "notes.txt").write_text("no pipeline")
     write(tmp_path / "shared" / "deep", GOOD)  # one level only
-    found = discover(tmp_path, now=NOW)
+    found = discover(tmp_path)
     assert [each.pipeline_id for each in found] == ["a-broken", "b-good", "c-yml", "d-both"]
     assert [each.loaded is not None for each in found] == [False, True, True, False]
     assert 'unknown key "promt"' in "\n".join(str(problem) for problem in found[0].problems)
@@ -30,7 +30,7 @@ def test_every_pipeline_is_listed_and_a_broken_one_disturbs_no_other(tmp_path: P
 
 def test_a_folder_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="is not a folder"):
-        discover(tmp_path / "nowhere", now=NOW)
+        discover(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(

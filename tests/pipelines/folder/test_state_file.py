@@ -15,14 +15,10 @@ from rota.pipelines.folder.state_file import (
     STATE_FILE,
     ScheduleState,
     begun,
-    enabled,
     ended,
     interrupted,
     load_state,
-    paused,
     planned,
-    recent,
-    resumed,
     save_state,
 )
 from rota.pipelines.run.content_keys import schedule_id
@@ -84,8 +80,6 @@ def test_without_a_file_there_is_a_default_state(tmp_path: Path) -> None:
         "lastRun": None, "nextRun": None, "history": [],
         "stats": {"totalRuns": 0, "successfulRuns": 0, "failedRuns": 0, "lastFailure": None},
     }  # fmt: skip
-    off = load_state(tmp_path / "x", schedule_id="p-1", pipeline_id="p", enabled=False)
-    assert (off.state.status, off.state.enabled) == ("disabled", False)
 
 
 @pytest.mark.parametrize(
@@ -118,10 +112,9 @@ def test_the_life_of_an_execution(tmp_path: Path) -> None:
     assert running.last_run.completed_at is None
     good = ended(
         running, started_at=NOW, completed_at=NOW + 155 * SECOND, items=42,
-        result_file=".results/x.json", next_at=NOW + 3600 * SECOND,
+        result_file=".results/x.json",
     )  # fmt: skip
     assert good.status == "idle"
-    assert good.next_run == iso(NOW + 3600 * SECOND)
     assert good.last_run is not None
     assert (good.last_run.duration, good.last_run.items_processed) == (155_000, 42)
     assert good.stats.average_duration == 155_000
@@ -130,7 +123,7 @@ def test_the_life_of_an_execution(tmp_path: Path) -> None:
     assert (bad.stats.total_runs, bad.stats.successful_runs, bad.stats.failed_runs) == (2, 1, 1)
     assert bad.stats.last_failure == iso(NOW)
     assert bad.stats.average_duration == 100_000
-    assert [run.success for run in recent(bad)] == [False, True]
+    assert [run.success for run in bad.history] == [False, True]
     assert bad.next_run is None
 
 
@@ -141,24 +134,6 @@ def test_the_history_is_bounded_and_the_totals_are_not(tmp_path: Path) -> None:
         state = ended(state, started_at=at, completed_at=at + SECOND, history_max=3)
     assert [run.started_at for run in state.history] == [iso(NOW + n * SECOND) for n in (6, 5, 4)]
     assert state.stats.total_runs == 7
-    assert len(recent(state, 2)) == 2
-
-
-def test_pausing_outlives_the_end_of_an_execution(tmp_path: Path) -> None:
-    state = paused(begun(found(tmp_path), NOW))
-    assert (state.status, state.next_run) == ("paused", None)
-    done = ended(state, started_at=NOW, completed_at=NOW + SECOND)
-    assert done.status == "paused"
-    assert resumed(done, NOW).status == "idle"
-    assert resumed(done, NOW).next_run == iso(NOW)
-
-
-def test_enabling_and_disabling_by_the_file(tmp_path: Path) -> None:
-    state = found(tmp_path)
-    off = enabled(state, False, NOW)
-    assert (off.status, off.enabled, off.next_run) == ("disabled", False, None)
-    assert enabled(off, False, NOW) is off
-    assert enabled(off, True, NOW).next_run == iso(NOW)
 
 
 def test_a_crash_while_running_is_in_the_history(tmp_path: Path) -> None:
@@ -180,7 +155,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        save_state(tmp_path, paused(state))
+        save_state(tmp_path, planned(state, NOW))
     assert (tmp_path / STATE_FILE).read_text() == before
     assert [path.name for path in tmp_path.iterdir()] == [STATE_FILE]
 

@@ -6,6 +6,13 @@ import textwrap
 from pathlib import Path
 
 from rota.errors import BadPipeline
+from rota.pipelines.definition.discovery import (
+    Listed,
+    look,
+    may_be_pipeline,
+    names_in,
+    with_chains,
+)
 from rota.pipelines.definition.loader import Loaded, problems_of, read_pipeline
 from rota.pipelines.definition.problems import Level, Problem
 
@@ -33,6 +40,12 @@ def write(folder: Path, text: str) -> Path:
 def load(folder: Path, text: str) -> Loaded:
     """A pipeline that must be good."""
     return read_pipeline(write(folder, text), now=NOW, host_zone="UTC")
+
+
+def discover(root: Path) -> list[Listed]:
+    """The pipelines of a folder, good and broken ones."""
+    folders = [root / name for name in names_in(root)]
+    return with_chains([look(each, now=NOW) for each in folders if may_be_pipeline(each)])
 
 
 def problems(folder: Path, text: str) -> list[Problem]:

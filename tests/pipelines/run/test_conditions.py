@@ -9,14 +9,13 @@ import pytest
 
 from rota.core.runs.stored_errors import read_error
 from rota.explain.schedule import why
-from rota.pipelines.definition.discovery import discover
 from rota.pipelines.definition.schedule_block import Condition
 from rota.pipelines.run import conditions
 from rota.pipelines.run.conditions import unmet_condition
 from rota.store.pipelines import dependencies
 from rota.store.schedules import attempts
 from tests.kit.builders import raw
-from tests.pipelines.kit import problem_lines, write
+from tests.pipelines.kit import discover, problem_lines, write
 from tests.pipelines.kit.offline_folder import OfflineWorld, offline_world, written
 from tests.pipelines.kit.receiver import Receiver
 from tests.schedules.kit import at, outage, resume_work
@@ -267,14 +266,14 @@ async def test_what_was_left_out_is_reported_as_missed(database_url: str, tmp_pa
 def test_a_ring_of_afters_is_refused(tmp_path: Path) -> None:
     for name, other in (("one", "two"), ("two", "three"), ("three", "one")):
         write(tmp_path / name, written(name, f'cron: "0 9 * * *"\nafter: {other}'))
-    found = discover(tmp_path, now=0, host_zone="UTC")
+    found = discover(tmp_path)
     assert all(each.loaded is None for each in found)
     assert all("wait for each other" in str(each.problems) for each in found)
 
 
 def test_one_that_waits_for_itself_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "mine", written("mine", 'cron: "0 9 * * *"\nafter: mine'))
-    [each] = discover(tmp_path, now=0, host_zone="UTC")
+    [each] = discover(tmp_path)
     assert each.loaded is None
     assert "a pipeline cannot wait for itself" in str(each.problems)
 

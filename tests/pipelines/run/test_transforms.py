@@ -10,7 +10,6 @@ import pytest
 
 from rota.core.pipelines.filter_rules import judge
 from rota.errors import BadInput
-from rota.pipelines.definition.discovery import discover
 from rota.pipelines.definition.model import Filter
 from rota.pipelines.definition.nodes import TransformOp
 from rota.pipelines.definition.parameters import (
@@ -22,7 +21,7 @@ from rota.pipelines.definition.parameters import (
 from rota.pipelines.preview.validation import examined, models_of
 from rota.pipelines.run.readiness import obstacles
 from rota.pipelines.run.transforms import merged, transformed, tree_of_filter
-from tests.pipelines.kit import NOW, load, write
+from tests.pipelines.kit import discover, load, write
 
 RULES = {"rules": [{"field": "n", "operator": "gte", "value": 5}]}
 
@@ -253,7 +252,7 @@ def test_pipelines_that_wait_for_nobody_or_for_each_other(tmp_path: Path) -> Non
 
     for name, after in (("fetch", "[]"), ("report", "fetsch"), ("a", "b"), ("b", "a")):
         waiting(name, after)
-    a, b, fetch, report = discover(tmp_path, now=NOW)
+    a, b, fetch, report = discover(tmp_path)
     assert fetch.problems == []
     assert report.loaded is not None
     [unknown] = report.problems

@@ -93,7 +93,7 @@ def list_(call: CommonOptions, folder: str | None) -> None:
         folder_commands: ScheduleCommands,
     ) -> tuple[list[Scheduled], dict[str, str], int]:
         return (
-            await folder_commands.listing(),
+            await folder_commands.list_schedules(),
             folder_commands.registry.broken,
             folder_commands.now(),
         )
@@ -181,7 +181,7 @@ def history(call: CommonOptions, schedule_id: str, limit: int, folder: str | Non
     """
 
     async def query(folder_commands: ScheduleCommands) -> tuple[list[RunRecord], list[Skipped]]:
-        return await folder_commands.history(schedule_id, limit), await folder_commands.skipped(
+        return await folder_commands.get_history(schedule_id, limit), await folder_commands.skipped(
             schedule_id, limit
         )
 
@@ -202,7 +202,7 @@ def upcoming(call: CommonOptions, limit: int, folder: str | None) -> None:
     """Show the next executions of all pipelines."""
 
     async def query(folder_commands: ScheduleCommands) -> tuple[list[Any], int]:
-        return await folder_commands.upcoming(limit), folder_commands.now()
+        return await folder_commands.get_upcoming(limit), folder_commands.now()
 
     found, now = with_commands(call, folder, query, writes=False)
     if call.json:

@@ -127,7 +127,7 @@ async def _perform(
     finally:
         unlisten()
     await app.connect()
-    await folder_commands.write_down(scheduled.schedule_id)
+    await folder_commands.write_state(scheduled.schedule_id)
     return end
 
 

@@ -9,9 +9,9 @@ from rota.core.suggest import did_you_mean
 from rota.errors import BadInput, BadPipeline, RotaError
 from rota.pipelines.definition.graph import cycles
 from rota.pipelines.definition.loader import (
-    NAMES,
     Loaded,
     entry_file,
+    holds_pipeline,
     problems_of,
     read_pipeline,
 )
@@ -29,33 +29,40 @@ class Listed(NamedTuple):
     problems: list[Problem]
 
 
-def discover(root: Path, *, now: int, host_zone: str | None = None) -> list[Listed]:
-    """Every pipeline below a folder. One that is broken does not disturb the others."""
+def names_in(root: Path) -> list[str]:
+    """The names of the folders in a folder, pipelines or not."""
     if not root.is_dir():
         raise BadInput(f"{root} is not a folder", hint="Name the folder that holds the pipelines.")
-    folders = sorted(
-        folder for folder in root.iterdir()
-        if folder.is_dir() and any((folder / name).is_file() for name in NAMES)
-    )  # fmt: skip
-    return with_chains([look(folder, now=now, host_zone=host_zone) for folder in folders])
+    try:
+        return sorted(folder.name for folder in root.iterdir() if folder.is_dir())
+    except OSError as error:
+        raise BadInput(f"{root} cannot be read: {error.strerror}") from error
+
+
+def may_be_pipeline(folder: Path) -> bool:
+    """Whether a folder is a pipeline. A folder that cannot be read counts as a broken one."""
+    try:
+        return holds_pipeline(folder)
+    except OSError:
+        return True
 
 
 def with_chains(found: list[Listed]) -> list[Listed]:
-    """The same, with what is wrong about `after`: pipelines that are not there, or wait in a ring.
+    """The pipelines with the problems of `after`: pipelines that do not exist, or a cycle.
 
-    A pipeline that waits for a missing one is kept, since that may still come; one in a ring
-    could never run.
+    A pipeline that waits for a missing one stays valid, since that one may still be added. A
+    pipeline in a cycle could never run.
     """
     waits = {each.pipeline_id: _waits_for(each) for each in found}
-    rings = {name: ring for ring in cycles(waits) for name in ring}
+    rings = {name: cycle for cycle in cycles(waits) for name in cycle}
     checked: list[Listed] = []
     for each in found:
-        said = [
+        unknown = [
             f'schedule.after: no pipeline is called "{name}"{did_you_mean(name, waits)}'
             for name in waits[each.pipeline_id]
             if name not in waits
         ]
-        problems = [*each.problems, *(_about_after(each, text, Level.WARNING) for text in said)]
+        problems = [*each.problems, *(_about_after(each, text, Level.WARNING) for text in unknown)]
         ring = rings.get(each.pipeline_id)
         if ring is not None:
             detail = f"these pipelines wait for each other: {' → '.join([*ring, ring[0]])}"
@@ -76,10 +83,10 @@ def _about_after(each: Listed, message: str, level: Level) -> Problem:
     return Problem(str(file), document.place(("schedule", "after")), message, level)
 
 
-def look(folder: Path, *, now: int, host_zone: str | None = None) -> Listed:
+def look(folder: Path, *, now: int) -> Listed:
     """One pipeline, good or broken."""
     try:
-        loaded = read_pipeline(folder, now=now, host_zone=host_zone)
+        loaded = read_pipeline(folder, now=now)
     except BadPipeline as error:
         return Listed(folder.name, folder, None, problems_of(error))
     except (RotaError, OSError) as error:
@@ -96,7 +103,7 @@ def _plain(folder: Path, error: Exception) -> Problem:
 
 
 def input_kind(loaded: Loaded) -> tuple[str, int | None]:
-    """The summary of an input, and how many items, as far as the file alone tells."""
+    """The kind of an input, and its number of items, as far as the file alone shows."""
     pipeline = loaded.pipeline
     if pipeline.mode == "job":
         return "job", 1

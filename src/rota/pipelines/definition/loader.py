@@ -78,9 +78,12 @@ def entry_file(path: FilePath) -> FilePath:
     return path
 
 
-def read_pipeline(
-    path: FilePath, *, now: int, host_zone: str | None = None, skill_root: FilePath | None = None
-) -> Loaded:
+def holds_pipeline(folder: FilePath) -> bool:
+    """Whether a folder has a pipeline.yaml."""
+    return any((folder / name).is_file() for name in NAMES)
+
+
+def read_pipeline(path: FilePath, *, now: int, host_zone: str | None = None) -> Loaded:
     """Read and check a pipeline, or raise BadPipeline with everything that is wrong with it."""
     file = entry_file(path)
     try:
@@ -88,18 +91,13 @@ def read_pipeline(
     except OSError as error:
         problem = Problem(str(file), FilePosition(1, 1), f"it cannot be read: {error.strerror}")
         raise refusal(str(file), [problem]) from error
-    return read_text(raw, file, now=now, host_zone=host_zone, skill_root=skill_root)
+    return read_text(raw, file, now=now, host_zone=host_zone)
 
 
 def read_text(
-    raw: bytes | str,
-    file: FilePath,
-    *,
-    now: int,
-    host_zone: str | None = None,
-    skill_root: FilePath | None = None,
+    raw: bytes | str, file: FilePath, *, now: int, host_zone: str | None = None
 ) -> Loaded:
-    """The same for text that may differ from what the file holds, as an editor has it."""
+    """Read and check the text of a pipeline; it may differ from the file, as in an editor."""
     text = raw.decode("utf-8-sig", "replace") if isinstance(raw, bytes) else raw
     document = read_yaml(raw, str(file))
     report = ProblemReport(document, str(file), text)
@@ -111,7 +109,7 @@ def read_text(
     pipeline, node_ids = _converted(document.value, report)
     folder = file.parent
     _check(pipeline, document.value, node_ids, report)
-    prompts = _prompts(pipeline, folder, skill_folders(folder, skill_root), report)
+    prompts = _prompts(pipeline, folder, skill_folders(folder), report)
     check_names(pipeline, prompts, report)
     zone = host_zone or host_zone_name()
     schedule = _schedule(pipeline.schedule, folder.resolve().name, zone, now, report)
@@ -125,7 +123,7 @@ def read_text(
 
 
 def _converted(value: dict[str, Any], report: ProblemReport) -> tuple[Pipeline, set[str]]:
-    """The definition made of what is right, so that the rest of the file is checked too."""
+    """The definition from the right parts of the file, so that they are checked too."""
     Shape(report).check(value, _TYPE, ())
     nodes = value.get("nodes")
     node_ids = set(nodes) if isinstance(nodes, dict) else set()
@@ -139,7 +137,7 @@ def _converted(value: dict[str, Any], report: ProblemReport) -> tuple[Pipeline, 
 
 
 def _converts(value: dict[str, Any], sound: str | None, report: ProblemReport) -> bool:
-    """Whether a part becomes what it should; a `sound` one that does not is reported."""
+    """Whether a part can be converted. If a `sound` part cannot, that is reported."""
     try:
         msgspec.convert(value, Pipeline)
     except msgspec.ValidationError as error:
@@ -150,7 +148,7 @@ def _converts(value: dict[str, Any], sound: str | None, report: ProblemReport) -
 
 
 def _in_list(path: Path) -> int:
-    """How much of a path to cut away: a whole node, or a whole list, lest its numbers change."""
+    """The length of the path to cut away: a whole node or list, so that no index changes."""
     if path[:1] == ("nodes",):
         return 2
     return next((n for n, part in enumerate(path) if isinstance(part, int)), len(path))
@@ -230,7 +228,7 @@ def _schedule(
         zone = zone_named(block.timezone or zone).key
     except UnknownZone as error:
         report.error(("schedule", "timezone"), _error_text(error))
-    if len(errors_of(report.problems)) > count:  # The cron text is still to be looked at alone.
+    if len(errors_of(report.problems)) > count:  # check the cron text alone
         block = ScheduleBlock(cron=block.cron)
     try:
         plain = msgspec.structs.replace(block, timezone=zone)
@@ -245,8 +243,8 @@ def _schedule(
 
 def _check_block(block: ScheduleBlock, pipeline_id: str, report: ProblemReport) -> None:
     words = {"jitter": block.jitter, "grace": block.grace, "expires_after": block.expires_after}
-    said: dict[str, Any] = {word: text for word, text in words.items() if text is not None}
-    for word, text in said.items():
+    given: dict[str, Any] = {word: text for word, text in words.items() if text is not None}
+    for word, text in given.items():
         try:
             policies(**{word: text})
         except RotaError as error:
@@ -275,6 +273,6 @@ def _error_text(error: RotaError) -> str:
 
 
 def problems_of(error: BadPipeline) -> list[Problem]:
-    """The content of a refused pipeline."""
+    """The problems of a refused pipeline."""
     found = error.facts.get("problems", [])
     return list(found) if isinstance(found, list) else []

@@ -1,6 +1,6 @@
-"""From the typed text to a pipeline: a file, its folder, or the name of one nearby.
+"""Finds the pipeline that a text names: a file, its folder, or the name of one nearby.
 
-Also the default place for the runs of a folder of pipelines.
+Also the default database of a folder of pipelines.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from rota.core.suggest import did_you_mean
 from rota.core.time.recurrence import next_after
 from rota.engine.clock import SystemClock
 from rota.errors import UnknownPipeline
-from rota.pipelines.definition.loader import NAMES, Loaded, read_pipeline
+from rota.pipelines.definition.loader import Loaded, holds_pipeline, read_pipeline
 
-NEARBY = ("pipelines", ".vscode/pipelines")  # the folders that a name is also looked for in
+NEARBY = ("pipelines", ".vscode/pipelines")  # further folders to search for a name
 DATABASE = ".rota.db"
 NAMED_MAX = 8
 
 
 def locate(text: str, here: Path = Path()) -> Path:
-    """The pipeline.yaml or folder that is meant; UnknownPipeline tells the nearest names."""
+    """The pipeline.yaml or folder that is meant; UnknownPipeline with the nearest names."""
     path = here / Path(text).expanduser()
-    if path.is_file() or _holds_one(path):
+    if path.is_file() or holds_pipeline(path):
         return path
     if path.is_dir():
         raise UnknownPipeline(f"{text} holds no pipeline.yaml", hint=_inside(path, text))
@@ -41,7 +41,7 @@ def open_pipeline(path: Path) -> Loaded:
 
 def pipelines_in(folder: Path) -> list[Path]:
     """The pipelines of a folder by name, or of its usual folders; none if it is one itself."""
-    if not folder.is_dir() or _holds_one(folder):
+    if not folder.is_dir() or holds_pipeline(folder):
         return []
     places = [folder, *(folder / name for name in NEARBY)]
     return next((found for place in places if (found := _within(place))), [])
@@ -61,18 +61,14 @@ def root_of(path: Path) -> Path:
 
 
 def database_url(root: Path) -> str:
-    """The default place for the runs of a folder of pipelines."""
+    """The default database of a folder of pipelines."""
     return f"sqlite:///{root.resolve() / DATABASE}"
-
-
-def _holds_one(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in NAMES)
 
 
 def _within(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
-    return sorted(each for each in folder.iterdir() if each.is_dir() and _holds_one(each))
+    return sorted(each for each in folder.iterdir() if each.is_dir() and holds_pipeline(each))
 
 
 def _around(path: Path, here: Path) -> list[Path]:

@@ -15,7 +15,7 @@ SKILL_FILE = "SKILL.md"
 
 
 class SkillText(NamedTuple):
-    """A skill and what it says."""
+    """A skill and its text."""
 
     name: str
     text: str
@@ -44,13 +44,10 @@ def read_prompt(name: str, folder: Path) -> str:
     return text
 
 
-def skill_folders(folder: Path, root: Path | None = None) -> list[Path]:
+def skill_folders(folder: Path) -> list[Path]:
     """The folders in which skills are looked for: in the pipeline, beside it, and in .github/skills
     above it."""
-    around = [folder, *folder.resolve().parents]
-    if root is not None:
-        around = [folder, root]
-    above = [each / ".github" / "skills" for each in around[1:]]
+    above = [each / ".github" / "skills" for each in folder.resolve().parents]
     return [folder / "skills", folder.parent / "skills", *above]
 
 

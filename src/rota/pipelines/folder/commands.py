@@ -1,13 +1,14 @@
-"""The verbs of people about scheduled pipelines, with or without a scheduler that runs.
+"""Queries and commands about scheduled pipelines, whether a scheduler runs or not.
 
-While a scheduler runs, it is notified of every change through the store and writes the state files.
-Otherwise the process that changes something writes them.
+A scheduler that runs is notified of every change through the store, and writes the state files.
+Otherwise the process that makes a change writes them.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Awaitable, Callable
+import itertools
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +18,7 @@ from msgspec import UNSET, UnsetType
 
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.stored_errors import read_error
-from rota.core.schedules.intent import Intent, jitter_us
+from rota.core.schedules.intent import jitter_us
 from rota.core.suggest import did_you_mean
 from rota.core.time.instants import moment
 from rota.core.time.recurrence import next_after
@@ -50,7 +51,7 @@ class Scheduled(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     config: ScheduleBlock
     state: ScheduleState
     next_run_in: int | UnsetType = UNSET  # milliseconds
-    note: str | UnsetType = UNSET  # why it rests
+    note: str | UnsetType = UNSET  # why it is paused
     problem: str | UnsetType = UNSET
 
 
@@ -63,7 +64,7 @@ class Upcoming(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """An execution that did not take place, and why; a long row of them is one, at its last."""
+    """An execution that did not take place, and why. A long row of them is one, at its last."""
 
     due_at: int
     reason: str
@@ -71,7 +72,7 @@ class Skipped(NamedTuple):
 
 
 class ScheduleCommands:
-    """Shows and manages schedules. Without a client, only the files are looked at."""
+    """Shows and manages the schedules of a folder. Without a client, it reads only the files."""
 
     def __init__(
         self, client: Client | None, registry: PipelineRegistry, *, now: Callable[[], int]
@@ -80,66 +81,47 @@ class ScheduleCommands:
         self.registry = registry
         self.now = now
         self._files = state_file_sync.StateFileSync()
-        # A running scheduler keeps the registry itself; otherwise it is read again every time.
-        self.syncs = True  # whether a verb first brings the store in step with the file
-        self.refresh: Callable[[], Awaitable[None]] = self._read
-        self.on_change: Callable[[ScheduledPipeline], Awaitable[None]] = self._wrote
 
-    # -- looking ---------------------------------------------------------------------------
+    # -- queries ---------------------------------------------------------------------------
 
-    async def listing(self) -> list[Scheduled]:
+    async def list_schedules(self) -> list[Scheduled]:
         """All scheduled pipelines, by name."""
-        await self.refresh()
+        await self._read()
         return [self._shown(entry) for _, entry in sorted(self.registry.entries.items())]
 
-    async def get(self, schedule_id: str) -> Scheduled | None:
-        """One of them, by the id of its schedule or of its pipeline."""
-        await self.refresh()
+    async def get_schedule(self, schedule_id: str) -> Scheduled | None:
+        """One scheduled pipeline, by the id of its schedule or of its pipeline."""
+        await self._read()
         entry = self.registry.of(schedule_id)
         return None if entry is None else self._shown(entry)
 
     async def show(self, schedule_id: str) -> Scheduled:
-        """The same; UnknownSchedule with the nearest names when there is none."""
+        """One scheduled pipeline; UnknownSchedule with the nearest names when there is none."""
         return self._shown(await self._entry(schedule_id))
 
-    async def upcoming(self, limit: int = UPCOMING) -> list[Upcoming]:
+    async def get_upcoming(self, limit: int = UPCOMING) -> list[Upcoming]:
         """The next executions, across all schedules, soonest first."""
-        await self.refresh()
-        now = self.now()
-        found: list[tuple[int, str, str, Intent, int]] = []
-        for entry in self.registry.entries.values():
-            if entry.row is None or entry.state.next_run is None:
-                continue
-            intent = definition.found(entry.row).intent
-            spread = jitter_us(entry.row.name, intent.policies)
-            due_at = entry.row.due_at
-            if due_at is not None:
-                key = (due_at + spread, entry.schedule_id, entry.pipeline_id, intent, spread)
-                heapq.heappush(found, key)
-        return self._merged(found, limit, now) if found else self._plain(limit)
+        await self._read()
+        found = [self._upcoming(entry) for entry in self.registry.entries.values()]
+        merged = heapq.merge(*found, key=lambda one: (one.next_run, one.schedule_id))
+        return list(itertools.islice(merged, limit))
 
-    def _merged(
-        self, found: list[tuple[int, str, str, Intent, int]], limit: int, now: int
-    ) -> list[Upcoming]:
-        chosen: list[Upcoming] = []
-        while found and len(chosen) < limit:
-            at, schedule_id, pipeline_id, intent, spread = heapq.heappop(found)
-            chosen.append(Upcoming(schedule_id, pipeline_id, moment(at)))
-            due_at = next_after(intent.spec, max(at - spread, now))
-            if due_at is not None:
-                heapq.heappush(found, (due_at + spread, schedule_id, pipeline_id, intent, spread))
-        return chosen
+    def _upcoming(self, entry: ScheduledPipeline) -> Iterator[Upcoming]:
+        """The next executions of one schedule; only the first, if the store does not know it."""
+        if entry.state.next_run is None:
+            return
+        if entry.row is None:
+            first = moment(read_time(entry.state.next_run))
+            yield Upcoming(entry.schedule_id, entry.pipeline_id, first)
+            return
+        intent = definition.found(entry.row).intent
+        spread = jitter_us(entry.row.name, intent.policies)
+        due_at, now = entry.row.due_at, self.now()
+        while due_at is not None:
+            yield Upcoming(entry.schedule_id, entry.pipeline_id, moment(due_at + spread))
+            due_at = next_after(intent.spec, max(due_at, now))
 
-    def _plain(self, limit: int) -> list[Upcoming]:
-        """The next execution of each, by the files alone."""
-        found = [
-            Upcoming(e.schedule_id, e.pipeline_id, moment(read_time(e.state.next_run)))
-            for e in self.registry.entries.values()
-            if e.state.next_run is not None
-        ]
-        return sorted(found, key=lambda one: one.next_run)[:limit]
-
-    async def history(self, schedule_id: str, limit: int | None = None) -> list[RunRecord]:
+    async def get_history(self, schedule_id: str, limit: int | None = None) -> list[RunRecord]:
         """Executions that have ended or wait for a person, newest first."""
         entry = await self._entry(schedule_id)
         waiting = [chain for chain in entry.under_way if state_file_sync.waits(chain)]
@@ -209,9 +191,9 @@ class ScheduleCommands:
         await self._after(entry)
         return cancelled
 
-    async def write_down(self, schedule_id: str) -> None:
-        """Bring the state file up to date, where no scheduler does it."""
-        await self.on_change(await self._entry(schedule_id))
+    async def write_state(self, schedule_id: str) -> None:
+        """Write the state file, where no scheduler does it."""
+        await self._after(await self._entry(schedule_id))
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -222,17 +204,17 @@ class ScheduleCommands:
         return self._client
 
     async def _entry(self, schedule_id: str) -> ScheduledPipeline:
-        await self.refresh()
+        await self._read()
         entry = self.registry.of(schedule_id)
         if entry is None:
             raise self._unknown(schedule_id)
         return entry
 
     async def _stored(self, schedule_id: str) -> ScheduledPipeline:
-        """An entry that the store knows as its file is now; where a scheduler looks after the
-        folder, it sees to that."""
+        """An entry that the store knows as its file is now. A scheduler of the folder syncs it;
+        otherwise it is synced here."""
         entry = await self._entry(schedule_id)
-        if self.syncs and not is_looked_after(self.registry.root, now=self.now()):
+        if not self._has_scheduler:
             await self.registry.sync([entry.folder.name], now=self.now())
             entry = self.registry.of(entry.pipeline_id) or entry
         return entry
@@ -257,18 +239,20 @@ class ScheduleCommands:
         )
 
     async def _after(self, entry: ScheduledPipeline) -> Scheduled:
-        await self.on_change(entry)
-        fresh = self.registry.of(entry.pipeline_id) or entry
-        return self._shown(fresh)
-
-    async def _read(self) -> None:
-        await self.registry.read(now=self.now())
-
-    async def _wrote(self, entry: ScheduledPipeline) -> None:
+        """The entry after a change. Without a scheduler of the folder, its file is written here."""
         await self._read()
         fresh = self.registry.of(entry.pipeline_id)
-        if fresh is not None and not is_looked_after(self.registry.root, now=self.now()):
+        if fresh is not None and not self._has_scheduler:
             self._files.save_all([(fresh.folder, fresh.state)])
+        return self._shown(fresh or entry)
+
+    async def _read(self) -> None:
+        """Read the registry again. A scheduler that runs keeps it, and overrides this."""
+        await self.registry.read(now=self.now())
+
+    @property
+    def _has_scheduler(self) -> bool:
+        return is_looked_after(self.registry.root, now=self.now())
 
     def _shown(self, entry: ScheduledPipeline) -> Scheduled:
         next_run = entry.state.next_run
@@ -285,5 +269,5 @@ class ScheduleCommands:
 
 
 def is_looked_after(root: Path, *, now: int) -> bool:
-    """Whether a scheduler is alive that keeps this folder."""
+    """Whether a living scheduler holds the lock of the folder."""
     return lock_file.living(root, now=now) is not None

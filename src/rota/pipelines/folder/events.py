@@ -52,7 +52,7 @@ class ExecutionStart(OfSchedule, frozen=True, kw_only=True, rename="camel", omit
 
 
 class ExecutionComplete(OfSchedule, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """An execution came to its end with a result."""
+    """An execution completed with a result."""
 
     name = "execution:complete"
     run_id: str
@@ -119,7 +119,7 @@ class Events:
         self._of(name).append(listener)
 
     def off(self, name: str, listener: Listener) -> None:
-        """Do not call it any more."""
+        """Do not call `listener` any more."""
         if listener in self._of(name):
             self._of(name).remove(listener)
 
@@ -129,7 +129,7 @@ class Events:
             listeners.clear()
 
     def emit(self, event: AnyEvent) -> None:
-        """Tell everyone who asked for it."""
+        """Call the listeners of an event."""
         for listener in [*self._listeners[event.name], *self._listeners[EVERY]]:
             try:
                 listener(event)

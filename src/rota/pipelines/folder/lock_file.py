@@ -1,26 +1,33 @@
-"""`.scheduler.lock`: one scheduler for one folder. It holds who, since when, and a heartbeat.
+"""`.scheduler.lock`: one scheduler for one folder. It names the holder, and has a heartbeat.
 
 A lock is stale when its process is gone (on this machine) or its heartbeat is too old. A stale
-lock is taken over; of several who try at once, one succeeds. A scheduler that lost its lock learns
-so at its next heartbeat. The clock, and the question whether a process lives, are arguments.
+lock is taken over; of several takers at once, one succeeds. A scheduler notices the loss of its
+lock at its next heartbeat. The time, and whether a process lives, are arguments.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
 import os
 import secrets
 import socket
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from rota.core.time.instants import SECOND, instant, iso, span
 from rota.errors import SchedulerLockError
 from rota.pipelines.files import write_whole
+
+if TYPE_CHECKING:
+    from rota.engine.clock import Clock
+
+log = logging.getLogger("rota.pipelines")
 
 LOCK_FILE = ".scheduler.lock"
 PRIVATE = 0o600
@@ -62,7 +69,7 @@ def is_alive(pid: int) -> bool:
 
 def _is_zombie(pid: int) -> bool:
     """Whether a process is dead, and only its parent has not taken note (a container without an
-    init never does). Linux tells; elsewhere the heartbeat decides."""
+    init never does). Only Linux shows it; elsewhere the heartbeat decides."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except OSError:
@@ -89,9 +96,12 @@ def acquire(
     )
     folder.mkdir(parents=True, exist_ok=True)
     with _guarded(folder):
-        raw = _raw(path)
-        other = None if raw is None else _content(raw)
-        if other is not None and not _stale(other, mine, path, now, stale_us, alive):
+        other = holder(folder)
+        if other is not None and (other.hostname, other.pid) == (mine.hostname, mine.pid):
+            is_stale = _key(path) not in _held  # an earlier process had the same id
+        else:
+            is_stale = other is None or _is_stale(other, mine.hostname, now, stale_us, alive)
+        if other is not None and not is_stale:
             raise _refused(path, other, now)
         path.unlink(missing_ok=True)
         if not _created(path, mine):  # only where the file system has no guard
@@ -101,9 +111,9 @@ def acquire(
 
 
 def heartbeat(lock: Lock, *, now: int) -> Lock:
-    """Say that the holder is alive; SchedulerLockError when the lock is not ours any more."""
+    """Write that the holder is alive; SchedulerLockError when the lock is not ours any more."""
     with _guarded(lock.path.parent):
-        found = _content(_raw(lock.path) or b"")
+        found = holder(lock.path.parent)
         if found is not None and _same(found, lock.content):
             content = msgspec.structs.replace(lock.content, heartbeat=iso(now))
             write_whole(lock.path, [_text(content)], mode=PRIVATE)
@@ -117,10 +127,10 @@ def heartbeat(lock: Lock, *, now: int) -> Lock:
 
 
 def release(lock: Lock) -> bool:
-    """Give the lock back; answers whether it was still ours."""
+    """Give the lock back; returns whether it was still ours."""
     _held.discard(_key(lock.path))
     with _guarded(lock.path.parent):
-        found = _content(_raw(lock.path) or b"")
+        found = holder(lock.path.parent)
         if found is None or not _same(found, lock.content):
             return False
         lock.path.unlink(missing_ok=True)
@@ -128,36 +138,30 @@ def release(lock: Lock) -> bool:
 
 
 def holder(folder: Path) -> LockContent | None:
-    """Who holds the lock of a folder, stale or not."""
-    raw = _raw(folder / LOCK_FILE)
-    return None if raw is None else _content(raw)
+    """The holder of a folder's lock, stale or not. A file that cannot be decoded has no holder."""
+    try:
+        content = msgspec.json.decode((folder / LOCK_FILE).read_bytes(), type=LockContent)
+        _instant(content.heartbeat)
+    except (FileNotFoundError, msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    return content
 
 
 def living(
     folder: Path, *, now: int, stale_us: int = STALE_US, alive: Callable[[int], bool] = is_alive
 ) -> LockContent | None:
-    """Who holds the lock of a folder and is alive; this process counts like any other."""
+    """The holder of a folder's lock, if it is alive. This process counts like any other."""
     found = holder(folder)
-    if found is None or now - _instant(found.heartbeat) > stale_us:
+    if found is None or _is_stale(found, socket.gethostname(), now, stale_us, alive):
         return None
-    gone = found.hostname == socket.gethostname() and not alive(found.pid)
-    return None if gone else found
+    return found
 
 
-def _stale(
-    other: LockContent,
-    mine: LockContent,
-    path: Path,
-    now: int,
-    stale_us: int,
-    alive: Callable[[int], bool],
+def _is_stale(
+    content: LockContent, hostname: str, now: int, stale_us: int, alive: Callable[[int], bool]
 ) -> bool:
-    if other.hostname == mine.hostname:
-        if other.pid == mine.pid:
-            return _key(path) not in _held  # an earlier process that had the same id
-        if not alive(other.pid):
-            return True
-    return now - _instant(other.heartbeat) > stale_us
+    is_dead = content.hostname == hostname and not alive(content.pid)
+    return is_dead or now - _instant(content.heartbeat) > stale_us
 
 
 def _refused(path: Path, other: LockContent, now: int) -> SchedulerLockError:
@@ -190,7 +194,7 @@ def _created(path: Path, content: LockContent) -> bool:
 
 @contextlib.contextmanager
 def _guarded(folder: Path) -> Iterator[None]:
-    """Look and act as one step: the folder itself is locked meanwhile, where the system can."""
+    """Read and write the lock as one step: lock the folder itself, where the system can."""
     try:
         import fcntl
 
@@ -204,23 +208,6 @@ def _guarded(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _raw(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-
-
-def _content(raw: bytes) -> LockContent | None:
-    """The content of a lock; an unreadable one is as good as none."""
-    try:
-        content = msgspec.json.decode(raw, type=LockContent)
-        _instant(content.heartbeat)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return None
-    return content
 
 
 def _same(one: LockContent, other: LockContent) -> bool:
@@ -237,3 +224,51 @@ def _text(content: LockContent) -> str:
 
 def _key(path: Path) -> str:
     return str(path.resolve())
+
+
+class LockHeartbeat:
+    """The lock of one folder; `lost` is called once when another process has it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        clock: Clock,
+        *,
+        stale_us: int,
+        beat_us: int,
+        lost: Callable[[], None],
+    ) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._stale_us, self._beat_us = stale_us, beat_us
+        self._on_lost = lost
+        self._lock: Lock | None = None
+        self.lost: SchedulerLockError | None = None
+
+    def take(self) -> None:
+        """Take the lock, or raise SchedulerLockError that names the holder."""
+        now = self._clock.now()
+        self._lock = acquire(self._folder, now=now, stale_us=self._stale_us)
+        self.lost = None
+
+    def release(self) -> None:
+        """Give it back, if it is held."""
+        if self._lock is not None:
+            release(self._lock)
+            self._lock = None
+
+    async def beat(self) -> None:
+        """Write a heartbeat at every interval, until the lock is lost."""
+        while self._lock is not None:
+            clock = self._clock
+            await clock.wait(asyncio.Event(), clock.now() + self._beat_us)
+            if not self._folder.is_dir():
+                continue  # away, as a mount may be: no other process can take it either
+            try:
+                self._lock = heartbeat(self._lock, now=clock.now())
+            except SchedulerLockError as error:
+                log.error("%s %s", error, error.advice)
+                self.lost, self._lock = error, None
+                self._on_lost()
+            except OSError as error:  # a full disk does not mean that the folder is left alone
+                log.warning("the heartbeat of the lock cannot be written: %s", error)

@@ -1,7 +1,7 @@
-"""The scheduled pipelines of a folder, as files and store know them, and how the two are joined.
+"""The scheduled pipelines of a folder, as the files and the store have them.
 
-Only looking changes nothing. Syncing makes schedules for new blocks, brings changed ones in step,
-and lets go of those without a block or pipeline. A broken one keeps its last good schedule.
+`read` changes nothing. `sync` makes schedules for new blocks, updates changed ones, and deletes
+those without a block or a pipeline. A broken pipeline keeps its last good schedule.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from rota.client.schedule_view import view_of
 from rota.core.runs.model import Schedule
 from rota.engine.wakeups import SCHEDULE
 from rota.errors import BadInput, BadSchedule, RotaError
-from rota.pipelines.definition.discovery import Listed, look, with_chains
+from rota.pipelines.definition.discovery import (
+    Listed,
+    look,
+    may_be_pipeline,
+    names_in,
+    with_chains,
+)
 from rota.pipelines.definition.loader import Loaded
 from rota.pipelines.definition.problems import FilePosition, Problem
 from rota.pipelines.folder import schedule_sync, state_file_sync
@@ -28,8 +34,6 @@ from rota.pipelines.folder.scheduled_pipeline import (
     ScheduledPipeline,
     expected,
     in_force,
-    may_be_one,
-    names_in,
     problem_text,
     prompt_files,
     stored,
@@ -78,10 +82,10 @@ class PipelineRegistry:
         """Every pipeline of the folder, with a schedule or without."""
         return sorted(self._listed)
 
-    # -- looking ---------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------
 
     async def read(self, *, now: int) -> None:
-        """Look at all pipelines and at the store; nothing is changed by it."""
+        """Read all pipelines and their schedules."""
         await self._discover(now)
         rows = await self._rows()
         self.entries, self.broken = {}, {}
@@ -89,12 +93,13 @@ class PipelineRegistry:
             row = rows.get(self._key(name)) or await self._row_of_state(listed.folder)
             entry = self._entry(listed, row, await self._id_of(listed, row), now)
             if entry is None:
-                self._note_broken(listed)
+                if listed.loaded is None:
+                    self.broken[name] = problem_text(listed.problems)
                 continue
             if row is not None:
                 entry.row = self._in_step(listed, row, now)
-                entry.state = await self._followed(entry.state, row)
-                await self.look_at(entry)
+                await self._catch_up(entry)
+                await self._look_at(entry)
             self.entries[name] = entry
 
     def _in_step(self, listed: Listed, row: Schedule, now: int) -> Schedule:
@@ -105,14 +110,7 @@ class PipelineRegistry:
         return schedule_sync.changed(row, block, now=now)
 
     async def _discover(self, now: int) -> None:
-        if not self.root.is_dir():
-            raise BadInput(
-                f"{self.root} is not a folder", hint="Name the folder that holds the pipelines."
-            )
-        try:
-            names = await asyncio.to_thread(names_in, self.root)
-        except OSError as error:
-            raise BadInput(f"{self.root} cannot be read: {error.strerror}") from error
+        names = await asyncio.to_thread(names_in, self.root)
         await self._look_again({*names, *self._plain}, now)
 
     async def _look_again(self, names: Iterable[str], now: int) -> None:
@@ -128,12 +126,12 @@ class PipelineRegistry:
         self.beside = {name: self._files_beside(each) for name, each in self._listed.items()}
 
     def _files_beside(self, listed: Listed) -> list[str]:
-        """The watched files beside pipeline.yaml: prompts, skills, and whether it is trusted."""
+        """The watched files beside pipeline.yaml: prompts, skills, and the record of trust."""
         trusted = [] if self._trust is None else [str(self._trust.record_file(listed.folder))]
         return prompt_files(listed) + trusted
 
     def _key(self, name: str) -> str:
-        """The pipeline's id: a folder that is a link has the name of what it leads to."""
+        """The pipeline's id: the name of its folder, or of the target of a link."""
         return (self.root / name).resolve().name
 
     async def _rows(self) -> dict[str, Schedule]:
@@ -151,9 +149,7 @@ class PipelineRegistry:
         state = state_file_sync.peek(folder)
         if self._client is None or state is None:
             return None
-        row = await self._client.connection.database.read(
-            store.find, namespace=self._client.settings.namespace, name=state.schedule_id
-        )
+        row = await self._find(self._client, state.schedule_id)
         if row is None or definition.found(row).intent.owner != schedule_sync.OWNER:
             return None
         return None if schedule_sync.still_there(row) else row
@@ -186,30 +182,28 @@ class PipelineRegistry:
             return row.name
         if state is None or state.pipeline_id != listed.pipeline_id or self._client is None:
             return own
-        taken = await self._client.connection.database.read(
-            store.find, namespace=self._client.settings.namespace, name=state.schedule_id
-        )
+        taken = await self._find(self._client, state.schedule_id)
         return state.schedule_id if taken is None else own
 
-    async def _followed(self, state: ScheduleState, row: Schedule) -> ScheduleState:
-        assert self._client is not None
-        chains = await self._client.connection.database.read(
-            attempts.latest, row.id, limit=self._history_max
-        )
-        return state_file_sync.caught_up(state, chains, history_max=self._history_max)
+    async def _find(self, client: Client, name: str) -> Schedule | None:
+        namespace = client.settings.namespace
+        return await client.connection.database.read(store.find, namespace=namespace, name=name)
 
-    async def look_at(self, entry: ScheduledPipeline) -> None:
-        """The executions in progress, and the state of the schedule."""
+    async def _catch_up(self, entry: ScheduledPipeline) -> None:
+        """Add executions that ended while no process wrote the state file."""
+        assert self._client is not None
+        assert entry.row is not None
+        chains = await self._client.connection.database.read(
+            attempts.latest, entry.row.id, limit=self._history_max
+        )
+        entry.state = state_file_sync.caught_up(entry.state, chains, history_max=self._history_max)
+
+    async def _look_at(self, entry: ScheduledPipeline) -> None:
+        """Read the executions in progress, and the state of the schedule."""
         assert self._client is not None
         assert entry.row is not None
         entry.under_way = await self._client.connection.database.read(_open_of, entry.row.id)
-        for chain in filter(state_file_sync.waits, entry.under_way):
-            entry.state = state_file_sync.with_wait(entry.state, chain)
-        entry.state = state_file_sync.placed(entry.state, entry.row, entry.under_way)
-
-    def _note_broken(self, listed: Listed) -> None:
-        if listed.loaded is None:
-            self.broken[listed.pipeline_id] = problem_text(listed.problems)
+        entry.state = state_file_sync.projected(entry.state, entry.row, entry.under_way)
 
     # -- syncing ---------------------------------------------------------------------------
 
@@ -234,14 +228,18 @@ class PipelineRegistry:
 
     async def _sync(self, name: str, row: Schedule | None, now: int) -> list[Moved]:
         listed = self._listed.get(name)
-        if listed is None:
-            return await self._gone(name, row, now)
-        if listed.loaded is None:
+        if listed is not None and listed.loaded is None:
             return await self._in_trouble(listed, row, now)
         self.broken.pop(name, None)
-        if listed.loaded.schedule is None:
-            return await self._unscheduled(listed, row, now)
-        return await self._put(listed, listed.loaded, row, now)
+        loaded = None if listed is None else listed.loaded
+        if listed is not None and loaded is not None and loaded.schedule is not None:
+            return await self._put(listed, loaded, row, now)
+        moved = await self._drop(name, row, now)
+        if moved and listed is None:
+            state_file_sync.clean_up(self.root / name)
+        elif moved:
+            state_file_sync.archive(self.root / name)
+        return moved
 
     async def _put(
         self, listed: Listed, loaded: Loaded, row: Schedule | None, now: int
@@ -273,10 +271,11 @@ class PipelineRegistry:
         # The same entry: the tracker of its executions continues.
         entry.title, entry.config, entry.row, entry.problem = title, config, synced.row, None
         if before is None and row is not None:
-            entry.state = await self._followed(entry.state, synced.row)
-        await self.look_at(entry)
+            await self._catch_up(entry)
+        await self._look_at(entry)
         self.entries[listed.pipeline_id] = entry
-        self._warn(listed)
+        for problem in listed.problems:
+            log.warning("%s", problem)
         view = view_of(synced.row)
         known = None if row is None else definition.found(row).intent.spec
         log_outcome(log, view, str(loaded.file), is_new=view.intent.spec != known)
@@ -286,10 +285,6 @@ class PipelineRegistry:
             await self._client.connection.wakeups.announce(SCHEDULE)
         change = synced.change or ("updated" if repaired else None)
         return [] if change is None else [Moved(entry, change)]
-
-    def _warn(self, listed: Listed) -> None:
-        for problem in listed.problems:
-            log.warning("%s", problem)
 
     def _refused(self, listed: Listed, row: Schedule | None, error: RotaError) -> list[Moved]:
         log.warning("pipeline %s: %s %s", listed.pipeline_id, error, error.advice)
@@ -306,8 +301,8 @@ class PipelineRegistry:
         if entry is None and row is not None:
             entry = self._entry(listed, row, row.name, now)
             if entry is not None:
-                entry.state = await self._followed(entry.state, row)
-                await self.look_at(entry)
+                await self._catch_up(entry)
+                await self._look_at(entry)
                 self.entries[name] = entry
         if entry is None:
             self.broken[name] = problem
@@ -319,21 +314,8 @@ class PipelineRegistry:
         )
         return [Moved(entry, "updated")]
 
-    async def _unscheduled(self, listed: Listed, row: Schedule | None, now: int) -> list[Moved]:
-        moved = await self._drop(listed.pipeline_id, row, now)
-        if moved:
-            state_file_sync.archive(listed.folder)
-        return moved
-
-    async def _gone(self, name: str, row: Schedule | None, now: int) -> list[Moved]:
-        self.broken.pop(name, None)
-        moved = await self._drop(name, row, now)
-        if moved:
-            state_file_sync.clean_up(self.root / name)
-        return moved
-
     async def _drop(self, name: str, row: Schedule | None, now: int) -> list[Moved]:
-        """Let go of a schedule; its runs stay, and those in progress continue."""
+        """Delete a schedule. Its runs stay, and those in progress continue."""
         assert self._client is not None
         if row is None:
             return []
@@ -362,7 +344,7 @@ def _looked(
     """Each of these folders as it is now; None for one that is not a pipeline."""
     found: dict[str, Listed | None] = {}
     for name in names:
-        found[name] = look(root / name, now=now) if may_be_one(root / name) else None
+        found[name] = look(root / name, now=now) if may_be_pipeline(root / name) else None
         listed = found[name]
         if trust is not None and listed is not None and listed.loaded is not None:
             found[name] = _if_trusted(listed, listed.loaded, trust)

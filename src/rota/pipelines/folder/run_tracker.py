@@ -1,6 +1,6 @@
 """Tracks the executions of a folder's schedules on all workers: events and state files.
 
-The store is asked; a notification in between only makes it be asked sooner.
+It polls the store. A notification only makes the next poll earlier.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ REMEMBERED = 10_000  # chains with reported events; one may be taken up again la
 
 @dataclass
 class ReportedAttempts:
-    """How many tries of a chain were reported: their beginnings, and their ends."""
+    """How many attempts of a chain were reported: their starts, and their ends."""
 
     starts: int = 0
     ends: int = 0
@@ -51,7 +51,7 @@ class ReportedAttempts:
 
 
 class TrackerPoll(NamedTuple):
-    """The questions of one poll."""
+    """The input of one poll of the store."""
 
     rows: list[Schedule]
     since: dict[str, int]  # by schedule: occurrences after this are news
@@ -61,7 +61,7 @@ class TrackerPoll(NamedTuple):
 
 
 class TrackedRuns(NamedTuple):
-    """The answers of one poll of the store."""
+    """The result of one poll of the store."""
 
     rows: dict[str, Schedule]  # by id; without deleted ones
     open_roots: list[tuple[str, str]]  # schedule and root
@@ -120,13 +120,13 @@ class RunTracker:
         self._expect(entry.row)
 
     def _expect(self, row: Schedule) -> None:
-        """The news: the occurrence that a schedule waits for, and all after it. An edit may have
-        put that before the one it waited for until then."""
+        """Report the occurrence that a schedule waits for, and all later ones. After an edit it may
+        be earlier than the occurrence that the schedule waited for before."""
         if row.due_at is not None and row.id in self._since:
             self._since[row.id] = min(self._since[row.id], row.due_at - 1)
 
     def drop(self, entry: ScheduledPipeline) -> None:
-        """Its schedule is gone; executions in progress are followed to their end."""
+        """Forget a schedule that is gone. Executions in progress are tracked to their end."""
         self._files.forget(entry.folder)
         if entry.row is not None:
             self._since.pop(entry.row.id, None)
@@ -145,7 +145,7 @@ class RunTracker:
             raise
 
     def close(self) -> None:
-        """Wait for nothing any more."""
+        """Stop waiting for the ends of executions."""
         for task in self._awaited.values():
             task.cancel()
         self._awaited.clear()
@@ -178,15 +178,15 @@ class RunTracker:
         self._await_ends()
         try:
             await self.write()
-        finally:  # a listener finds it in the files
+        finally:  # events come after the files, so a listener can read them
             news, self._news = self._news, []
             for event in news:
                 self._events.emit(event)
         return [e.folder.name for row_id, e in entries.items() if row_id not in seen.rows]
 
     def _triggers_since(self) -> int:
-        """Since when a start by hand is news. Clocks of machines differ, and commits take time. So
-        the search starts a little before the last poll.
+        """The instant since which starts by hand are new. Clocks of machines differ, and commits
+        take time, so it is a little before the last poll.
         """
         now = self._client.clock.now()
         if self._begun_at is None:
@@ -225,10 +225,6 @@ class RunTracker:
                 entry.state = state_file_sync.with_end(
                     entry.state, attempts, history_max=self._history_max
                 )
-            elif state_file_sync.waits(attempts):
-                entry.state = state_file_sync.with_wait(entry.state, attempts)
-            else:
-                entry.state = state_file_sync.with_start(entry.state, attempts)
         while len(self._reported) > REMEMBERED:
             self._reported.pop(next(iter(self._reported)))
 
@@ -236,10 +232,10 @@ class RunTracker:
         assert entry.row is not None
         roots = [root for root, owner in self._open.items() if owner is entry]
         entry.under_way = [chains[root] for root in roots if root in chains]
-        entry.state = state_file_sync.placed(entry.state, entry.row, entry.under_way)
+        entry.state = state_file_sync.projected(entry.state, entry.row, entry.under_way)
 
     def _await_ends(self) -> None:
-        """Be nudged as soon as an execution ends, in this process or elsewhere."""
+        """Poll again as soon as an execution ends, in this process or elsewhere."""
         for root_id in self._awaited.keys() - self._open.keys():
             self._awaited.pop(root_id).cancel()
         for root_id in self._open.keys() - self._awaited.keys():
@@ -250,7 +246,7 @@ class RunTracker:
             await self._client.connection.results.wait(root_id)
         self.nudge.set()
 
-    # -- telling ---------------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------
 
     def _report(self, entry: ScheduledPipeline, attempts: Sequence[Attempt]) -> None:
         reported = self._reported.setdefault(attempts[0].root_id, ReportedAttempts())
@@ -312,7 +308,7 @@ class RunTracker:
 
 
 def _result(attempt: Attempt) -> Any:
-    """The answer of a run, for people."""
+    """The output of a run; a `PipelineResult` if it is one."""
     result = state_file_sync.result_of(attempt)
     if result is not None:
         return result
@@ -320,8 +316,8 @@ def _result(attempt: Attempt) -> Any:
 
 
 async def _look(tx: Tx, poll: TrackerPoll) -> TrackedRuns:
-    """Everything at one moment: the state of the schedules, what is open, what is new. A schedule
-    that waits for the same occurrence as before has no news."""
+    """The schedules, open executions and new ones, in one transaction. A schedule that waits for the
+    same occurrence as before has no new execution."""
     ids = [row.id for row in poll.rows]
     if not ids:
         known = await executions.chains(tx, poll.known) if poll.known else {}

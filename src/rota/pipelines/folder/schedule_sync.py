@@ -1,7 +1,6 @@
-"""A schedule block of a file becomes a schedule of the store, and is kept in step with it.
+"""Makes schedules of the store from schedule blocks of files, and updates them.
 
-The file says when; a person says whether it rests. Pure but for `put` and `remove`, which are one
-transaction each.
+The file decides about times, an operator about pauses. All but `put`, a transaction, is pure.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from rota.core.schedules.intent import (
 from rota.core.time.recurrence import next_after
 from rota.notifications.receivers import Recipients
 from rota.pipelines import snapshot
-from rota.pipelines.definition.loader import NAMES, Loaded
+from rota.pipelines.definition.loader import Loaded, holds_pipeline
 from rota.pipelines.definition.schedule_block import timed
 from rota.pipelines.folder.events import Change
 from rota.pipelines.folder.state_file import ScheduleState, read_time
@@ -56,22 +55,18 @@ class Block(NamedTuple):
         """The intent of the row, without what only the row knows."""
         assert self.loaded.schedule is not None
         return msgspec.structs.replace(
-            self.loaded.schedule.intent, owner=OWNER, origin=self.origin, declared=self.mark
-        )
-
-    @property
-    def mark(self) -> str:
-        """The digest of the files."""
-        return self.loaded.digest
+            self.loaded.schedule.intent, owner=OWNER, origin=self.origin,
+            declared=self.loaded.digest,
+        )  # fmt: skip
 
     @property
     def is_enabled(self) -> bool:
-        """Whether the file lets it run."""
+        """Whether the file enables it."""
         return self.loaded.schedule is not None and self.loaded.schedule.enabled
 
 
 class Synced(NamedTuple):
-    """The effect of a block: the row as it is now, and whether that is something new."""
+    """The row after a sync with its block; `change` is None when nothing changed."""
 
     row: Schedule
     change: Change | None
@@ -168,12 +163,12 @@ def _in_zone_of(before: Intent, block: Block) -> Intent:
 
 
 def _rests_no_more(reason: str) -> bool:
-    """Whether what made a schedule rest was in its file, so that another file may wake it."""
+    """Whether a schedule was paused because of its file, so that an edit may resume it."""
     return reason == DISABLED or reason in ENDED or reason.startswith(QUARANTINED_REASON)
 
 
 def _resting(row: Schedule, intent: Intent, reason: str, now: int) -> Schedule:
-    """At rest; one that a person has paused keeps the person's reason, and stays so."""
+    """The row, paused. One that a person has paused keeps the person's reason."""
     if row.status == Status.PAUSED and not _rests_no_more(row.reason or ""):
         return _with(row, intent)
     since = intent.paused_at or now
@@ -191,7 +186,7 @@ def _with(row: Schedule, intent: Intent) -> Schedule:
 async def put(
     tx: Tx, block: Block, state: ScheduleState | None, *, new_ids: tuple[str, str], now: int
 ) -> Synced:
-    """Make the schedule, or bring it in step with its file."""
+    """Insert the schedule, or update it from its file."""
     old = await store.find(tx, namespace=block.namespace, name=block.name, lock=True)
     if old is None:
         row = new_schedule(block, state, schedule_id=new_ids[0], now=now)
@@ -225,8 +220,7 @@ def still_there(row: Schedule) -> bool:
     origin = definition.found(row).intent.origin
     if origin is None:
         return False
-    folder = Path(origin) / pipeline_of(row)
-    return any((folder / name).is_file() for name in NAMES)
+    return holds_pipeline(Path(origin) / pipeline_of(row))
 
 
 def _receivers(loaded: Loaded) -> str | None:

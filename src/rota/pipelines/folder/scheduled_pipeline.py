@@ -13,7 +13,7 @@ from rota.core.time.recurrence import next_after
 from rota.errors import BadInput
 from rota.pipelines import snapshot
 from rota.pipelines.definition.discovery import Listed
-from rota.pipelines.definition.loader import NAMES, Loaded, asking_parts
+from rota.pipelines.definition.loader import Loaded, asking_parts
 from rota.pipelines.definition.problems import Problem, errors_of
 from rota.pipelines.definition.prompts import SKILL_FILE, prompt_places, skill_folders
 from rota.pipelines.definition.schedule_block import ScheduleBlock
@@ -40,7 +40,7 @@ class ScheduledPipeline:
 
 @dataclass
 class Moved:
-    """The changes of one schedule after a read of its files."""
+    """The change of one schedule after a read of its files."""
 
     entry: ScheduledPipeline
     change: Change
@@ -64,6 +64,7 @@ def in_force(listed: Listed, row: Schedule | None) -> tuple[ScheduleBlock | None
 
 
 def stored(row: Schedule) -> tuple[ScheduleBlock, str]:
+    """The schedule block of a row and the name of its pipeline."""
     try:
         pipeline = snapshot.read(row.input).pipeline
     except BadInput:
@@ -79,18 +80,6 @@ def expected(state: ScheduleState, loaded: Loaded, now: int) -> ScheduleState:
     if loaded.schedule.start_paused or state.status == "paused":
         return msgspec.structs.replace(state, status="paused", next_run=None)
     return planned(state, next_after(loaded.schedule.intent.spec, now))
-
-
-def names_in(root: Path) -> list[str]:
-    return sorted(each.name for each in root.iterdir() if each.is_dir())
-
-
-def may_be_one(folder: Path) -> bool:
-    """Whether a folder is a pipeline; one that cannot be looked into may be, and is broken."""
-    try:
-        return any((folder / entry).is_file() for entry in NAMES)
-    except OSError:
-        return True
 
 
 def prompt_files(listed: Listed) -> list[str]:

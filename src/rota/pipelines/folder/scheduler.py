@@ -1,7 +1,7 @@
 """`PipelineScheduler`: runs the pipelines of a folder by their schedule blocks.
 
-Owns the life of a daemon: the lock with its heartbeat, the watching of files, the events. The
-engine decides when something fires, and what becomes of a run; see `registry` and `following`.
+It holds the lock with its heartbeat, watches the files and emits the events. The engine fires the
+schedules and executes the runs. See `registry` and `run_tracker`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rota.core.time.instants import Duration, micros
 from rota.errors import BadInput, RotaError, SchedulerLockError, UsageError, WrongState
 from rota.pipelines.client import PipelineClient
 from rota.pipelines.folder import schedule_sync, watcher
-from rota.pipelines.folder.commands import UPCOMING, ScheduleCommands, Scheduled, Upcoming
+from rota.pipelines.folder.commands import ScheduleCommands
 from rota.pipelines.folder.events import (
     Events,
     ExecutionWaiting,
@@ -30,12 +30,11 @@ from rota.pipelines.folder.events import (
     SchedulerState,
     SchedulerStatus,
 )
-from rota.pipelines.folder.lock_file import HEARTBEAT_US, STALE_US
-from rota.pipelines.folder.lock_heartbeat import LockHeartbeat
+from rota.pipelines.folder.lock_file import HEARTBEAT_US, STALE_US, LockHeartbeat
 from rota.pipelines.folder.registry import PipelineRegistry
 from rota.pipelines.folder.run_tracker import RunTracker
 from rota.pipelines.folder.scheduled_pipeline import Moved, ScheduledPipeline
-from rota.pipelines.folder.state_file import HISTORY_MAX, RunRecord
+from rota.pipelines.folder.state_file import HISTORY_MAX
 from rota.pipelines.folder.watcher import SETTLED_US, Watch
 from rota.pipelines.outcome import PipelineResult, Progress
 
@@ -51,9 +50,10 @@ BUSY_US, IDLE_US = 1_000_000, 10_000_000
 GAP_US = 50_000  # between two polls, however many notifications come
 
 
-class PipelineScheduler:
+class PipelineScheduler(ScheduleCommands):
     """Runs the scheduled pipelines of a folder. One for a folder: a second one is refused.
 
+    The commands about schedules work before, while and after it runs.
     `app` executes the runs; its worker is started and stopped with the scheduler, unless it runs
     already. Listeners (`on`) are plain functions and get one event object.
     """
@@ -75,14 +75,15 @@ class PipelineScheduler:
         self._app = app
         self._pipelines = pipelines
         self._worker = pipelines._worker
-        self._holding = LockHeartbeat(
-            self.directory, lambda: self._clock, stale_us=micros(lock_stale),
+        self._lock = LockHeartbeat(
+            self.directory, app.clock, stale_us=micros(lock_stale),
             beat_us=micros(heartbeat), lost=lambda: self._begin("goodbye", self.stop),
         )  # fmt: skip
         self._watch_us = None if watch is None else micros(watch)
         self._history_max = history_max
         self._events = Events()
         self._begin_again()
+        super().__init__(app, self.registry, now=app.clock.now)
         self._watched: Watch | None = None
         self._owns_worker = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -95,22 +96,16 @@ class PipelineScheduler:
         self.stopped.set()
 
     def _begin_again(self) -> None:
-        """Know nothing yet: everything is read when it is asked for, or at the start."""
-        self._registry = PipelineRegistry(
-            self._app, self.directory, history_max=self._history_max,
-            trust=self._pipelines.trust,
-        )  # fmt: skip
-        self._commands = ScheduleCommands(self._app, self._registry, now=self._now)
-        self._follower = RunTracker(
-            self._app, self._registry, self._events, history_max=self._history_max
+        """Forget all pipelines and executions. They are read again at the next start or query."""
+        trust, history_max = self._pipelines.trust, self._history_max
+        self.registry = PipelineRegistry(
+            self._app, self.directory, history_max=history_max, trust=trust
         )
+        self._follower = RunTracker(self._app, self.registry, self._events, history_max=history_max)
 
     @property
     def _clock(self) -> Clock:
         return self._app.clock
-
-    def _now(self) -> int:
-        return self._app.clock.now()
 
     # -- events ----------------------------------------------------------------------------
 
@@ -119,29 +114,29 @@ class PipelineScheduler:
         self._events.on(name, listener)
 
     def off(self, name: str, listener: Listener) -> None:
-        """Do not call it any more."""
+        """Do not call `listener` any more."""
         self._events.off(name, listener)
 
     def _emit_status(self, status: SchedulerState) -> None:
         self.status = status
-        self._events.emit(SchedulerStatus(at=self._now(), status=status))
+        self._events.emit(SchedulerStatus(at=self.now(), status=status))
 
     # -- life ------------------------------------------------------------------------------
 
     @property
     def is_running(self) -> bool:
-        """Whether it looks after its folder."""
+        """Whether it runs the pipelines of its folder."""
         return self.status == "running"
 
     @property
     def lost(self) -> SchedulerLockError | None:
-        """Why it stopped by itself: its lock was taken."""
-        return self._holding.lost
+        """The reason why it stopped by itself: another scheduler took its lock."""
+        return self._lock.lost
 
     async def start(self) -> None:
         """Take the lock, read the pipelines, continue their state, and begin to run them.
 
-        SchedulerLockError when another scheduler looks after the folder.
+        SchedulerLockError when another scheduler holds the lock.
         """
         if self.status != "stopped":
             raise WrongState(f"the scheduler is {self.status} already")
@@ -151,12 +146,12 @@ class PipelineScheduler:
                 hint="Name the folder that holds the pipelines.",
             )
         await self._app.connect()
-        self._holding.take()
+        self._lock.take()
         self.stopped.clear()
         self._begin_again()
         self._emit_status("starting")
         try:
-            self._begin("heartbeat", self._holding.beat)
+            self._begin("heartbeat", self._lock.beat)
             await self._load()
             await self._run()
         except BaseException:
@@ -165,10 +160,10 @@ class PipelineScheduler:
         self._emit_status("running")
 
     async def _load(self) -> None:
-        """Everything that must be known before the first schedule fires."""
+        """Read all that must be known before the first schedule fires."""
         before = await self._look_at_files() or {}
-        moved = await self._registry.sync_all(now=self._now())
-        for entry in self._registry.entries.values():
+        moved = await self.registry.sync_all(now=self.now())
+        for entry in self.registry.entries.values():
             self._take(entry)
         await self._follower.write()
         self._report(moved)
@@ -179,15 +174,12 @@ class PipelineScheduler:
         self._watched = Watch(before | same)
 
     def _take(self, entry: ScheduledPipeline) -> None:
-        """Execute its runs here, and follow them."""
+        """Execute the runs of an entry here, and track them."""
         if entry.row is not None:
             self._pipelines.know(schedule_sync.pipeline_of(entry.row), entry.folder)
             self._follower.take(entry)
 
     async def _run(self) -> None:
-        self._commands.refresh = self._follow
-        self._commands.on_change = self._follow_up
-        self._commands.syncs = False  # the watching does
         self._unlisten = self._pipelines.listen(self._progressed)
         self._app.connection.wakeups.subscribe(self._notified)
         self._pipelines.serve()
@@ -199,10 +191,9 @@ class PipelineScheduler:
             self._begin("watch", self._watch)
 
     async def stop(self, timeout: Duration = STOP_S) -> None:
-        """Stop gracefully: nothing new is begun, and what is in progress gets so much time to end.
+        """Stop gracefully: begin nothing new, and give executions in progress this time to end.
 
-        An execution that does not end is handed over: the next scheduler continues with it where it
-        stopped.
+        An execution that does not end is handed over: the next scheduler continues it.
         """
         if self.status in ("stopped", "stopping"):
             await self.stopped.wait()
@@ -211,7 +202,7 @@ class PipelineScheduler:
         await self._end(micros(timeout) / 1e6)
 
     async def stop_at_once(self) -> None:
-        """Hand over whatever is in progress, also in the middle of a graceful stop."""
+        """Hand over all executions in progress, even in the middle of a graceful stop."""
         if not self.stopped.is_set():
             await self._end(0)
 
@@ -228,41 +219,44 @@ class PipelineScheduler:
         elif timeout_s > 0:
             await self._drain(timeout_s)
         await self._cease("follow")
-        if self._unlisten is not None:
-            self._unlisten()
-            self._unlisten = None
-            self._app.connection.wakeups.unsubscribe(self._notified)
+        if self._stop_listening():
             await self._quietly(self._follow)
         self._follower.close()
         await self._cease("heartbeat")
-        self._holding.release()
+        self._lock.release()
         self._begin_again()
         self._emit_status("stopped")
         self.stopped.set()
 
     async def _drain(self, timeout_s: float) -> None:
         """Wait for executions in a worker that is not ours to stop."""
-        until = self._now() + micros(timeout_s)
-        while self._follower.begun_count and self._now() < until:
+        until = self.now() + micros(timeout_s)
+        while self._follower.begun_count and self.now() < until:
             self._follower.nudge.clear()
             await self._quietly(self._follow)
             if self._follower.begun_count:
-                await self._clock.wait(self._follower.nudge, min(until, self._now() + BUSY_US))
+                await self._clock.wait(self._follower.nudge, min(until, self.now() + BUSY_US))
 
     def dispose(self) -> None:
-        """Let go of everything at once, without waiting."""
+        """Release the lock and stop all tasks at once, without waiting."""
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
         self._follower.close()
         self._events.clear()
-        if self._unlisten is not None:
-            self._unlisten()
-            self._unlisten = None
-            self._app.connection.wakeups.unsubscribe(self._notified)
-        self._holding.release()
+        self._stop_listening()
+        self._lock.release()
         self.status = "stopped"
         self.stopped.set()
+
+    def _stop_listening(self) -> bool:
+        """Stop listening to runs and notifications; returns whether it listened."""
+        if self._unlisten is None:
+            return False
+        self._unlisten()
+        self._unlisten = None
+        self._app.connection.wakeups.unsubscribe(self._notified)
+        return True
 
     # -- loops -----------------------------------------------------------------------------
 
@@ -277,7 +271,7 @@ class PipelineScheduler:
                 await asyncio.gather(task, return_exceptions=True)
 
     async def _quietly(self, act: Callable[[], Awaitable[object]]) -> None:
-        """Do it; what fails is said, once, and done the next time."""
+        """Call `act`, and log a failure once. The next iteration tries again."""
         try:
             await act()
         except (RotaError, OSError) as error:
@@ -293,9 +287,9 @@ class PipelineScheduler:
         while True:
             self._follower.nudge.clear()
             await self._quietly(self._follow)
-            await self._clock.wait(asyncio.Event(), self._now() + GAP_US)
+            await self._clock.wait(asyncio.Event(), self.now() + GAP_US)
             rest = BUSY_US if self._follower.open_count else IDLE_US
-            await self._clock.wait(self._follower.nudge, self._now() + rest)
+            await self._clock.wait(self._follower.nudge, self.now() + rest)
 
     async def _follow(self) -> None:
         async with self._changing:
@@ -303,9 +297,6 @@ class PipelineScheduler:
         if gone and self.is_running:  # the files decide
             log.warning("deleted, but still in its file: %s", ", ".join(gone))
             await self.refresh(gone)
-
-    async def _follow_up(self, entry: ScheduledPipeline) -> None:
-        await self._follow()
 
     def _notified(self, topic: str) -> None:
         self._follower.nudge.set()
@@ -321,7 +312,7 @@ class PipelineScheduler:
         root_id = progress.root_id
         if (progress.waiting is not None) == (root_id in self._waiting):
             return
-        entry = self._registry.entries.get(progress.pipeline_id)
+        entry = self.registry.entries.get(progress.pipeline_id)
         if entry is None or progress.schedule_id is None:
             return
         if progress.waiting is None:
@@ -330,7 +321,7 @@ class PipelineScheduler:
             self._waiting.add(root_id)
         self._events.emit(
             ExecutionWaiting(
-                at=self._now(), schedule_id=entry.schedule_id, pipeline_id=entry.pipeline_id,
+                at=self.now(), schedule_id=entry.schedule_id, pipeline_id=entry.pipeline_id,
                 run_id=root_id, reason=progress.waiting,
             )
         )  # fmt: skip
@@ -341,17 +332,17 @@ class PipelineScheduler:
         assert self._watch_us is not None
         never = asyncio.Event()
         while True:
-            await self._clock.wait(never, self._now() + self._watch_us)
+            await self._clock.wait(never, self.now() + self._watch_us)
             never.clear()
             await self._quietly(self.look)
 
     async def look(self) -> None:
-        """Look at the files once; what has changed, and has settled, takes effect."""
+        """Poll the files once, and sync pipelines with changes that have settled."""
         assert self._watched is not None
         seen = await self._look_at_files()
         if seen is None:
-            return  # the whole folder is away, such as a mount: that removes no pipeline
-        names = self._watched.changed(seen, self._now())
+            return  # the whole folder is gone, as a mount may be: that removes no pipeline
+        names = self._watched.changed(seen, self.now())
         if names:
             await self.refresh(names)
             for name in names:
@@ -360,11 +351,11 @@ class PipelineScheduler:
     async def refresh(self, names: Sequence[str] | None = None) -> None:
         """Read pipelines again at once: these folders, or all."""
         async with self._changing:
-            now = self._now()
+            now = self.now()
             if names is None:
-                moved = await self._registry.sync_all(now=now)
+                moved = await self.registry.sync_all(now=now)
             else:
-                moved = await self._registry.sync(names, now=now)
+                moved = await self.registry.sync(names, now=now)
             for one in moved:
                 if one.change == "removed":
                     self._follower.drop(one.entry)
@@ -374,31 +365,35 @@ class PipelineScheduler:
             self._report(moved)
 
     async def _look_at_files(self) -> dict[str, watcher.Seen] | None:
-        return await asyncio.to_thread(watcher.look, self._registry.root, self._registry.beside)
+        return await asyncio.to_thread(watcher.look, self.registry.root, self.registry.beside)
 
     def _report(self, moved: Sequence[Moved]) -> None:
         for one in moved:
             self._events.emit(
                 ScheduleChanged(
-                    at=self._now(), schedule_id=one.entry.schedule_id,
+                    at=self.now(), schedule_id=one.entry.schedule_id,
                     pipeline_id=one.entry.pipeline_id, change=one.change,
                     problem=one.entry.problem or UNSET,
                 )
             )  # fmt: skip
 
-    # -- verbs -----------------------------------------------------------------------------
+    # -- commands --------------------------------------------------------------------------
 
-    async def list_schedules(self) -> list[Scheduled]:
-        """All scheduled pipelines, by name."""
-        return await self._commands.listing()
+    async def _read(self) -> None:
+        await (self._follow() if self._keeps_registry else super()._read())
 
-    async def get_schedule(self, schedule_id: str) -> Scheduled | None:
-        """One of them, by the id of its schedule or of its pipeline."""
-        return await self._commands.get(schedule_id)
+    @property
+    def _has_scheduler(self) -> bool:
+        return self._keeps_registry or super()._has_scheduler
+
+    @property
+    def _keeps_registry(self) -> bool:
+        """Whether the loops of this scheduler keep the registry in step with files and store."""
+        return self._unlisten is not None
 
     async def trigger_now(self, schedule_id: str) -> PipelineResult:
         """Run it now, beside its schedule, and wait for the result; RunFailed when it fails."""
-        run_id = await self._commands.trigger(schedule_id)
+        run_id = await self.trigger(schedule_id)
         self._follower.nudge.set()
         ended = await self._app.runs.wait(run_id)
         if self.is_running:
@@ -406,23 +401,3 @@ class PipelineScheduler:
         if ended.status != Status.COMPLETED:
             raise run_failed(run_id, end_of(ended.status, ended.reason, ended.error))
         return msgspec.json.decode(ended.output or "null", type=PipelineResult)
-
-    async def pause(self, schedule_id: str, *, note: str = "") -> Scheduled:
-        """Skip upcoming executions until it is resumed; one in progress continues."""
-        return await self._commands.pause(schedule_id, note=note)
-
-    async def resume(self, schedule_id: str) -> Scheduled:
-        """Continue with the next execution."""
-        return await self._commands.resume(schedule_id)
-
-    async def cancel(self, schedule_id: str) -> list[str]:
-        """Cancel what is in progress or waits for its turn; returns the ids of the runs."""
-        return await self._commands.cancel(schedule_id)
-
-    async def get_upcoming(self, limit: int = UPCOMING) -> list[Upcoming]:
-        """The next executions, across all schedules, soonest first."""
-        return await self._commands.upcoming(limit)
-
-    async def get_history(self, schedule_id: str, limit: int | None = None) -> list[RunRecord]:
-        """Executions that have ended or wait for a person, newest first."""
-        return await self._commands.history(schedule_id, limit)

@@ -5,7 +5,6 @@ A copied folder keeps its history by it. The changes are pure; times are argumen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
@@ -64,28 +63,23 @@ class ScheduleState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class LoadedState(NamedTuple):
-    """A state, and what a person should know about how it was come by."""
+    """A state, and a warning about the file it was read from."""
 
     state: ScheduleState
-    fresh: bool  # it was not in the file, so nothing is known from before
+    fresh: bool  # it does not come from a file
     warning: str | None = None
 
 
 # -- the file ------------------------------------------------------------------------------
 
 
-def load_state(
-    folder: Path, *, schedule_id: str, pipeline_id: str, enabled: bool = True
-) -> LoadedState:
+def load_state(folder: Path, *, schedule_id: str, pipeline_id: str) -> LoadedState:
     """The state of a pipeline's folder; a new one when there is none, or none that can be read.
 
     A file that cannot be read is quarantined, not overwritten.
     """
     path = folder / STATE_FILE
-    new = ScheduleState(
-        schedule_id=schedule_id, pipeline_id=pipeline_id, enabled=enabled,
-        status="idle" if enabled else "disabled",
-    )  # fmt: skip
+    new = ScheduleState(schedule_id=schedule_id, pipeline_id=pipeline_id)
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
@@ -133,7 +127,7 @@ def read_time(text: str) -> int:
 
 
 def begun(state: ScheduleState, started_at: int, *, run_id: str | None = None) -> ScheduleState:
-    """An execution has begun; `lastRun` holds it without an end."""
+    """The state after the start of an execution: `lastRun` holds it without an end."""
     record = RunRecord(
         started_at=iso(started_at), completed_at=None, success=False,
         run_id=UNSET if run_id is None else run_id,
@@ -153,10 +147,9 @@ def ended(
     run_id: str | None = None,
     outcome: str | None = None,
     trigger: str | None = None,
-    next_at: int | None = None,
     history_max: int = HISTORY_MAX,
 ) -> ScheduleState:
-    """An execution has come to its end, after its last try."""
+    """The state after the end of an execution, with all its tries."""
     record = RunRecord(
         started_at=iso(started_at),
         completed_at=iso(completed_at),
@@ -170,14 +163,11 @@ def ended(
         outcome=UNSET if outcome is None else outcome,
         trigger=UNSET if trigger is None else trigger,
     )
-    status: Status = "idle" if error is None else "error"
-    if state.status == "paused" or not state.enabled:
-        status = "paused" if state.enabled else "disabled"
     return msgspec.structs.replace(
         state,
-        status=status,
+        status="idle" if error is None else "error",
         last_run=record,
-        next_run=None if next_at is None else iso(next_at),
+        next_run=None,
         stats=_counted(state.stats, record),
         history=[record, *state.history][:history_max],
     )
@@ -200,32 +190,12 @@ def _counted(stats: Stats, record: RunRecord) -> Stats:
 
 
 def planned(state: ScheduleState, next_at: int | None) -> ScheduleState:
-    """The next execution is known, or there is none."""
+    """The state with the time of the next execution; None: there is none."""
     return msgspec.structs.replace(state, next_run=None if next_at is None else iso(next_at))
 
 
-def paused(state: ScheduleState) -> ScheduleState:
-    """A person paused it."""
-    return msgspec.structs.replace(state, status="paused", next_run=None)
-
-
-def resumed(state: ScheduleState, next_at: int | None) -> ScheduleState:
-    """A person resumed it."""
-    status: Status = "idle" if state.enabled else "disabled"
-    return planned(msgspec.structs.replace(state, status=status), next_at)
-
-
-def enabled(state: ScheduleState, on: bool, next_at: int | None) -> ScheduleState:
-    """The file says whether it is active."""
-    if state.enabled == on:
-        return state
-    status: Status = "idle" if on else "disabled"
-    changed = msgspec.structs.replace(state, enabled=on, status=status)
-    return planned(changed, next_at if on else None)
-
-
 def interrupted(state: ScheduleState, now: int) -> ScheduleState:
-    """After a crash: an execution that was running then did not end, and the history says so."""
+    """The state after a crash: the history holds the execution in progress as failed."""
     run = state.last_run
     if state.status != "running" or run is None or run.completed_at is not None:
         return state
@@ -235,8 +205,3 @@ def interrupted(state: ScheduleState, now: int) -> ScheduleState:
         completed_at=now,
         error="the scheduler stopped while it was running",
     )
-
-
-def recent(state: ScheduleState, limit: int | None = None) -> Sequence[RunRecord]:
-    """The latest executions, newest first."""
-    return state.history[:limit]

@@ -1,8 +1,6 @@
-"""The state file of a pipeline, kept like the store: the outcomes of its runs and its next
-occurrence.
+"""The state file of a pipeline as a projection of the store: outcomes of runs, next occurrence.
 
-The text about executions is pure. A file that cannot be written now is written later; a schedule
-runs all the same.
+The projection is pure. A file that cannot be written now is written later; the schedule continues.
 """
 
 from __future__ import annotations
@@ -10,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypeGuard
 
 import msgspec
 from msgspec import UNSET
@@ -43,11 +42,11 @@ ARCHIVE = ".schedule-state.archived.json"
 WAITING = "waiting"  # the outcome of an execution that a person has to continue
 
 
-# -- what is said of executions ------------------------------------------------------------
+# -- executions ----------------------------------------------------------------------------
 
 
 def result_of(attempt: Attempt) -> PipelineResult | None:
-    """The outcome of a try, if it has one."""
+    """The result of a try, if it has one."""
     if attempt.output is None:
         return None
     try:
@@ -57,7 +56,7 @@ def result_of(attempt: Attempt) -> PipelineResult | None:
 
 
 def outcome_of(attempt: Attempt) -> str:
-    """The end of a try in a word: completed, partial, failed or cancelled."""
+    """The outcome of a try: completed, partial, failed or cancelled."""
     if attempt.status == RunStatus.COMPLETED:
         return attempt.reason if attempt.reason == "partial" else "completed"
     return "cancelled" if attempt.status == RunStatus.CANCELLED else "failed"
@@ -79,23 +78,26 @@ def error_of(attempt: Attempt) -> str | None:
 
 
 def with_start(state: ScheduleState, attempts: Sequence[Attempt]) -> ScheduleState:
-    """An execution is in progress; tries after the first belong to the same one."""
+    """The state with an execution in progress. Its further tries change nothing."""
     tries = _uncounted(state, attempts)
     last = state.last_run
-    under_way = last is not None and last.completed_at is None
-    same = under_way and last is not None and last.run_id == attempts[0].root_id
-    if not tries or (same and last is not None and last.outcome != WAITING):
+    if not tries or (_is_open(last, attempts[0].root_id) and last.outcome != WAITING):
         return state
     return begun(state, tries[0].started_at or 0, run_id=attempts[0].root_id)
 
 
+def _is_open(record: RunRecord | None, run_id: str) -> TypeGuard[RunRecord]:
+    """Whether a record is about this execution, and without its end."""
+    return record is not None and record.run_id == run_id and record.completed_at is None
+
+
 def with_wait(state: ScheduleState, attempts: Sequence[Attempt]) -> ScheduleState:
-    """An execution waits for a person: `lastRun` says why, until it continues."""
+    """The state with an execution that waits for a person: `lastRun` holds the reason."""
     return msgspec.structs.replace(state, last_run=record_of_wait(attempts))
 
 
 def record_of_wait(attempts: Sequence[Attempt]) -> RunRecord:
-    """An execution that waits for a person."""
+    """The record of an execution that waits for a person."""
     first, last = attempts[0], attempts[-1]
     return RunRecord(
         started_at=iso(first.started_at or last.started_at or 0), completed_at=None, success=False,
@@ -106,7 +108,7 @@ def record_of_wait(attempts: Sequence[Attempt]) -> RunRecord:
 def with_end(
     state: ScheduleState, attempts: Sequence[Attempt], *, history_max: int = HISTORY_MAX
 ) -> ScheduleState:
-    """An execution is over after its last try; one that is in the history stays unchanged."""
+    """The state with the end of an execution, unless the history holds it already."""
     last = attempts[-1]
     if last.status == RunStatus.SKIPPED:
         return _unbegun(state, last.root_id)
@@ -129,15 +131,14 @@ def has(state: ScheduleState, run_id: str) -> bool:
 
 
 def _unbegun(state: ScheduleState, run_id: str) -> ScheduleState:
-    """It was found out at its very beginning that it need not run."""
-    last = state.last_run
-    if last is None or last.run_id != run_id or last.completed_at is not None:
+    """The state without an execution that was skipped at its very beginning."""
+    if not _is_open(state.last_run, run_id):
         return state
     return msgspec.structs.replace(state, last_run=state.history[0] if state.history else None)
 
 
 def _uncounted(state: ScheduleState, attempts: Sequence[Attempt]) -> list[Attempt]:
-    """The tries that the history does not hold: all, or those after a person took it up again."""
+    """The tries that the history does not hold: all, or those after a person's retry."""
     older = {run.started_at for run in state.history if run.run_id is UNSET}
     tries = [one for one in attempts if has_begun(one) and iso(one.started_at or 0) not in older]
     mine = [run for run in state.history if run.run_id == attempts[0].root_id]
@@ -160,22 +161,26 @@ def caught_up(
     return state
 
 
-def placed(
+def projected(
     state: ScheduleState, row: Schedule, open_chains: Sequence[Sequence[Attempt]]
 ) -> ScheduleState:
-    """The state with the present state of the schedule, and when it runs next."""
+    """The state after the present one of the store: executions in progress, and the schedule."""
+    for chain in open_chains:
+        state = with_wait(state, chain) if waits(chain) else with_start(state, chain)
     rests = row.status == RunStatus.PAUSED
     is_disabled = rests and row.reason == DISABLED
     state = planned(state, None if rests else row.available_at)
-    failing = any(_failed_before(chain) or waits(chain) for chain in open_chains)
+    failing = any(len(chain) > 1 or waits(chain) for chain in open_chains)
+    last = state.last_run
+    failed_last = last is not None and last.completed_at is not None and not last.success
     status: Status = "idle"
-    if any(_is_under_way(chain) for chain in open_chains):
+    if any(has_begun(chain[-1]) and not chain[-1].is_final for chain in open_chains):
         status = "running"
     elif is_disabled:
         status = "disabled"
     elif rests:
         status = "paused"
-    elif failing or (state.last_run is not None and _failed(state.last_run)):
+    elif failing or failed_last:
         status = "error"
     return msgspec.structs.replace(state, status=status, enabled=not is_disabled)
 
@@ -184,8 +189,8 @@ RESTING = (RunStatus.PENDING, RunStatus.WAITING, RunStatus.SKIPPED)
 
 
 def has_begun(attempt: Attempt) -> bool:
-    """Whether a try is really in progress, or was: one that waits for another pipeline, or that a
-    stopping scheduler has handed over, is not. Nor is one that waits for a person."""
+    """Whether a try is or was in progress. A try that waits for another pipeline or for a person
+    is not. Nor is one that a stopping scheduler has handed over."""
     waits = attempt.status == RunStatus.SLEEPING and attempt.reason == AFTER
     rests = waits or attempt.status in RESTING
     return attempt.started_at is not None and not rests
@@ -194,18 +199,6 @@ def has_begun(attempt: Attempt) -> bool:
 def waits(chain: Sequence[Attempt]) -> bool:
     """Whether an execution waits for a person."""
     return chain[-1].status == RunStatus.WAITING
-
-
-def _is_under_way(chain: Sequence[Attempt]) -> bool:
-    return has_begun(chain[-1]) and not chain[-1].is_final
-
-
-def _failed_before(chain: Sequence[Attempt]) -> bool:
-    return len(chain) > 1
-
-
-def _failed(record: RunRecord) -> bool:
-    return record.completed_at is not None and not record.success
 
 
 # -- the file ------------------------------------------------------------------------------
@@ -236,7 +229,7 @@ def take_over(
 
 
 def archive(folder: Path) -> None:
-    """The pipeline has no schedule any more; its state is kept under another name."""
+    """Keep the state of a pipeline without a schedule under another name."""
     try:
         (folder / STATE_FILE).replace(folder / ARCHIVE)
     except FileNotFoundError:
@@ -246,7 +239,7 @@ def archive(folder: Path) -> None:
 
 
 def clean_up(folder: Path) -> None:
-    """The pipeline is gone; so is its state."""
+    """Remove the state of a pipeline that is gone."""
     for name in (STATE_FILE, ARCHIVE):
         try:
             (folder / name).unlink(missing_ok=True)
@@ -262,15 +255,13 @@ class StateFileSync:
         self._unwritten: set[Path] = set()
 
     def differs(self, folder: Path, state: ScheduleState) -> bool:
-        """Whether the file has to be written; never into a folder that is away or on its way out,
-        which a file alone would bring back."""
+        """Whether the file has to be written. It is not written where the folder is gone: that
+        would make the folder again."""
         is_there = self._written.get(folder) == state and (folder / STATE_FILE).exists()
         return not is_there and folder.is_dir()
 
     def save_all(self, states: Sequence[tuple[Path, ScheduleState]]) -> None:
-        """Write them. A full disk is reported once, tried again, and does not disturb the
-        others.
-        """
+        """Write state files. One that fails is reported once, and the others are written."""
         for folder, state in states:
             try:
                 save_state(folder, state)
@@ -291,6 +282,6 @@ class StateFileSync:
         self._unwritten.add(folder)
 
     def forget(self, folder: Path) -> None:
-        """No process keeps this file any more."""
+        """Forget what was written for a pipeline."""
         self._written.pop(folder, None)
         self._unwritten.discard(folder)

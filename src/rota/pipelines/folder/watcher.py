@@ -1,7 +1,7 @@
-"""Which pipelines of a folder have changed on disk, by looking at it again and again.
+"""Finds the pipelines of a folder that have changed on disk, by polling.
 
-Looking works on every file system, also where no notice comes. A change counts once the files
-have stayed the same for a while, so that a half-written file is left alone.
+Polling works on every file system. A change counts once the files have stayed the same for a while,
+so that no half-written file is read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def look(root: Path, more: Mapping[str, Iterable[str]] | None = None) -> dict[st
 
 
 def _traits(files: Iterable[str]) -> Seen:
-    """Plain texts, not paths: this is done twice a second for every file."""
+    """The traits of files. Paths are texts, since this is done twice a second for every file."""
     found = []
     for file in files:
         try:
@@ -51,7 +51,7 @@ def _traits(files: Iterable[str]) -> Seen:
 
 
 class Watch:
-    """Tells changes from what was seen before. Pure: what is seen and the time are arguments."""
+    """Compares files with their last known state. Pure: that state and the time are arguments."""
 
     def __init__(self, seen: Mapping[str, Seen], *, settled_us: int = SETTLED_US) -> None:
         self._known = dict(seen)
@@ -74,7 +74,7 @@ class Watch:
         return settled
 
     def took(self, name: str, seen: Seen | None) -> None:
-        """This state of a pipeline is known now."""
+        """Note the state of a pipeline that was synced."""
         self._unsettled.pop(name, None)
         if seen is None:
             self._known.pop(name, None)
