@@ -2,35 +2,48 @@
 changes nothing.
 
 Files are read, since the prompts are made of them. Commands are run only on request. Values that
-only the run itself can tell (replies, generated items) are bounded, and the notes say how.
+only a run finds out (replies, generated items) are bounded, and the notes say how.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
-from typing import IO, Any
+import json
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
+from typing import IO, Any, NamedTuple
 
 import msgspec
 
-from rota.ai.base import ANSWER_TOKENS, Invoker, Request
+from rota.ai.base import ANSWER_TOKENS, Invoker
 from rota.ai.tokens import ASCII_CHARS, estimate
 from rota.core.pipelines import filter_rules
-from rota.core.pipelines.templates import Missing, Template
 from rota.errors import BadInput, RotaError
-from rota.pipelines.definition.fields import fields_of, instruction
+from rota.pipelines.definition.graph import order
 from rota.pipelines.definition.loader import Loaded
-from rota.pipelines.definition.model import Generate, Input, Pipeline
-from rota.pipelines.definition.sections import AiSection, CallOptions, ReduceStep
-from rota.pipelines.definition.sources import AiSource, CommandSource, StdinSource
-from rota.pipelines.run import prompt_builder
+from rota.pipelines.definition.model import Input, Pipeline
+from rota.pipelines.definition.nodes import (
+    AiNode,
+    FilterNode,
+    LoadNode,
+    MapNode,
+    MergeNode,
+    Node,
+    ReduceNode,
+    ScriptNode,
+    TransformNode,
+    parents_of,
+)
+from rota.pipelines.definition.sections import AiFilter, AiSection, MapStep, ReduceStep
+from rota.pipelines.definition.sources import AiSource, CommandSource, InlineSource, StdinSource
+from rota.pipelines.run.filter_stage import Sieve, sieve_of_filter, sieve_of_node
 from rota.pipelines.run.generated_items import generate_question
-from rota.pipelines.run.inputs import items_of
-from rota.pipelines.run.transforms import tree_of_filter
+from rota.pipelines.run.inputs import Item, items_of
+from rota.pipelines.run.prompt_builder import ModelPrompt, PromptBuilder
+from rota.pipelines.run.reduce_formats import Counts
+from rota.pipelines.run.transforms import merged, transformed
 from rota.pipelines.snapshot import Overrides, take
 
-Item = dict[str, Any]
-TOLD_MAX = 5  # items that cannot be rendered, each with its reason
+NOTES_MAX = 5  # items that cannot be rendered, each with its reason
 
 
 class PreviewedPrompt(msgspec.Struct, frozen=True):
@@ -56,52 +69,48 @@ class Share(msgspec.Struct):
     is_bound: bool = False  # at most this
     is_open: bool = False  # there may be more; the number is unknown
 
-    def add(self, asked: PreviewedPrompt, times: int = 1) -> None:
-        """Count a call."""
-        self.calls += times
-        self.tokens_in += asked.tokens_in * times
-        self.tokens_out += asked.tokens_out * times
-        known = self.cost_usd is not None and asked.cost_usd is not None
-        self.cost_usd = (self.cost_usd or 0.0) + (asked.cost_usd or 0.0) * times if known else None
+    def add(self, more: PreviewedPrompt | Share, *, calls: int, times: int = 1) -> None:
+        """Add calls with what they take."""
+        self.calls += calls
+        self.tokens_in += more.tokens_in * times
+        self.tokens_out += more.tokens_out * times
+        known = self.cost_usd is not None and more.cost_usd is not None
+        self.cost_usd = (self.cost_usd or 0.0) + (more.cost_usd or 0.0) * times if known else None
 
 
 class Forecast(msgspec.Struct):
     """The estimate of a run, part by part."""
 
-    items: int | None = None  # that come in; None: only the run will tell
+    items: int | None = None  # that come in; None: only the run finds out
     kept: int | None = None  # that pass the filter, at most
     shares: list[Share] = msgspec.field(default_factory=list)
     notes: list[str] = msgspec.field(default_factory=list)
 
     def share(self, place: str) -> Share:
-        """The one of a part; made when it is first asked for."""
-        found = next((each for each in self.shares if each.place == place), None)
-        if found is None:
-            found = Share(place)
-            self.shares.append(found)
-        return found
+        """The share of a part; the first call makes it."""
+        for share in self.shares:
+            if share.place == place:
+                return share
+        self.shares.append(Share(place))
+        return self.shares[-1]
 
     def total(self) -> Share:
         """All parts together."""
         whole = Share("total")
         for each in self.shares:
-            whole.calls += each.calls
-            whole.tokens_in += each.tokens_in
-            whole.tokens_out += each.tokens_out
-            known = whole.cost_usd is not None and each.cost_usd is not None
-            whole.cost_usd = (whole.cost_usd or 0) + (each.cost_usd or 0) if known else None
+            whole.add(each, calls=each.calls)
             whole.is_bound |= each.is_bound
             whole.is_open |= each.is_open
         return whole
 
     def note(self, text: str) -> None:
-        """Say something once."""
+        """Add a note, unless it is there already."""
         if text not in self.notes:
             self.notes.append(text)
 
 
 class DryRunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options that a run was to be started with."""
+    """The options that the run would be started with."""
 
     parameters: Mapping[str, Any] = {}
     model: str | None = None
@@ -110,7 +119,7 @@ class DryRunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PromptPreview:
-    """A place where questions are written, priced and shown, but not sent."""
+    """Writes, prices and shows questions as a run would ask them. It sends none."""
 
     def __init__(
         self,
@@ -119,101 +128,90 @@ class PromptPreview:
         options: DryRunOptions,
         show: Callable[[PreviewedPrompt], None],
     ) -> None:
-        self.loaded, self.options = loaded, options
+        self.folder, self.options = loaded.folder, options
         overrides = Overrides(model=options.model)
-        self._snapshot = take(loaded, parameters=options.parameters, overrides=overrides)
-        self.parameters = self._snapshot.parameters
+        self.snapshot = take(loaded, parameters=options.parameters, overrides=overrides)
         self.forecast = Forecast()
         self._ai, self._show = ai, show
+        self._failed = 0  # questions that cannot be rendered
 
-    def asking(self, place: str, part: AiSection) -> prompt_builder.PromptBuilder:
-        """How a run asks in this part."""
-        return prompt_builder.PromptBuilder(self._snapshot, place, part)
+    def asking(self, place: str, part: AiSection) -> PromptBuilder:
+        """The prompts of a part."""
+        return PromptBuilder(self.snapshot, place, part)
 
     def question(
-        self, place: str, made: prompt_builder.ModelPrompt, number: int | None = None
+        self, place: str, made: ModelPrompt, number: int | None = None, *, times: int = 1
     ) -> None:
-        """Show and count a question as a run would ask it."""
-        self.asked(place, made.model, made.prompt, number, options=made.options)
-
-    def open_question(
-        self, place: str, part: AiSection, times: int, batch: int | None = None
-    ) -> None:
-        """Show and count a prompt with an unknown item: its names stay as they are."""
-        text = Template(self.loaded.prompts[place]).render(self.parameters, Missing.KEEP)
-        prompt = text + instruction(fields_of(part.output), batch)
-        model = self.model(part.model, self.parameters)
-        self.asked(place, model, prompt, times=times, options=self._options(part))
-
-    def generation(self, place: str, part: Generate | AiSource) -> None:
-        """Show and count the question that asks for items."""
-        self.question(place, generate_question(self._snapshot, part))
-
-    def asked(
-        self,
-        place: str,
-        model: str,
-        prompt: str,
-        number: int | None = None,
-        times: int = 1,
-        options: CallOptions | None = None,
-    ) -> PreviewedPrompt:
-        """The same for a prompt that is written already."""
-        asked = self.priced(place, model, prompt, number, options)
+        """Show and count a question."""
+        asked = self._priced(place, made, number)
         self._show(asked)
-        self.forecast.share(place).add(asked, times)
-        return asked
+        self.forecast.share(place).add(asked, calls=times, times=times)
 
-    def _options(self, part: CallOptions) -> CallOptions:
-        return prompt_builder.options_of(part, self.loaded.pipeline.settings)
+    def keeps(self, place: str, sieve: Sieve, item: Item, number: int) -> bool:
+        """Whether a filter keeps an item. A question about it is shown, and taken as kept."""
+        verdict = filter_rules.judge(sieve.rule, item)
+        if verdict.asks is None:
+            return verdict.kept
+        with self.reporting(place, number):
+            self.question(place, sieve.questions[verdict.asks].for_decision(item), number)
+        self.forecast.note("an AI filter is taken to keep every item it is asked about")
+        return True
 
-    def priced(
-        self,
-        place: str,
-        model: str,
-        prompt: str,
-        number: int | None = None,
-        options: CallOptions | None = None,
-    ) -> PreviewedPrompt:
-        """A question with what it takes."""
-        sent = options.call_options if options is not None else {}
-        try:
-            told = self._ai.estimate(Request(model, prompt, **sent))
-        except RotaError as error:
-            self.forecast.note(f"{error.message}. {error.advice}")
-            return PreviewedPrompt(
-                place, number, model, prompt, estimate(prompt), ANSWER_TOKENS, None
-            )
-        if told.cost_usd is None:
-            self.forecast.note(f"no price is known for {told.model}, so its cost is not counted")
-        return PreviewedPrompt(
-            place, number, told.model, prompt, told.tokens_in, told.tokens_out, told.cost_usd
-        )
+    def open_map(self, place: str, part: MapStep | MapNode, count: int) -> None:
+        """Show and count the questions of a map about unknown items: their names stay."""
+        batch = part.batch_size if part.batch_size > 1 else None
+        if count:
+            made = self.asking(place, part).for_unknown(batch=batch)
+            self.question(place, made, times=-(-count // part.batch_size))
 
-    def model(self, text: str | None, values: Mapping[str, Any]) -> str:
-        """The model of a part: what was asked for, what the part says, what the settings say."""
-        if self.options.model:
-            return self.options.model
-        named = Template(text or "").render(values, Missing.KEEP)
-        return named or self.loaded.pipeline.settings.model or ""
-
-    def open_results(
-        self, place: str, part: AiSection, base: Mapping[str, Any], replies: int
-    ) -> None:
+    def open_results(self, place: str, part: AiSection, replies: int | None) -> None:
         """The last call over unknown replies: as long as they are guessed to be."""
         room = part.max_chars if isinstance(part, ReduceStep) else ReduceStep(type="ai").max_chars
-        chars = replies * ANSWER_TOKENS * ASCII_CHARS
+        chars = (replies or 1) * ANSWER_TOKENS * ASCII_CHARS
         parts = max(1, -(-chars // room))
-        filled = {"RESULTS": "x" * min(chars, room)}
-        text = Template(self.loaded.prompts[place]).render({**base, **filled}, Missing.KEEP)
-        plain = Template(self.loaded.prompts[place]).render(base, Missing.KEEP)
-        tail = instruction(fields_of(part.output))
-        model = self.model(part.model, base)
+        calls = parts + (parts > 1)
+        counts = {} if replies is None else Counts(replies, replies, 0).filled()
+        asking = self.asking(place, part)
+        full = asking.for_unknown({**counts, "RESULTS": "x" * min(chars, room)})
         share = self.forecast.share(place)
-        options = self._options(part)
-        share.add(self.priced(place, model, text + tail, None, options), parts + (parts > 1))
+        share.add(self._priced(place, full), calls=calls, times=calls)
         share.is_bound = True
-        self._show(self.priced(place, model, plain + tail, None, options))
+        self._show(self._priced(place, asking.for_unknown(counts)))
+
+    def _priced(self, place: str, made: ModelPrompt, number: int | None = None) -> PreviewedPrompt:
+        """A question with an estimate of what it takes."""
+        prompt = made.prompt
+        try:
+            guess = self._ai.estimate(made.request())
+        except RotaError as error:
+            self.forecast.note(f"{error.message}. {error.advice}")
+            tokens = estimate(prompt)
+            return PreviewedPrompt(place, number, made.model, prompt, tokens, ANSWER_TOKENS, None)
+        if guess.cost_usd is None:
+            self.forecast.note(f"no price is known for {guess.model}, so its cost is not counted")
+        return PreviewedPrompt(
+            place, number, guess.model, prompt, guess.tokens_in, guess.tokens_out, guess.cost_usd
+        )
+
+    @contextlib.contextmanager
+    def reporting(self, place: str, number: int) -> Iterator[None]:
+        """Note an item that cannot be rendered, and continue without its question."""
+        try:
+            yield
+        except BadInput as error:
+            self._failed += 1
+            if self._failed <= NOTES_MAX:
+                self.forecast.note(f"{place}, item {number}: {error.message}")
+
+    def end(self) -> Forecast:
+        """The forecast with its last notes."""
+        if self._failed:
+            self.forecast.note(f"items that cannot be rendered, and would fail: {self._failed}")
+        self.forecast.note(
+            f"replies are guessed to be {ANSWER_TOKENS} tokens long, or maxTokens; "
+            "tries after a failure are not counted"
+        )
+        return self.forecast
 
 
 async def dry_run(
@@ -222,26 +220,20 @@ async def dry_run(
     options: DryRunOptions,
     show: Callable[[PreviewedPrompt], None] = lambda _: None,
 ) -> Forecast:
-    """Go through a pipeline without asking; `show` sees every question, in order."""
+    """Go through a pipeline without asking; `show` gets every question, in order."""
     preview = PromptPreview(loaded, ai, options, show)
     pipeline = loaded.pipeline
     if pipeline.nodes is not None:
-        from rota.pipelines.preview.dry_run_graph import walk
-
-        await walk(preview, pipeline.nodes)
+        await _graph(preview, pipeline.nodes)
     elif pipeline.job is not None:
         preview.question("job", preview.asking("job", pipeline.job).without_item())
     else:
-        await _Line(preview, pipeline).go()
-    preview.forecast.note(
-        f"replies are guessed to be {ANSWER_TOKENS} tokens long, or maxTokens; "
-        "tries after a failure are not counted"
-    )
-    return preview.forecast
+        await _linear(preview, pipeline)
+    return preview.end()
 
 
 def known_items(preview: PromptPreview, part: Input) -> AsyncIterator[Item] | None:
-    """The items as a stream, or None when only the run will tell, which is noted."""
+    """The items as a stream, or None when only the run finds them, which is noted."""
     options = preview.options
     if part.generate is not None:
         return None
@@ -251,101 +243,196 @@ def known_items(preview: PromptPreview, part: Input) -> AsyncIterator[Item] | No
     if isinstance(part.source, StdinSource) and options.stdin is None:
         preview.forecast.note("the items come from standard input, and nothing was piped in")
         return None
-    return items_of(part, preview.loaded.folder, stdin=options.stdin)
+    return items_of(part, preview.folder, stdin=options.stdin)
 
 
-class _Line:
-    """input, filter, map, reduce."""
+class MapPreview:
+    """The questions of a map, one for each item or batch, while the items come in."""
 
-    def __init__(self, preview: PromptPreview, pipeline: Pipeline) -> None:
-        assert pipeline.input is not None
-        assert pipeline.map is not None
-        self._preview, self._pipeline = preview, pipeline
-        self._input, self._map = pipeline.input, pipeline.map
-        self._filter = pipeline.filter
-        self._tree = tree_of_filter(pipeline.filter) if pipeline.filter else None
-        self._asking = preview.asking("map", pipeline.map)
-        ai = pipeline.filter.ai if pipeline.filter else None
-        self._judging = preview.asking("filter", ai) if ai else None
-        self._batches: dict[Hashable, list[Item]] = {}
-        self._bad: list[int] = []
+    def __init__(self, preview: PromptPreview, place: str, part: MapStep | MapNode) -> None:
+        self._preview, self._place, self._size = preview, place, part.batch_size
+        self._asking = preview.asking(place, part)
+        self._batches: dict[Hashable, dict[int, Item]] = {}  # by number
 
-    async def go(self) -> None:
-        """From the first item to the reduce."""
-        preview = self._preview
-        forecast = preview.forecast
-        items = known_items(preview, self._input)
-        if items is None:
-            calls = self._unknown()
-        else:
-            forecast.items = forecast.kept = 0
-            async for item in items:
-                forecast.items += 1
-                if self._keeps(item, forecast.items):
-                    forecast.kept += 1
-                    self._take(item, forecast.items)
-            for batch in self._batches.values():
-                preview.question("map", self._asking.for_batch(batch))
-            calls = forecast.kept
-            if not forecast.kept:
-                forecast.note("no item would reach the map")
-        if self._bad:
-            forecast.note(f"items that cannot be rendered, and would fail: {len(self._bad)}")
-        reduce = self._pipeline.reduce
-        if reduce is not None and reduce.type == "ai" and calls:
-            counts = {"COUNT": calls, "SUCCESS_COUNT": calls, "FAILURE_COUNT": 0}
-            preview.open_results("reduce", reduce, {**preview.parameters, **counts}, calls)
-
-    def _unknown(self) -> int:
-        """Unknown items: one question to look at, as many as the limit allows."""
-        preview = self._preview
-        generate = self._input.generate
-        if generate is not None:
-            preview.generation("input", generate)
-        limit = self._input.limit
-        count = 1 if limit is None else limit
-        ai = self._filter.ai if self._filter else None
-        size = self._map.batch_size
-        if ai is not None and count:
-            preview.open_question("filter", ai, count)
-        if count:
-            preview.open_question("map", self._map, -(-count // size), size if size > 1 else None)
-        for share in preview.forecast.shares:
-            if share.place != "input":
-                share.is_bound, share.is_open = limit is not None, limit is None
-        if limit is None:
-            preview.forecast.note("how many items there will be is not known; counted is one")
-        return count
-
-    def _keeps(self, item: Item, number: int) -> bool:
-        if self._tree is None:
-            return True
-        verdict = filter_rules.judge(self._tree, item)
-        if verdict.asks is None or self._judging is None:
-            return verdict.kept
-        with self._reporting(number):
-            self._preview.question("filter", self._judging.for_decision(item), number)
-        self._preview.forecast.share("map").is_bound = True
-        self._preview.forecast.note("the AI filter is taken to keep every item it is asked about")
-        return True
-
-    def _take(self, item: Item, number: int) -> None:
-        with self._reporting(number):
-            if self._map.batch_size == 1:
-                self._preview.question("map", self._asking.for_item(item), number)
+    def take(self, item: Item, number: int) -> None:
+        """One more item."""
+        with self._preview.reporting(self._place, number):
+            if self._size == 1:
+                self._preview.question(self._place, self._asking.for_item(item), number)
                 return
             key = self._asking.shared(item)
-            batch = self._batches.setdefault(key, [])
-            batch.append(item)
-            if len(batch) == self._map.batch_size:
-                self._preview.question("map", self._asking.for_batch(self._batches.pop(key)))
+            batch = self._batches.setdefault(key, {})
+            batch[number] = item
+            if len(batch) == self._size:
+                self._ask(self._batches.pop(key))
 
-    @contextlib.contextmanager
-    def _reporting(self, number: int) -> Iterator[None]:
-        """An item that cannot be rendered is reported, and counted no further."""
-        try:
-            yield
-        except BadInput as error:
-            if len(self._bad) < TOLD_MAX:
-                self._preview.forecast.note(f"item {number}: {error.message}")
-            self._bad.append(number)
+    def close(self) -> None:
+        """That was the last item: ask about batches that are not full."""
+        for batch in self._batches.values():
+            self._ask(batch)
+
+    def _ask(self, batch: dict[int, Item]) -> None:
+        question = self._asking.for_batch(list(batch.values()))
+        self._preview.question(self._place, question, min(batch))
+
+
+# -- input, filter, map, reduce ------------------------------------------------------------
+
+
+async def _linear(preview: PromptPreview, pipeline: Pipeline) -> None:
+    assert pipeline.input is not None
+    assert pipeline.map is not None
+    forecast = preview.forecast
+    items = known_items(preview, pipeline.input)
+    if items is None:
+        ai = pipeline.filter.ai if pipeline.filter else None
+        calls = _unknown(preview, pipeline.input, ai, pipeline.map)
+    else:
+        sieve = sieve_of_filter(preview.snapshot, pipeline.filter) if pipeline.filter else None
+        mapped = MapPreview(preview, "map", pipeline.map)
+        forecast.items = forecast.kept = 0
+        async for item in items:
+            forecast.items += 1
+            if sieve is None or preview.keeps("filter", sieve, item, forecast.items):
+                forecast.kept += 1
+                mapped.take(item, forecast.items)
+        mapped.close()
+        calls = forecast.kept
+        if any(share.place == "filter" for share in forecast.shares):
+            forecast.share("map").is_bound = True
+        if not forecast.kept:
+            forecast.note("no item would reach the map")
+    reduce = pipeline.reduce
+    if reduce is not None and reduce.type == "ai" and calls:
+        preview.open_results("reduce", reduce, calls)
+
+
+def _unknown(preview: PromptPreview, source: Input, ai: AiFilter | None, part: MapStep) -> int:
+    """Unknown items: one question of each part, counted as often as the limit allows."""
+    if source.generate is not None:
+        preview.question("input", generate_question(preview.snapshot, source.generate))
+    limit = source.limit
+    count = 1 if limit is None else limit
+    if ai is not None and count:
+        preview.question("filter", preview.asking("filter", ai).for_unknown(), times=count)
+    preview.open_map("map", part, count)
+    for share in preview.forecast.shares:
+        if share.place != "input":
+            share.is_bound, share.is_open = limit is not None, limit is None
+    if limit is None:
+        preview.forecast.note("how many items there will be is not known; counted is one")
+    return count
+
+
+# -- nodes ---------------------------------------------------------------------------------
+
+
+class Flow(NamedTuple):
+    """The items that leave a node, if they are known; otherwise their number, at most."""
+
+    most: int | None = None  # None: only the run finds out
+    items: list[Item] | None = None
+
+
+def _known(items: Iterable[Item]) -> Flow:
+    listed = list(items)
+    return Flow(len(listed), listed)
+
+
+def _joined(before: list[Flow], strategy: str = "concat") -> Flow:
+    """The items of several nodes, as a merge node joins them."""
+    lists = [flow.items for flow in before if flow.items is not None]
+    if len(lists) == len(before):
+        return _known(merged(lists, strategy))
+    counts = [flow.most for flow in before if flow.most is not None]
+    if len(counts) < len(before):
+        return Flow()
+    return Flow(min(counts) if strategy == "zip" else sum(counts))
+
+
+async def _graph(preview: PromptPreview, nodes: Mapping[str, Node]) -> None:
+    """Every node after its parents."""
+    flows: dict[str, Flow] = {}
+    for node_id in order({each: parents_of(node) for each, node in nodes.items()}):
+        before = [flows[parent] for parent in parents_of(nodes[node_id])]
+        flows[node_id] = await _after(preview, node_id, nodes[node_id], before)
+
+
+async def _after(preview: PromptPreview, node_id: str, node: Node, before: list[Flow]) -> Flow:
+    flow = _joined(before)
+    match node:
+        case LoadNode():
+            return await _loaded(preview, node_id, node)
+        case FilterNode():
+            return _filtered(preview, node_id, node, flow)
+        case MapNode():
+            return _mapped(preview, node_id, node, flow)
+        case ReduceNode() | AiNode():
+            return _reduced(preview, node_id, node, flow)
+        case MergeNode(strategy=strategy):
+            return _joined(before, strategy)
+        case TransformNode(ops=ops):
+            parameters = preview.snapshot.parameters
+            known = flow.items is not None
+            return _known(transformed(flow.items or [], ops, parameters)) if known else flow
+        case ScriptNode(output="passthrough"):
+            return flow
+        case ScriptNode():
+            preview.forecast.note(f"{node_id}: the script was not run; what it gives is not known")
+            return Flow()
+
+
+async def _loaded(preview: PromptPreview, node_id: str, node: LoadNode) -> Flow:
+    source = node.source
+    if isinstance(source, AiSource):
+        preview.question(node_id, generate_question(preview.snapshot, source))
+        return Flow(node.limit)
+    given = source.items if isinstance(source, InlineSource) else source
+    items = known_items(preview, Input(source=given, offset=node.offset, limit=node.limit))
+    if items is None:
+        return Flow(node.limit)
+    flow = _known([item async for item in items])
+    preview.forecast.items = (preview.forecast.items or 0) + (flow.most or 0)
+    return flow
+
+
+def _filtered(preview: PromptPreview, node_id: str, node: FilterNode, flow: Flow) -> Flow:
+    sieve = sieve_of_node(preview.snapshot, node.rule)
+    if flow.items is None:
+        if sieve.questions:
+            _open(preview, node_id)
+        return flow
+    numbered = enumerate(flow.items, start=1)
+    return _known(item for n, item in numbered if preview.keeps(node_id, sieve, item, n))
+
+
+def _mapped(preview: PromptPreview, node_id: str, node: MapNode, flow: Flow) -> Flow:
+    if flow.items is None:
+        preview.open_map(node_id, node, 1 if flow.most is None else flow.most)
+        _open(preview, node_id, known=flow.most is not None)
+        return flow
+    mapped = MapPreview(preview, node_id, node)
+    for number, item in enumerate(flow.items, start=1):
+        mapped.take(item, number)
+    mapped.close()
+    return Flow(flow.most)  # the model decides what its fields will hold
+
+
+def _reduced(preview: PromptPreview, node_id: str, node: ReduceNode | AiNode, flow: Flow) -> Flow:
+    if isinstance(node, ReduceNode) and node.strategy != "ai":
+        return Flow(1)
+    if flow.items is None:
+        preview.open_results(node_id, node, flow.most)
+        _open(preview, node_id, known=flow.most is not None)
+        return Flow(1)
+    count, listed = len(flow.items), json.dumps(flow.items, ensure_ascii=False)
+    filled = {**Counts(count, count, 0).filled(), "ITEMS": listed, "RESULTS": listed}
+    preview.question(node_id, preview.asking(node_id, node).without_item(filled))
+    return Flow(1)
+
+
+def _open(preview: PromptPreview, node_id: str, *, known: bool = False) -> None:
+    share = preview.forecast.share(node_id)
+    share.is_bound, share.is_open = known, not known
+    if not known:
+        preview.forecast.note(f"{node_id}: how many items reach it is not known; counted is one")

@@ -1,4 +1,4 @@
-"""Everything that can be said about a pipeline without running it: its file, and its input."""
+"""The problems of a pipeline that show without a run: in its file, and in its input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from rota.core.pipelines.templates import Template
 from rota.errors import BadPipeline
 from rota.pipelines.definition.discovery import Listed
-from rota.pipelines.definition.loader import Loaded, entry_file, problems_of
+from rota.pipelines.definition.loader import Loaded, asking_parts, entry_file, problems_of
 from rota.pipelines.definition.locate import open_pipeline
 from rota.pipelines.definition.nodes import FilterNode, LoadNode
 from rota.pipelines.definition.parameters import check_given
@@ -22,10 +22,10 @@ from rota.pipelines.run.readiness import obstacles
 
 
 def examined(path: Path, given: Mapping[str, Any] | None = None) -> Listed:
-    """One pipeline, good or broken, and what would be in the way of a run with these parameters.
+    """One pipeline, good or broken, with the obstacles to a run with these parameters.
 
-    A wrong statement in the file is an error. A value that a run could still be given, or may find
-    when it starts, is a warning: a name without a value, a file that is not there yet.
+    A mistake in the file is an error. A value that may still be there when a run starts is a
+    warning: a name without a value, a file that does not exist yet.
     """
     file = entry_file(path)
     folder = file.parent
@@ -39,7 +39,7 @@ def examined(path: Path, given: Mapping[str, Any] | None = None) -> Listed:
 
 
 def _remarks(loaded: Loaded, given: Mapping[str, Any]) -> list[Problem]:
-    """The parts that the file alone does not tell: its input, and unused parameters."""
+    """Problems that the file alone does not show: its input, and unused parameters."""
     document = read_yaml(loaded.file.read_bytes(), str(loaded.file))
     known = {each.message.partition("}}")[0] for each in loaded.warnings}
     found = []
@@ -54,7 +54,7 @@ def _remarks(loaded: Loaded, given: Mapping[str, Any]) -> list[Problem]:
 
 
 def _is_settled(problem: Problem, given: Mapping[str, Any]) -> bool:
-    """Whether a name that the file leaves open is among what was given."""
+    """Whether the problem is a name without a value that was given."""
     return any(problem.message.startswith(f"{{{{{name}}}}} ") for name in given)
 
 
@@ -74,14 +74,11 @@ def _keys_of(obstacle: str) -> Keys:
 def models_of(loaded: Loaded) -> list[str]:
     """The models that its calls name, "" for the default; those that items name are skipped."""
     pipeline = loaded.pipeline
-    parts: list[Any] = [pipeline.job, pipeline.map, pipeline.filter and pipeline.filter.ai]
-    if pipeline.reduce is not None and pipeline.reduce.type == "ai":
-        parts.append(pipeline.reduce)
-    if pipeline.input is not None:
+    parts: list[Any] = [part for key, part, _ in asking_parts(pipeline) if key in loaded.prompts]
+    if pipeline.input is not None and pipeline.input.generate is not None:
         parts.append(pipeline.input.generate)
-    parts += [node for key, node in (pipeline.nodes or {}).items() if key in loaded.prompts]
     parts += _questions(loaded)
-    named = [part.model or pipeline.settings.model or "" for part in parts if part is not None]
+    named = [part.model or pipeline.settings.model or "" for part in parts]
     return [each for each in dict.fromkeys(named) if not Template(each).names]
 
 

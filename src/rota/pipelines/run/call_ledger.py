@@ -1,4 +1,4 @@
-"""The calls of a run, written down before they are sent: what they took, and what is in progress.
+"""The ledger of a run's calls: what they took, and which are in progress. It is written first.
 
 Each call has a slot, and each slot one step of the chain, `us/<writer>/<slot>`. The step holds the
 sum of the calls that ended in this slot, and the most that the one in progress may take. A process
@@ -20,6 +20,7 @@ from rota.core.runs.model import StoredStep
 from rota.pipelines.outcome import UsageSum
 
 PREFIX = "us/"
+NOTHING = Amount(0, 0)
 
 
 class CallTotals(UsageSum, frozen=True, kw_only=True, omit_defaults=True):
@@ -62,7 +63,7 @@ class Slot:
         self.key = f"{PREFIX}{ledger.writer}/{number:06d}"
         self.record = SlotRecord()
         self.is_owed = False  # its last call is over, and not written yet
-        self._amount = Amount(0, 0)
+        self._amount = NOTHING
 
     @property
     def step(self) -> SlotStep:
@@ -70,7 +71,7 @@ class Slot:
         return SlotStep(self.key, self.record)
 
     async def begin(self) -> None:
-        """Write down that a call is sent now; durable when this returns."""
+        """Record that a call is sent now; durable when this returns."""
         under_way = _unanswered(self._amount)
         self.record = msgspec.structs.replace(self.record, under_way=under_way)
         await self._ledger.put([self.step])
@@ -83,21 +84,16 @@ class Slot:
         """The call is over, and was answered."""
         self._end(of_reply(reply))
 
-    def _end(self, took: CallTotals | None) -> None:
+    def _end(self, took: CallTotals) -> None:
         """Its cost is not written yet: that is done in the commit of its result."""
         if self.record.under_way is None:
             return  # it was never sent
-        ended = self.record.ended if took is None else self.record.ended + took
-        self.record = SlotRecord(ended)
+        self.record = SlotRecord(self.record.ended + took)
         self.is_owed = True
 
     def failed(self, error: BaseException) -> None:
         """The call ended without an answer."""
-        known = usage_of(error)
-        if known is not None:
-            self._end(of_reply(known))
-        else:
-            self._end(_unanswered(self._amount) if may_be_billed(error) else None)
+        self._end(of_error(error, self._amount))
 
 
 class CallLedger:
@@ -160,6 +156,14 @@ def of_reply(reply: Reply) -> CallTotals:
         calls=1, tokens_in=reply.tokens_in, tokens_out=reply.tokens_out,
         cost_usd=reply.cost_usd or 0.0, unpriced=int(reply.cost_usd is None),
     )  # fmt: skip
+
+
+def of_error(error: BaseException, amount: Amount = NOTHING) -> CallTotals:
+    """One call that failed: its reported usage, or at most the amount if it may be on the bill."""
+    known = usage_of(error)
+    if known is not None:
+        return of_reply(known)
+    return _unanswered(amount) if may_be_billed(error) else CallTotals()
 
 
 def _unanswered(amount: Amount) -> CallTotals:

@@ -1,8 +1,7 @@
 """Whether an execution may begin: `after` and `condition` of its schedule block.
 
-It is checked before the first recorded step, and not again. It goes, or waits
-(asleep, no slot is held), or is skipped with a sentence that says why. A start or a retry by hand
-is never held back.
+An execution is checked before its first recorded step, and not again. It begins, or waits (asleep,
+without a slot), or is skipped with a reason. A start or a retry by hand is never held back.
 
 The rule of `after`: let X be the last time, up to the time this execution is for, at which the
 other pipeline was due. It must have completed an execution for X or later; one by hand since X
@@ -44,10 +43,8 @@ class DependencyState(msgspec.Struct, frozen=True):
     hopeless: str | None = None
 
 
-async def decide(
-    base: EngineContext, claim: Claim, snapshot: Snapshot, folder: Path | None = None
-) -> Outcome | None:
-    """None to begin now; otherwise how to settle the run instead. `folder`: where it is here."""
+async def decide(base: EngineContext, claim: Claim, snapshot: Snapshot) -> Outcome | None:
+    """None to begin now; otherwise how to settle the run instead."""
     block = snapshot.pipeline.schedule
     if block is None or claim.schedule_id is None or claim.due_at is None:
         return None
@@ -60,7 +57,7 @@ async def decide(
     held = await _after(base, claim, block) if block.after_ids else None
     if held is not None or block.condition is None:
         return held
-    unmet = await unmet_condition(block.condition, folder or snapshot.place)
+    unmet = await unmet_condition(block.condition, snapshot.place)
     return None if unmet is None else _skipped(claim, CONDITION, unmet)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +21,6 @@ def content_key(kind: str, *parts: Any) -> str:
     """A short key of what goes into a call; order of keys in mappings does not matter."""
     text = canonical([VERSION, kind, *parts])
     return f"{kind}:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
-
-
-def item_key(item: Mapping[str, Any], prompt: str, model: str | None) -> str:
-    """The key of one item's call; the prompt is the rendered one, instruction included."""
-    return content_key("item", dict(item), prompt, model)
-
-
-def batch_key(items: list[Mapping[str, Any]], prompt: str, model: str | None) -> str:
-    """The key of one batch's call."""
-    return content_key("batch", [dict(item) for item in items], prompt, model)
 
 
 def schedule_id(pipeline_id: str, folder: Path) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import IO, NamedTuple
 
+from rota.ai.base import Invoker
 from rota.core.runs.model import Claim
-from rota.pipelines.outcome import OutcomeWord, Progress
-from rota.pipelines.run.model_caller import ModelCaller
+from rota.pipelines.definition.sections import PipelineBudget
+from rota.pipelines.outcome import OutcomeWord, Progress, UsageSum
+from rota.pipelines.run.model_caller import ModelCaller, ProviderWatch
 from rota.pipelines.run.run_store import (
     ItemRecord,
     RunReader,
@@ -26,22 +27,15 @@ Listener = Callable[[Progress], object]
 
 
 class RunUsage:
-    """The amounts that this process has spent on the run."""
+    """The usage of the run in this process, shared by the reporters of its nodes."""
 
     def __init__(self) -> None:
-        self.calls = self.tokens = 0
-        self.cost_usd = 0.0
-        self.waiting: str | None = None  # for a provider
-
-    def add(self, record: ItemRecord) -> None:
-        """One more step."""
-        self.calls += record.calls
-        self.tokens += record.tokens_in + record.tokens_out
-        self.cost_usd += record.cost_usd or 0.0
+        self.spent = UsageSum()
+        self.waiting: str | None = None  # why calls wait for their provider
 
 
 class ProgressReporter:
-    """Counts, and reports to listeners. A listener that fails is logged; the run continues."""
+    """Counts, and reports to listeners. The failure of a listener is logged; the run continues."""
 
     def __init__(self, claim: Claim, pipeline_id: str, listeners: Iterable[Listener]) -> None:
         self._claim = claim
@@ -67,25 +61,26 @@ class ProgressReporter:
         return own
 
     def count(self, record: ItemRecord) -> None:
-        """The cost of a call."""
-        self.usage.add(record)
+        """Add the usage of one step."""
+        self.usage.spent += record
 
-    def wait_for(self, said: str | None) -> None:
-        """The run waits for its provider; None: it does not any more."""
-        self.usage.waiting = said
+    def wait_for(self, reason: str | None) -> None:
+        """Report that the run waits for its provider; None: it waits no longer."""
+        self.usage.waiting = reason
         self.report()
 
     def report(self, outcome: OutcomeWord | None = None) -> None:
-        """Say the state of the run."""
+        """Send the state of the run to the listeners."""
         listeners = list(self._listeners)
         if not listeners:
             return
+        spent = self.usage.spent
         progress = Progress(
             run_id=self._claim.id, root_id=self._claim.root_id, pipeline_id=self._pipeline_id,
             phase=self.phase, node=self.node or None, total=self.total, done=self.done,
             failed=self.failed, filtered=self.filtered, running=self.running,
-            calls=self.usage.calls, tokens=self.usage.tokens, cost_usd=self.usage.cost_usd,
-            outcome=outcome, waiting=self.usage.waiting, error=self.error,
+            calls=spent.calls, tokens=spent.tokens, cost_usd=spent.cost_usd, outcome=outcome,
+            waiting=self.usage.waiting, error=self.error,
             schedule_id=self._claim.schedule_id, trigger=self._claim.trigger,
             attempt=self._claim.attempt,
         )  # fmt: skip
@@ -116,12 +111,12 @@ class Cache:
         async with self._lock:  # the first reader reads for all
             if stage not in self._stages:
                 self._stages[stage] = await self._read(stage)
-        known = self._stages[stage].get(content_of(key), [])
-        found = key if key in known else known[-1] if known else None
-        step_found = None if found is None else await self.reader.step(found)
-        if found is None or step_found is None:
+        known = self._stages[stage].get(content_of(key))
+        if not known:
             return None
-        return Hit(found, record_of(step_found))
+        best = key if key in known else known[-1]
+        step = await self.reader.step(best)
+        return None if step is None else Hit(best, record_of(step))
 
     async def _read(self, stage: str) -> dict[str, list[str]]:
         keys: dict[str, list[str]] = {}
@@ -138,7 +133,23 @@ class PipelineContext(NamedTuple):
     run_store: RunStore
     asker: ModelCaller
     progress: ProgressReporter
-    place: Path
     caches: tuple[Cache, ...]
     stdin: IO[bytes] | None
     warnings: list[str]
+
+
+def context_of(
+    snapshot: Snapshot,
+    run_store: RunStore,
+    ai: Invoker,
+    progress: ProgressReporter,
+    *,
+    budget: PipelineBudget | None = None,
+    stdin: IO[bytes] | None = None,
+) -> PipelineContext:
+    """The context of a run, or of a part of one."""
+    watch = ProviderWatch(run_store, progress)
+    asker = ModelCaller(ai, run_store.clock, run_store.calls, budget, watch)
+    earlier = snapshot.overrides.cache_from
+    caches = (Cache(run_store.of(earlier)),) if earlier is not None else ()
+    return PipelineContext(snapshot, run_store, asker, progress, caches, stdin, [])

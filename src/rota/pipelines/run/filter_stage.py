@@ -1,4 +1,4 @@
-"""The filter: rules first, the AI only about items they leave open. A dropped item says why.
+"""The filter: rules first, the AI only about items they leave open. Drops have a reason.
 
 An item about which the AI cannot be asked has failed: it stays on the list, withheld from what
 comes next, and a retry asks again.
@@ -26,6 +26,7 @@ from rota.pipelines.run.sliding_window import in_order
 from rota.pipelines.run.stages import ERROR
 from rota.pipelines.run.transforms import tree_of_filter
 from rota.pipelines.run.withheld import Withheld
+from rota.pipelines.snapshot import Snapshot
 
 # The list beside the one with what was kept: the positions of the others, and reasons. The items
 # themselves are on the list that came in.
@@ -50,21 +51,21 @@ class Judged(NamedTuple):
     error: Exception | None = None  # it could not be asked about
 
 
-def sieve_of_filter(context: PipelineContext, part: Filter) -> Sieve:
+def sieve_of_filter(snapshot: Snapshot, part: Filter) -> Sieve:
     """The filter of the linear form."""
     questions = []
     if part.ai is not None and part.type != "rule":
-        questions = [PromptBuilder(context.snapshot, "filter", part.ai)]
+        questions = [PromptBuilder(snapshot, "filter", part.ai)]
     own = part.ai.parallel if part.ai else None
-    return Sieve(tree_of_filter(part), questions, parallel_of(context.snapshot, own))
+    return Sieve(tree_of_filter(part), questions, parallel_of(snapshot, own))
 
 
-def sieve_of_node(context: PipelineContext, rule: NodeRule) -> Sieve:
+def sieve_of_node(snapshot: Snapshot, rule: NodeRule) -> Sieve:
     """The rule of a filter node."""
     asked = questions_of(rule)
     questions = [
         PromptBuilder(
-            context.snapshot, "",
+            snapshot, "",
             AskingPart(
                 prompt=each.prompt, model=each.model, timeout_ms=each.timeout_ms,
                 **each.call_options,
@@ -73,15 +74,13 @@ def sieve_of_node(context: PipelineContext, rule: NodeRule) -> Sieve:
         for each in asked
     ]  # fmt: skip
     own = min((each.concurrency for each in asked if each.concurrency), default=None)
-    return Sieve(
-        tree_of_node(rule), questions, parallel_of(context.snapshot, own), passes_failed=True
-    )
+    return Sieve(tree_of_node(rule), questions, parallel_of(snapshot, own), passes_failed=True)
 
 
 async def filter_items(
     context: PipelineContext, stage: str, item_list: str, out: str, sieve: Sieve
 ) -> int:
-    """Fill the item list `out` with the kept items of another one; answers how many."""
+    """Fill the item list `out` with the kept items of another one; returns how many."""
     run_store = context.run_store
     kept, dropped = run_store.fill(out), run_store.fill(out + DROPPED)
     held: list[Withheld] = []
@@ -142,18 +141,18 @@ async def _judged(
     if sieve.passes_failed and ERROR in placed.item:
         return Judged(placed, True, "it has failed before")
     answers: dict[int, bool] = {}
-    said = ""
+    answer = ""
     while (verdict := filter_rules.judge(sieve.rule, placed.item, answers)).asks is not None:
         number = verdict.asks
         try:
-            answers[number], said = await _asked(
+            answers[number], answer = await _asked(
                 context, f"{stage}.{number}", sieve, number, placed
             )
         except (*LOST, *STOPPING):
             raise
         except Exception as error:
             return Judged(placed, False, "", error)
-    reason = f"{verdict.reason}: {said}" if said and answers else verdict.reason
+    reason = f"{verdict.reason}: {answer}" if answer else verdict.reason
     return Judged(placed, verdict.kept, reason)
 
 

@@ -33,7 +33,7 @@ def generate_question(snapshot: Snapshot, part: Generate | AiSource) -> ModelPro
 
 
 async def generated(context: PipelineContext, stage: str, part: Generate | AiSource) -> list[Item]:
-    """Ask for items; the call is remembered."""
+    """Ask for items. The call is a step, so a retry does not repeat it."""
     question = generate_question(context.snapshot, part)
     fields = fields_of(part.schema)
 

@@ -25,11 +25,6 @@ from rota.pipelines.run.sliding_window import first_of
 from rota.pipelines.run.stages import node_input, node_output
 
 
-async def perform_graph(context: PipelineContext) -> None:
-    """Execute all nodes; raises what aborted the run."""
-    await GraphRunner(context).perform()
-
-
 class GraphRunner:
     """One run of the graph form."""
 
@@ -40,7 +35,10 @@ class GraphRunner:
         self._done = {each: asyncio.Event() for each in self._nodes}
 
     async def perform(self) -> None:
-        """All nodes, then the output of those that no other takes items from."""
+        """Execute all nodes, then write the output of those that no other takes items from.
+
+        Raises what aborted the run.
+        """
         try:
             async with asyncio.TaskGroup() as group:
                 for node_id, node in self._nodes.items():

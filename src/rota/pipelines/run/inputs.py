@@ -1,4 +1,4 @@
-"""Items from wherever a pipeline says, as streams: files, globs, commands, standard input.
+"""The items of a pipeline's sources, as streams: files, globs, commands, standard input.
 
 Nothing is loaded whole except JSON files, which cannot be read otherwise. The order is: source,
 offset, limit, sample; the filter comes after.
@@ -7,7 +7,6 @@ offset, limit, sample; the filter comes after.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import io
 import itertools
 import os
@@ -49,11 +48,10 @@ def read_items(source: Readable, folder: Path, stdin: IO[bytes] | None = None) -
         case GlobSource():
             yield from _globbed(source, folder)
         case StdinSource():
-            with contextlib.nullcontext(stdin or sys.stdin.buffer) as raw:
-                yield from parse(
-                    raw, source.format, name="standard input", delimiter=source.delimiter,
-                    types=source.types,
-                )  # fmt: skip
+            yield from parse(
+                stdin or sys.stdin.buffer, source.format, name="standard input",
+                delimiter=source.delimiter, types=source.types,
+            )  # fmt: skip
         case CsvSource():
             with opened(folder / source.path) as raw:
                 yield from parse(
@@ -302,7 +300,16 @@ async def _slice(items: AsyncIterator[Item], offset: int, limit: int | None) -> 
             return
 
 
-async def items_of(
+def source_items(
+    source: Readable | CommandSource, folder: Path, stdin: IO[bytes] | None = None
+) -> AsyncIterator[Item]:
+    """The items of any source that needs no AI."""
+    if isinstance(source, CommandSource):
+        return command_items(source, folder)
+    return stream(read_items(source, folder, stdin))
+
+
+def items_of(
     part: Input,
     folder: Path,
     *,
@@ -310,14 +317,9 @@ async def items_of(
     stdin: IO[bytes] | None = None,
 ) -> AsyncIterator[Item]:
     """The items of an input that needs no AI; `given` takes the place of an empty list."""
-    source: AsyncIterator[Item]
-    if isinstance(part.source, CommandSource):
-        source = command_items(part.source, folder)
-    elif part.source is not None and not isinstance(part.source, list):
-        source = stream(read_items(part.source, folder, stdin))
+    if part.source is not None and not isinstance(part.source, list):
+        items = source_items(part.source, folder, stdin)
     else:
         inline = part.source if isinstance(part.source, list) else part.items
-        source = stream(given if given is not None and not inline else inline or [])
-    chosen = select(source, offset=part.offset, limit=part.limit, sample=part.sample)
-    async for item in chosen:
-        yield item
+        items = stream(given if given is not None and not inline else inline or [])
+    return select(items, offset=part.offset, limit=part.limit, sample=part.sample)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
 import msgspec
 
 from rota.errors import BadInput, ItemsFailed
-from rota.pipelines.definition.model import Filter, Generate, Input
+from rota.pipelines.definition.model import Filter, Input
 from rota.pipelines.definition.sections import MapStep, ReduceStep
 from rota.pipelines.definition.sources import StdinSource
 from rota.pipelines.run import withheld
 from rota.pipelines.run.context import PipelineContext
 from rota.pipelines.run.filter_stage import ask_again, filter_items, sieve_of_filter
 from rota.pipelines.run.generated_items import generated
-from rota.pipelines.run.inputs import Item, items_of, select, stream
+from rota.pipelines.run.inputs import Item, items_of
 from rota.pipelines.run.map_stage import MapOptions, MapStage, reader_of
 from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
 from rota.pipelines.run.reduce_stage import (
@@ -33,8 +33,8 @@ from rota.pipelines.run.stages import FILTER, INPUT, JOB, MAP, REDUCE, mapped_li
 from rota.pipelines.run.withheld import Withheld
 
 
-async def perform_linear(context: PipelineContext, parting: Sharding | None = None) -> None:
-    """Input, filter, map and reduce; raises what stopped it, with all that is done kept."""
+async def perform_linear(context: PipelineContext, sharding: Sharding | None = None) -> None:
+    """Input, filter, map and reduce. Raises what stopped the run; finished items are recorded."""
     pipeline = context.snapshot.pipeline
     total = await load_input(context)
     held: dict[int, Withheld] = {}
@@ -48,7 +48,7 @@ async def perform_linear(context: PipelineContext, parting: Sharding | None = No
     item_list = mapped_list(context.snapshot)
     context.progress.enter("mapping", total=total - len(held))
     parts = await _map(
-        context, pipeline.map, Source(context.run_store, item_list, MAP, (), held), parting
+        context, pipeline.map, Source(context.run_store, item_list, MAP, (), held), sharding
     )
     context.progress.enter("reducing", total=total)
     with Spool() as spool:
@@ -61,22 +61,24 @@ async def _filter(context: PipelineContext, part: Filter, total: int) -> int:
     done = await context.run_store.item_list(FILTER)
     if done is None:
         context.progress.enter("filtering", total=total)
-        return await filter_items(context, FILTER, INPUT, FILTER, sieve_of_filter(context, part))
+        return await filter_items(
+            context, FILTER, INPUT, FILTER, sieve_of_filter(context.snapshot, part)
+        )
     held = await context.run_store.item_list(FILTER + withheld.SHELF)
     if held is not None and held.count and held.attempt < context.run_store.claim.attempt:
         context.progress.enter("filtering", total=held.count)
-        await ask_again(context, FILTER, FILTER, sieve_of_filter(context, part))
+        await ask_again(context, FILTER, FILTER, sieve_of_filter(context.snapshot, part))
     return done.count
 
 
 async def _map(
-    context: PipelineContext, part: MapStep, source: Source, parting: Sharding | None
+    context: PipelineContext, part: MapStep, source: Source, sharding: Sharding | None
 ) -> list[RunReader]:
     listed = await context.run_store.item_list(source.item_list)
     total = listed.count if listed else 0
     unasked = sum(each.is_failed for each in source.withheld.values())
     stage = map_stage(context, part, total, failed_before=unasked)
-    parts = [] if parting is None else await parting.parts_of(context, source.item_list, total)
+    parts = [] if sharding is None else await sharding.parts_of(context, source.item_list, total)
     await stage.mark(parts)
     items = context.run_store.items(source.item_list)
     await stage.perform(withheld.without(items, source.withheld))
@@ -86,7 +88,7 @@ async def _map(
 def map_stage(
     context: PipelineContext, part: MapStep, total: int, *, failed_before: int = 0
 ) -> MapStage:
-    """The map over a list of so many items; some have failed in the filter."""
+    """The map over `total` items; `failed_before` of them failed in the filter."""
     pace = MapOptions(
         parallel_of(context.snapshot, part.parallel), part.batch_size, part.fail_fast,
         part.max_failures,
@@ -96,7 +98,7 @@ def map_stage(
 
 
 def check_items(spool: Spool) -> None:
-    """A run in which all items failed has failed too; there is nothing to reduce."""
+    """ItemsFailed if all items failed: there is nothing to reduce."""
     tally = spool.tally
     if tally.failed and not tally.processed:
         first = tally.errors[0]
@@ -123,7 +125,6 @@ async def _reduce(context: PipelineContext, part: ReduceStep, spool: Spool) -> N
 
 def text_of(record: ItemRecord) -> str:
     """The reply as a text: itself, or its fields as JSON."""
-
     if record.output is None:
         return record.text or ""
     return json.dumps(record.output, ensure_ascii=False, indent=2) + "\n"
@@ -141,7 +142,7 @@ async def perform_job(context: PipelineContext) -> None:
 
 
 async def load_input(context: PipelineContext) -> int:
-    """Write the items of the linear form down, unless that was done; answers how many."""
+    """Record the input items, unless an earlier attempt did; returns how many."""
     found = await context.run_store.item_list(INPUT)
     if found is not None:
         return found.count
@@ -156,21 +157,14 @@ async def _items(context: PipelineContext, part: Input) -> AsyncIterator[Item]:
     limit = context.snapshot.overrides.limit
     if limit is not None:
         part = msgspec.structs.replace(part, limit=limit)
-    if isinstance(part.source, StdinSource) and given is None and context.stdin is None:
-        raise BadInput(
-            f"{context.snapshot.pipeline_id} reads standard input, and there is none here",
-            hint="Run it with `rota pipeline run` and a pipe, or give items at the start.",
-        )
-    if given is not None and (part.generate is not None or isinstance(part.source, StdinSource)):
-        return _chosen(part, given)
-    if part.generate is not None:
-        return _chosen(part, await _generate(context, part.generate))
-    return items_of(part, context.place, given=given, stdin=context.stdin)
-
-
-def _chosen(part: Input, items: Sequence[Item]) -> AsyncIterator[Item]:
-    return select(stream(items), offset=part.offset, limit=part.limit, sample=part.sample)
-
-
-async def _generate(context: PipelineContext, part: Generate) -> list[Item]:
-    return await generated(context, "generate", part)
+    if isinstance(part.source, StdinSource):
+        if given is not None:
+            part = msgspec.structs.replace(part, source=None)
+        elif context.stdin is None:
+            raise BadInput(
+                f"{context.snapshot.pipeline_id} reads standard input, and there is none here",
+                hint="Run it with `rota pipeline run` and a pipe, or give items at the start.",
+            )
+    if part.generate is not None and given is None:
+        given = await generated(context, "generate", part.generate)
+    return items_of(part, context.snapshot.place, given=given, stdin=context.stdin)

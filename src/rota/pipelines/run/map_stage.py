@@ -72,9 +72,9 @@ class MapStage:
         moved: bool = False,
         failed_before: int = 0,
     ) -> None:
-        """`moved`: its items may be at other positions; results are found by content.
+        """`moved`: its items may have other positions than before; results are found by content.
 
-        `failed_before`: so many items failed in an earlier stage, and count among the failures.
+        `failed_before`: the number of items that failed in an earlier stage; they count.
         """
         self._moved, self._failed_before = moved, failed_before
         self._context, self._name, self._asking, self._pace = context, name, asking, pace
@@ -93,7 +93,7 @@ class MapStage:
             raise self._stopped
 
     async def mark(self, parts: Sequence[RunReader]) -> None:
-        """Pass over what the parts of the run have done; a retry tries what failed there."""
+        """Mark the items that parts of the run have done; a retry maps those that failed there."""
         first = self._context.run_store.claim.attempt == 1
         for reader in parts:
             async for key in reader.keys(stage_prefix(self._name)):
@@ -110,7 +110,7 @@ class MapStage:
         self._marks[position] = FAILED if failed else DONE
 
     async def _look_back(self) -> None:
-        """Mark what earlier attempts have done."""
+        """Mark the items that earlier attempts have done."""
         run_store = self._context.run_store
         if run_store.claim.is_fresh or self._moved:
             return
@@ -124,7 +124,12 @@ class MapStage:
         progress = self._context.progress
         progress.running += len(work)
         try:
-            await self._one(work)
+            if self._pace.batch_size == 1:
+                await self._single(work[0])
+            else:
+                await self._batch(work, Usage())
+        except STOPPING as error:
+            self._stopped = self._stopped or error
         finally:
             progress.running -= len(work)
 
@@ -150,15 +155,6 @@ class MapStage:
                 yield waiting.pop(shared)
         for group in waiting.values():
             yield group
-
-    async def _one(self, work: list[PositionedItem]) -> None:
-        try:
-            if self._pace.batch_size == 1:
-                await self._single(work[0])
-            else:
-                await self._batch(work, Usage())
-        except STOPPING as error:
-            self._stopped = self._stopped or error
 
     # -- one item --------------------------------------------------------------------------
 
@@ -227,7 +223,7 @@ class MapStage:
     async def _spread(
         self, group: list[PositionedItem], values: list[Any], usage: Usage, started_at: int
     ) -> None:
-        """Write down what a batch brought, in one commit; a bad one in it is asked about alone."""
+        """Write the results of a batch in one commit, then ask alone about items without one."""
         wrong: list[PositionedItem] = []
         results = []
         for number, (placed, value) in enumerate(zip(group, values, strict=True)):
@@ -316,13 +312,13 @@ def reader_of(fields: Fields) -> Callable[[str], Any]:
 
 
 def free(record: ItemRecord) -> ItemRecord:
-    """A result that was paid for elsewhere."""
+    """The record without its usage: it was paid for elsewhere."""
     return msgspec.structs.replace(
         record, calls=0, tokens_in=0, tokens_out=0, cost_usd=None, unpriced=0, ms=0
     )
 
 
 def with_value(record: ItemRecord, value: Any) -> ItemRecord:
-    """The record with what came out."""
+    """The record with the value of its reply."""
     field = "output" if isinstance(value, dict) else "text"
     return msgspec.structs.replace(record, **{field: value})

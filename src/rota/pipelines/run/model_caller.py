@@ -1,8 +1,8 @@
-"""Asks: one call with all that may go wrong around it. Every AI call of a run goes through here.
+"""One call of a model, with its retries and its cost. Every AI call of a run goes through here.
 
-Tries again by the class of the failure, never what was rejected. Waits where a provider or our own
-limits ask for it; that does not count as an attempt. Asks once more when a reply cannot be read,
-stops before a budget is passed, and counts its cost.
+The class of a failure decides about a retry; a rejected call is never retried. A wait for a
+provider, or for our own limits, does not count as an attempt. A reply that cannot be read is asked
+for once more. No call is made that could pass the budget.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from rota.ai.base import Estimate, Invoker, Reply, Request, announced, announces
-from rota.ai.budget import Budget, bounded, may_be_billed, usage_of
+from rota.ai.budget import Budget, bounded, usage_of
 from rota.core.runs.retry import RetryPolicy
 from rota.core.time.instants import SECOND
 from rota.engine.clock import Clock
@@ -36,7 +36,7 @@ from rota.errors import (
 )
 from rota.pipelines.definition.fields import re_ask
 from rota.pipelines.definition.sections import PipelineBudget
-from rota.pipelines.run.call_ledger import CallLedger, CallTotals, Slot
+from rota.pipelines.run.call_ledger import CallLedger, CallTotals, Slot, of_error, of_reply
 from rota.pipelines.run.prompt_builder import ModelPrompt
 from rota.pipelines.run.run_store import ItemRecord
 from rota.store.pipelines.steps import PROVIDER_WAIT, ProviderWait
@@ -55,16 +55,15 @@ STOPPING = (NeedsLogin, NeedsPermission, BudgetSpent, BadSetting, MissingExtra)
 WAIT_S_MIN = 0.1
 # For a provider that throttles without saying how long.
 THROTTLED = RetryPolicy(attempts=1_000_000, delay_s=1.0, delay_s_max=60.0, jitter=0.5)
-TOLD_AFTER_US = SECOND  # a shorter wait is not reported
+REPORTED_AFTER_US = SECOND  # a shorter wait is not reported
 WRITTEN_EVERY_US = 5 * SECOND
 
 
 class Usage:
-    """The cost of the calls about one thing; even when they came to nothing."""
+    """The usage of the calls about one item or one batch, failed calls included."""
 
     def __init__(self) -> None:
-        self.calls = self.tokens_in = self.tokens_out = self.unpriced = 0
-        self.cost_usd: float | None = None
+        self.totals = CallTotals()
         self.raw: str | None = None  # the last reply
         self.model: str | None = None
         self.owed: list[Slot] = []  # calls that are written together with the result
@@ -72,36 +71,28 @@ class Usage:
 
     def add(self, reply: Reply) -> None:
         """One more answer."""
-        self.calls += 1
-        self.tokens_in += reply.tokens_in
-        self.tokens_out += reply.tokens_out
+        self.totals += of_reply(reply)
         self.raw, self.model = reply.text, reply.model
-        if reply.cost_usd is None:
-            self.unpriced += 1
-        else:
-            self.cost_usd = (self.cost_usd or 0.0) + reply.cost_usd
 
     def failed(self, error: Exception) -> None:
-        """A call without an answer; one that cannot be on the bill is not counted."""
+        """One more call without an answer; it is counted if it may be on the bill."""
+        self.totals += of_error(error)
         known = usage_of(error)
         if known is not None:
-            raw, model = self.raw, self.model
-            self.add(known)
-            self.raw, self.model = raw, known.model or model
-        else:
-            self.calls += may_be_billed(error)
+            self.model = known.model or self.model
 
-    def record(self, share: int = 1, *, first: bool = True, **more: object) -> ItemRecord:
-        """The stored usage; a `share` of several items splits the tokens, the first has the
-        rest."""
-        ms = round((asyncio.get_running_loop().time() - self._began) * 1000)
-        cost = None if self.cost_usd is None else self.cost_usd / share
+    def record(self, share: int = 1, *, first: bool = True, raw: str | None = None) -> ItemRecord:
+        """The stored usage of one of `share` items: tokens are split, and the first item has the
+        remainder and the calls."""
+        totals = self.totals
+        has_price = totals.calls > totals.unanswered + totals.unpriced
         return ItemRecord(
-            model=self.model, calls=self.calls if first else 0,
-            tokens_in=_part(self.tokens_in, share, first=first),
-            tokens_out=_part(self.tokens_out, share, first=first),
-            cost_usd=cost, unpriced=self.unpriced if first else 0, ms=ms,
-            **more,  # type: ignore[arg-type]
+            raw=raw, model=self.model, calls=totals.calls if first else 0,
+            tokens_in=_part(totals.tokens_in, share, first=first),
+            tokens_out=_part(totals.tokens_out, share, first=first),
+            cost_usd=totals.cost_usd / share if has_price else None,
+            unpriced=totals.unpriced if first else 0,
+            ms=round((asyncio.get_running_loop().time() - self._began) * 1000),
         )  # fmt: skip
 
 
@@ -110,7 +101,7 @@ def _part(whole: int, share: int, *, first: bool) -> int:
 
 
 class ModelCaller:
-    """Asks for one run, within its budget. Every call is in the ledger before it is sent."""
+    """Calls models for one run, within its budget. The ledger has a call before it is sent."""
 
     def __init__(
         self,
@@ -136,7 +127,7 @@ class ModelCaller:
 
     @property
     def warnings(self) -> list[str]:
-        """The part of the result about the calls."""
+        """The warnings about calls for the result of the run."""
         excess = self._budget.excess.tokens if self._budget.bounds_answers else 0
         if not excess:
             return []
@@ -227,7 +218,7 @@ class ModelCaller:
 
 
 class Attempts:
-    """The tries of one question so far: the consequence of a failure or an unusable reply.
+    """The attempts of one question, and what follows from a failure or an unusable reply.
 
     A failed call is an attempt, and `maxRetries` bounds them. An open breaker is waited for, as
     many times as there are retries. A provider that throttles, and limits of ours, are waited for
@@ -318,15 +309,15 @@ class ProviderWatch:
         now = self._store.clock.now()
         self._since = now if self._since is None else self._since
         until = now + round(wait_s * SECOND)
-        if until - self._since < TOLD_AFTER_US:
+        if until - self._since < REPORTED_AFTER_US:
             return
-        said = str(error)
+        reason = str(error)
         if self._progress.usage.waiting is None:
-            log.warning("run %s waits for its provider: %s", self._store.root_id, said)
-        self._progress.wait_for(f"{said}; next try in {wait_s:.0f} s")
+            log.warning("run %s waits for its provider: %s", self._store.root_id, reason)
+        self._progress.wait_for(f"{reason}; next try in {wait_s:.0f} s")
         if self._written_at is None or now - self._written_at >= WRITTEN_EVERY_US:
             self._written_at = now
-            await self._write(ProviderWait(said, self._since, until))
+            await self._write(ProviderWait(reason, self._since, until))
 
     async def answered(self) -> None:
         """A provider has answered, so the run continues."""

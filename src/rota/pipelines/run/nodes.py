@@ -17,12 +17,12 @@ from rota.pipelines.definition.nodes import (
     ScriptNode,
     TransformNode,
 )
-from rota.pipelines.definition.sources import AiSource, CommandSource, InlineSource
+from rota.pipelines.definition.sources import AiSource
 from rota.pipelines.outcome import ItemOutcome
 from rota.pipelines.run.context import Cache, PipelineContext
 from rota.pipelines.run.filter_stage import filter_items, sieve_of_node
 from rota.pipelines.run.generated_items import generated
-from rota.pipelines.run.inputs import command_items, read_items, select, stream
+from rota.pipelines.run.inputs import select, source_items, stream
 from rota.pipelines.run.linear_runner import check_items, text_of
 from rota.pipelines.run.map_stage import MapOptions, MapStage, reader_of
 from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
@@ -32,10 +32,9 @@ from rota.pipelines.run.results import Spool, outcomes, source_of_node
 from rota.pipelines.run.run_store import Item, ItemRecord, PositionedItem
 from rota.pipelines.run.script import script_items
 from rota.pipelines.run.single_call import call
-from rota.pipelines.run.stages import ERROR, node_output, node_stage
+from rota.pipelines.run.stages import ERROR, RESULT, node_output, node_stage
 from rota.pipelines.run.transforms import transformed
 
-RESULT = "result"  # the field of an item that holds a reply without fields
 CHARS_MAX = 200_000
 
 
@@ -51,14 +50,10 @@ class NodeWork:
         *,
         moved: bool,
     ) -> None:
-        if moved:  # earlier answers about its items are found by content
+        if moved:  # earlier results of its items are found by content
             context = context._replace(caches=(Cache(context.run_store), *context.caches))
-        self._context, self._id, self._item_list, self._parents = (
-            context,
-            node_id,
-            item_list,
-            parents,
-        )
+        self._context, self._id = context, node_id
+        self._item_list, self._parents = item_list, parents
         self._stage, self._out = node_stage(node_id), node_output(node_id)
         self._moved = moved
 
@@ -68,9 +63,9 @@ class NodeWork:
             case LoadNode():
                 await self._put(await self._loaded(node))
             case ScriptNode():
-                await self._put(script_items(node, self._context.place, self._items()))
+                await self._put(script_items(node, self._context.snapshot.place, self._items()))
             case FilterNode():
-                sieve = sieve_of_node(self._context, node.rule)
+                sieve = sieve_of_node(self._context.snapshot, node.rule)
                 await filter_items(self._context, self._stage, self._item_list, self._out, sieve)
             case MapNode():
                 await self._map(node)
@@ -95,22 +90,14 @@ class NodeWork:
     # -- nodes that call no model ------------------------------------------------------------
 
     async def _loaded(self, node: LoadNode) -> AsyncIterator[Item]:
-        source = node.source
-        items: AsyncIterator[Item]
+        context, source = self._context, node.source
         if isinstance(source, AiSource):
-            items = stream(await generated(self._context, self._stage, source))
-        elif isinstance(source, CommandSource):
-            items = command_items(source, self._context.place)
-        elif isinstance(source, InlineSource):
-            items = stream(source.items)
+            items = stream(await generated(context, self._stage, source))
         else:
-            items = stream(read_items(source, self._context.place, self._context.stdin))
-        limits = [
-            each
-            for each in (node.limit, self._context.snapshot.overrides.limit)
-            if each is not None
-        ]
-        return select(items, offset=node.offset, limit=min(limits, default=None))
+            items = source_items(source, context.snapshot.place, context.stdin)
+        bounds = (node.limit, context.snapshot.overrides.limit)
+        limit = min((each for each in bounds if each is not None), default=None)
+        return select(items, offset=node.offset, limit=limit)
 
     async def _transformed(self, node: TransformNode) -> AsyncIterator[Item]:
         async for item in self._items():
@@ -193,14 +180,14 @@ def item_after(outcome: ItemOutcome) -> Item:
 
 
 async def _sound(items: AsyncIterator[PositionedItem]) -> AsyncIterator[PositionedItem]:
-    """Without those that have failed on their way here."""
+    """The items that failed in no node before."""
     async for placed in items:
         if ERROR not in placed.item:
             yield placed
 
 
 async def _as_outcomes(items: AsyncIterator[Item]) -> AsyncIterator[ItemOutcome]:
-    """Items of a node as results: the item is what came out, or it tells its error."""
+    """Items of a node as results. A failed item has its error in a field."""
     position = 0
     async for item in items:
         error = item.get(ERROR)

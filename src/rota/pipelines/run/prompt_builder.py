@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rota.ai.base import Request
-from rota.core.pipelines.templates import Template
+from rota.core.pipelines.templates import Missing, Template
 from rota.core.runs.retry import RetryPolicy
 from rota.pipelines.definition import fields as fields_
 from rota.pipelines.definition.fields import Fields, fields_of
@@ -45,7 +45,7 @@ class ModelPrompt(NamedTuple):
     tokens_factor: float = 2.0  # more room for the next try of a reply that was cut off
 
     def request(self, prompt: str | None = None, timeout_s: float | None = None) -> Request:
-        """As an invoker takes it."""
+        """The request to an invoker."""
         return Request(
             model=self.model, prompt=self.prompt if prompt is None else prompt,
             timeout_s=timeout_s or self.timeout_s, cwd=self.cwd,
@@ -76,9 +76,9 @@ class PromptBuilder:
             if each not in (None, {})
         ]  # fmt: skip
 
-    def for_item(self, item: Item, filled: Mapping[str, Any] | None = None) -> ModelPrompt:
-        """The question about one item; `filled` are the names of the runner."""
-        values = values_for(item, self._parameters, filled)
+    def for_item(self, item: Item) -> ModelPrompt:
+        """The question about one item."""
+        values = values_for(item, self._parameters)
         if self._lists:
             values["ITEMS"] = json.dumps([dict(item)], ensure_ascii=False)
         prompt = self.template.render(values) + fields_.instruction(self.fields)
@@ -117,9 +117,14 @@ class PromptBuilder:
         model = self.model.render(values)
         return self._question(prompt, model, content_key("call", prompt, model, *self._more))
 
-    def model_of(self, item: Item) -> str:
-        """The model for an item; items of different models share no batch."""
-        return self.model.render(values_for(item, self._parameters))
+    def for_unknown(
+        self, filled: Mapping[str, Any] | None = None, batch: int | None = None
+    ) -> ModelPrompt:
+        """The question about an item that is not known yet: names without a value stay."""
+        values = values_for({}, self._parameters, filled)
+        prompt = self.template.render(values, Missing.KEEP)
+        prompt += fields_.instruction(self.fields, batch)
+        return self._question(prompt, self.model.render(values, Missing.KEEP), "")
 
     def shared(self, item: Item) -> tuple[str, ...]:
         """The values that items must have in common to share a batch: the model, and all names but

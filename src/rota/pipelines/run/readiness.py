@@ -1,63 +1,226 @@
-"""The errors of a run that can be known before the first call is paid for."""
+"""The errors of a run that can be known before the first call is paid for.
+
+The fields of items are followed from node to node, as far as the files and the definition show
+them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
-from rota.core.pipelines.templates import RESERVED
+from rota.core.pipelines.templates import RESERVED, Template
 from rota.errors import BadInput
+from rota.pipelines.definition.graph import order
 from rota.pipelines.definition.loader import Loaded
+from rota.pipelines.definition.nodes import (
+    AddOp,
+    AiNode,
+    DropOp,
+    FilterNode,
+    LoadNode,
+    MapNode,
+    MergeNode,
+    Node,
+    ReduceNode,
+    RenameOp,
+    ScriptNode,
+    SelectOp,
+    TransformNode,
+    TransformOp,
+    parents_of,
+)
 from rota.pipelines.definition.parameters import parameters_of
 from rota.pipelines.definition.placeholders import BATCH, inline_items
-from rota.pipelines.run.graph_readiness import graph_obstacles
-from rota.pipelines.run.source_fields import (
-    Fields,
-    common_fields,
-    field_names,
-    fields_of_source,
-    lacking,
+from rota.pipelines.definition.rules import questions_of
+from rota.pipelines.definition.sections import Output, OutputField
+from rota.pipelines.definition.sources import (
+    AiSource,
+    CommandSource,
+    CsvSource,
+    GlobSource,
+    InlineSource,
+    JsonlSource,
+    JsonSource,
 )
+from rota.pipelines.run.inputs import lines_of, opened, read_items
+from rota.pipelines.run.stages import RESULT
+from rota.pipelines.run.tables import columns_of
 
 Item = Mapping[str, Any]
+Fields: TypeAlias = list[str] | None  # None: only the run finds them
 
 
 def obstacles(
     loaded: Loaded, *, given: Mapping[str, Any] | None = None, items: Sequence[Item] | None = None
 ) -> list[str]:
-    """Why a run could not come to its end, each in a sentence; empty when nothing is in the way.
+    """The reasons why a run could not finish, one sentence each; empty when there is none.
 
-    `given` are parameters and `items` the items handed over at the start.
+    `given` and `items` are the parameters and items of the start.
     """
     pipeline, prompts = loaded.pipeline, loaded.prompts
     known = list(parameters_of(pipeline, given))
     if pipeline.mode == "graph":
-        return graph_obstacles(loaded, known)
-    found = lacking("job", prompts.get("job", ""), known)
-    found += lacking("reduce", prompts.get("reduce", ""), [*known, *RESERVED])
+        return _graph_obstacles(loaded, known)
+    found = _lacking("job", prompts.get("job", ""), known)
+    found += _lacking("reduce", prompts.get("reduce", ""), [*known, *RESERVED])
     if pipeline.mode == "job":
         return found
     made = pipeline.input.generate if pipeline.input is not None else None
     if made is not None and items is None:
-        found += lacking("input.generate", made.prompt, known)
+        found += _lacking("input.generate", made.prompt, known)
     try:
         fields = _fields(loaded, items)
     except BadInput as error:
         return [*found, error.message]
     if fields is not None:
         for place in ("filter", "map"):
-            found += lacking(place, prompts.get(place, ""), [*known, *fields, *BATCH])
+            found += _lacking(place, prompts.get(place, ""), [*known, *fields, *BATCH])
     return found
 
 
 def _fields(loaded: Loaded, items: Sequence[Item] | None) -> Fields:
-    """The fields that every item has, or None when only the run will tell."""
+    """The fields that every item has, or None when only the run finds them."""
     part = loaded.pipeline.input
     if part is None:
         return None
     if part.generate is not None:
-        return field_names(part.generate.schema)
+        return _field_names(part.generate.schema)
     inline = inline_items(part) or items or []
     if inline:
-        return common_fields(inline)
-    return fields_of_source(part.source, loaded.folder)
+        return _common_fields(inline)
+    return _fields_of_source(part.source, loaded.folder)
+
+
+# -- graphs ----------------------------------------------------------------------------------
+
+
+def _graph_obstacles(loaded: Loaded, known: Sequence[str]) -> list[str]:
+    """The reasons why a graph could not finish; `known` are the names of parameters."""
+    nodes = loaded.pipeline.nodes or {}
+    fields: dict[str, Fields] = {}
+    found: list[str] = []
+    for node_id in order({each: parents_of(node) for each, node in nodes.items()}):
+        node = nodes[node_id]
+        try:
+            fields[node_id] = _after(node, [fields[each] for each in parents_of(node)], loaded)
+        except BadInput as error:
+            fields[node_id] = None
+            found.append(f"node {node_id}: {error.message}")
+        names = _names_for(node, [fields[each] for each in parents_of(node)])
+        for text in [] if names is None else _prompts(node_id, node, loaded.prompts):
+            found += _lacking(f"node {node_id}", text, [*known, *(names or ())])
+    return found
+
+
+def _prompts(node_id: str, node: Node, prompts: Mapping[str, str]) -> list[str]:
+    if isinstance(node, FilterNode):
+        return [each.prompt for each in questions_of(node.rule)]
+    source = node.source if isinstance(node, LoadNode) else None
+    return [source.prompt if isinstance(source, AiSource) else prompts.get(node_id, "")]
+
+
+def _names_for(node: Node, before: list[Fields]) -> Fields:
+    """The names for a node's prompt beside parameters; None when only the run finds them."""
+    if isinstance(node, MapNode | FilterNode):
+        incoming = _common(before)
+        return None if incoming is None else [*incoming, *BATCH]
+    return ["ITEMS", "COUNT"] if isinstance(node, AiNode) else list(RESERVED)
+
+
+def _after(node: Node, before: list[Fields], loaded: Loaded) -> Fields:
+    """The fields that every item has which comes out of a node."""
+    match node:
+        case LoadNode():
+            return _loaded(node, loaded)
+        case FilterNode() | ScriptNode(output="passthrough") | MergeNode(strategy="concat"):
+            return _common(before)
+        case MapNode():
+            return _with(_common(before), node.output)
+        case MergeNode():
+            return None if None in before else [name for one in before for name in one or []]
+        case TransformNode():
+            return _transformed(_common(before), node.ops)
+        case AiNode() | ReduceNode():
+            return _with([], node.output)
+        case ScriptNode():
+            return [RESULT] if node.output == "text" else None
+
+
+def _loaded(node: LoadNode, loaded: Loaded) -> Fields:
+    """The fields of a source. A node that comes first may still write the file: None then."""
+    if isinstance(node.source, AiSource):
+        return _field_names(node.source.schema)
+    warns = (node.on_error or loaded.pipeline.settings.on_error) == "warn"
+    if parents_of(node) or warns:
+        return None
+    return _fields_of_source(node.source, loaded.folder)
+
+
+def _common(before: list[Fields]) -> Fields:
+    if None in before:
+        return None
+    several = [one for one in before if one is not None]
+    return [name for name in several[0] if all(name in one for one in several)] if several else []
+
+
+def _with(incoming: Fields, output: Output) -> Fields:
+    return None if incoming is None else [*incoming, *(_field_names(output) or [RESULT])]
+
+
+def _transformed(fields: Fields, ops: Sequence[TransformOp]) -> Fields:
+    if fields is None:
+        return None
+    for op in ops:
+        match op:
+            case SelectOp():
+                fields = [each for each in fields if each in op.fields]
+            case DropOp():
+                fields = [each for each in fields if each not in op.fields]
+            case RenameOp():
+                fields = [op.to if each == op.old else each for each in fields]
+            case AddOp():
+                fields = [*fields, op.field]
+    return fields
+
+
+# -- sources ---------------------------------------------------------------------------------
+
+
+def _fields_of_source(source: object, folder: Path) -> Fields:
+    """The fields that every item has; BadInput when its file cannot be read."""
+    match source:
+        case InlineSource():
+            return _common_fields(source.items) if source.items else None
+        case CsvSource(has_headers=True):
+            with opened(folder / source.path) as raw:
+                lines = lines_of(raw, source.path, source.encoding)
+                return columns_of(lines, name=source.path, delimiter=source.delimiter)
+        case JsonSource() | JsonlSource() | CsvSource():
+            first = next(read_items(source, folder), None)
+            return None if first is None else list(first)
+        case GlobSource(content=content):
+            return ["path", "name", "stem", "folder", *(["content"] if content else [])]
+        case CommandSource(format="lines"):
+            return ["line"]
+        case _:
+            return None
+
+
+def _common_fields(items: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The fields that all of these items have."""
+    return list(set.intersection(*(set(item) for item in items)))
+
+
+def _field_names(fields: Sequence[str | OutputField]) -> list[str]:
+    """The names of fields that are declared by name or with a type."""
+    return [each if isinstance(each, str) else each.name for each in fields]
+
+
+def _lacking(place: str, text: str, known: Sequence[str]) -> list[str]:
+    """The names in a prompt that have no value, each in a sentence."""
+    return [
+        f"{{{{{absent.name}}}}} in the prompt of {place} has no value{absent.advice}"
+        for absent in Template(text).missing(known)
+    ]

@@ -64,7 +64,7 @@ def as_json(results: Results) -> Iterator[str]:
 
 def as_csv(results: Results) -> Iterator[str]:
     """Input columns, output columns with a prefix, success and error."""
-    inputs, outputs, _ = _columns(results)
+    inputs, outputs = _columns(results)
     named = [PREFIX + column for column in outputs]
     head = [*inputs, *named, PREFIX + "success", PREFIX + "error"]
     yield from write_csv(head, (_cells(each, inputs, outputs) for each in results()))
@@ -82,7 +82,7 @@ def _cells(each: ItemResult, inputs: Sequence[str], outputs: Sequence[str]) -> l
 
 def as_table(results: Results) -> Iterator[str]:
     """A markdown table: input columns, output columns, status."""
-    inputs, outputs, _ = _columns(results)
+    inputs, outputs = _columns(results)
     yield _row([*inputs, *(f"→ {column}" for column in outputs), "status"])
     yield _row(["---"] * (len(inputs) + len(outputs) + 1), escape=False)
     for each in results():
@@ -138,16 +138,14 @@ def as_text(results: Results) -> Iterator[str]:
         yield f"\n--- Item {number} ---\n{text_of(each.value)}\n"
 
 
-def _columns(results: Results) -> tuple[list[str], list[str], int]:
-    """All columns of inputs and outputs, in the order they come up, and how many results."""
+def _columns(results: Results) -> tuple[list[str], list[str]]:
+    """All columns of inputs and outputs, in the order of their first use."""
     inputs: dict[str, None] = {}
     outputs: dict[str, None] = {}
-    count = 0
     for each in results():
-        count += 1
         inputs.update(dict.fromkeys(each.item))
         outputs.update(dict.fromkeys(_fields(each)))
-    return list(inputs), list(outputs), count
+    return list(inputs), list(outputs)
 
 
 def _fields(each: ItemResult) -> dict[str, Any]:
@@ -187,18 +185,9 @@ def joined(pieces: Iterable[str]) -> str:
     return f"[{','.join(pieces)}]"
 
 
-def counted(results: Results) -> Counts:
-    """How many there are."""
-    total = success = 0
-    for each in results():
-        total += 1
-        success += each.success
-    return Counts(total, success, total - success)
-
-
-def parts_of(pieces: Sequence[str], chars_max: int) -> list[BatchRange]:
+def parts_of(pieces: Iterable[str], chars_max: int) -> list[BatchRange]:
     """The calls of one level of an AI reduce; one part means that it all fits."""
-    return tree_parts([len(piece) for piece in pieces], chars_max - 2)
+    return tree_parts([len(piece) for piece in pieces], chars_max - len("[]"))
 
 
 def part_prompt(prompt: str, number: int, count: int) -> str:

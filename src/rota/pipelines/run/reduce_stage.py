@@ -12,7 +12,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rota.core.pipelines.batches import BatchRange, tree_parts
+from rota.core.pipelines.batches import BatchRange
 from rota.pipelines.run.context import PipelineContext
 from rota.pipelines.run.map_stage import reader_of
 from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
@@ -21,6 +21,7 @@ from rota.pipelines.run.reduce_formats import (
     Results,
     joined,
     part_prompt,
+    parts_of,
     reduced,
     shown,
 )
@@ -30,22 +31,21 @@ from rota.pipelines.run.single_call import call
 from rota.pipelines.run.sliding_window import in_order
 
 OUTPUT = "output"
-BRACKETS = 2  # around a JSON array
 Pieces = Callable[[], Iterable[str]]
 
 
-async def reduce_by_form(context: PipelineContext, name: str, kind: str, results: Results) -> int:
-    """Write the result down in one of the five forms; answers its length."""
+async def reduce_by_form(context: PipelineContext, name: str, kind: str, results: Results) -> None:
+    """Record the result in one of the five forms."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as file:
         await asyncio.to_thread(file.writelines, reduced(kind, results))
         file.seek(0)
-        return await context.run_store.put_text(name, _pieces(file.read))
+        await context.run_store.put_text(name, _pieces(file.read))
 
 
-async def put_whole(context: PipelineContext, name: str, text: str) -> int:
-    """Write down a text that is available."""
+async def put_whole(context: PipelineContext, name: str, text: str) -> None:
+    """Record a text that is in memory."""
     cuts = iter([text[at : at + PIECE_CHARS] for at in range(0, len(text), PIECE_CHARS)])
-    return await context.run_store.put_text(name, _pieces(lambda _: next(cuts, "")))
+    await context.run_store.put_text(name, _pieces(lambda _: next(cuts, "")))
 
 
 async def _pieces(read: Callable[[int], str]) -> AsyncIterator[str]:
@@ -68,14 +68,10 @@ class AiReduce(NamedTuple):
         if "RESULTS" not in self.asking.template.names:
             return await self._last("", 0)
         pieces, level = self.pieces, 0
-        while len(parts := await self._parts(pieces)) > 1:
+        while len(parts := await asyncio.to_thread(_parts, pieces, self.chars_max)) > 1:
             replies = await self._level(pieces, parts, level)
             pieces, level = _again(replies), level + 1
         return await self._last(joined(pieces()), level)
-
-    async def _parts(self, pieces: Pieces) -> list[BatchRange]:
-        sizes = await asyncio.to_thread(lambda: [len(piece) for piece in pieces()])
-        return tree_parts(sizes, self.chars_max - BRACKETS)
 
     async def _last(self, results: str, level: int) -> ItemRecord:
         stage = f"{self.stage}.{level}"
@@ -124,6 +120,10 @@ class AiReduce(NamedTuple):
 def pieces_of(results: Results, *, failures: bool) -> Pieces:
     """Each result as the JSON that {{RESULTS}} is made of."""
     return lambda: shown(results, failures=failures)
+
+
+def _parts(pieces: Pieces, chars_max: int) -> list[BatchRange]:
+    return parts_of(pieces(), chars_max)
 
 
 def _again(replies: list[str]) -> Pieces:

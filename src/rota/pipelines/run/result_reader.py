@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 import msgspec
 
@@ -41,12 +41,12 @@ _WORDS: dict[str, OutcomeWord] = {
 }  # fmt: skip
 
 
-class PipelineRun:
-    """A pipeline run that was looked up."""
+class PipelineRun(NamedTuple):
+    """The newest attempt of a pipeline run, and a reader of its records."""
 
-    def __init__(self, client: Client, run: Run, snapshot: Snapshot) -> None:
-        self.run, self.snapshot = run, snapshot
-        self.reader = RunReader(client.connection.database, run.root_id)
+    run: Run
+    snapshot: Snapshot
+    reader: RunReader
 
 
 async def find(client: Client, run_id: str) -> PipelineRun:
@@ -54,11 +54,12 @@ async def find(client: Client, run_id: str) -> PipelineRun:
     run = (await client.runs.chain(run_id))[-1]
     if run.kind != "pipeline":
         raise WrongState(f"run {run_id} is not a pipeline run", hint="See `rota run show`.")
-    return PipelineRun(client, run, snapshots.read(run.input))
+    reader = RunReader(client.connection.database, run.root_id)
+    return PipelineRun(run, snapshots.read(run.input), reader)
 
 
 async def result(client: Client, run_id: str) -> PipelineResult:
-    """The stored result with its whole output, or how far the run has come."""
+    """The stored result with its whole output; for an open run, the result so far."""
     found = await find(client, run_id)
     run = found.run
     if run.output is not None:
@@ -77,7 +78,7 @@ async def result(client: Client, run_id: str) -> PipelineResult:
 
 
 async def items(client: Client, run_id: str) -> AsyncIterator[ItemOutcome]:
-    """Every item with what became of it."""
+    """Every item with its outcome."""
     found = await find(client, run_id)
     async for each in item_outcomes(found.reader, found.snapshot):
         yield each
@@ -130,7 +131,7 @@ async def output(client: Client, run_id: str) -> AsyncIterator[str]:
 
 
 async def write_results(client: Client, run_id: str, folder: Path | None) -> str | None:
-    """Write the results file from what is recorded."""
+    """Write the results file from the records."""
     found = await find(client, run_id)
     ended = await result(client, run_id)
     return await save_results(
@@ -140,22 +141,17 @@ async def write_results(client: Client, run_id: str, folder: Path | None) -> str
     )  # fmt: skip
 
 
-DONE = ("completed", "failed")
-
-
 async def partial_output(client: Client, run_id: str) -> str | None:
     """The items that ended, reduced without a call; None where only an AI could reduce them."""
     found = await find(client, run_id)
     reduce = found.snapshot.pipeline.reduce
     if reduce is None or reduce.type == "ai":
         return None
-    ended = [each async for each in _ended(client, run_id)]
+    ended = [
+        ItemResult(each.item, each.output, each.text, each.error)
+        async for each in item_outcomes(found.reader, found.snapshot, dropped=False)
+        if each.status in ("completed", "failed")
+    ]
     if not any(each.success for each in ended):
         return None
     return "".join(reduced(reduce.type, lambda: ended))
-
-
-async def _ended(client: Client, run_id: str) -> AsyncIterator[ItemResult]:
-    async for each in items(client, run_id):
-        if each.status in DONE:
-            yield ItemResult(each.item, each.output, each.text, each.error)

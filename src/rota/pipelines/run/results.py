@@ -1,4 +1,4 @@
-"""Results read back from what a chain has written down: in item order, in pages."""
+"""Results from the records of a chain: in the order of items, in pages."""
 
 from __future__ import annotations
 
@@ -79,8 +79,7 @@ def _left_out(source: Source) -> list[int]:
 
 
 async def outcomes(source: Source, *, skip: int = 0) -> AsyncIterator[ItemOutcome]:
-    """Every item of the stage with what became of it, in order, without the first `skip`. Those are
-    not read."""
+    """Every item of the stage with its outcome, in order. The first `skip` are not read."""
     start = skip
     for at in _left_out(source):
         start += at <= start
@@ -176,7 +175,7 @@ def _best(
 
 
 class Ahead:
-    """Steps in the order of their positions, of which those of one are looked at ahead."""
+    """Steps in the order of their positions, read one position ahead."""
 
     def __init__(self, steps: AsyncIterator[list[StoredStep]]) -> None:
         self._steps = steps
@@ -193,7 +192,7 @@ class Ahead:
 
 
 def outcome_of(placed: PositionedItem, step: StoredStep | None) -> ItemOutcome:
-    """An item with what its step tells; without one it was not begun."""
+    """An item with the outcome in its step; an item without a step was not begun."""
     if step is None:
         return ItemOutcome(position=placed.position, item=placed.item, status="skipped")
     record = record_of(step)
@@ -211,7 +210,7 @@ def outcome_of(placed: PositionedItem, step: StoredStep | None) -> ItemOutcome:
 
 
 class Tally:
-    """How many became what, and the first errors."""
+    """The number of items by outcome, and the first errors."""
 
     def __init__(self) -> None:
         self.processed = self.failed = self.skipped = 0
@@ -240,12 +239,12 @@ class Tally:
 
     @property
     def counts(self) -> Counts:
-        """As a reduce prompt may tell them."""
+        """The counts for a reduce prompt."""
         return Counts(self.processed + self.failed, self.processed, self.failed)
 
 
 class Spool:
-    """Results in a file of their own, to be gone over more than once with little memory."""
+    """Results in a temporary file, for several passes with little memory."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
@@ -258,7 +257,7 @@ class Spool:
         self._file.close()
 
     async def take(self, found: AsyncIterator[ItemOutcome], *, whole: bool = False) -> None:
-        """Write down every item; unless all are wanted, those not begun are only counted."""
+        """Write every item. Items that were not begun are only counted, unless `whole`."""
         async for outcome in found:
             self.tally.add(outcome)
             if whole or outcome.status != "skipped":

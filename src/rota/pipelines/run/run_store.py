@@ -39,6 +39,7 @@ MESSAGE_CHARS_MAX = 2000
 
 Item = dict[str, Any]
 T = TypeVar("T")
+S = TypeVar("S", StoredStep, StepKey)
 
 
 class PositionedItem(NamedTuple):
@@ -74,7 +75,7 @@ class ItemList(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RunReader:
-    """Reads what a chain has written down."""
+    """Reads the records of a chain."""
 
     def __init__(self, database: Database, root_id: str) -> None:
         self._database = database
@@ -91,31 +92,25 @@ class RunReader:
         """One step, if it is there."""
         return await self._read(store.step, root_id=self.root_id, key=key)
 
-    async def steps(
-        self, prefix: str, limit: int = PAGE, *, start: int = 0
-    ) -> AsyncIterator[StoredStep]:
+    def steps(self, prefix: str, limit: int = PAGE, *, start: int = 0) -> AsyncIterator[StoredStep]:
         """All steps under a prefix, in the order of their keys; those of a position and later."""
         after = f"{prefix}{start:09d}" if start else prefix
+        return self._pages(store.page, after, prefix + LAST, limit)
+
+    def keys(self, prefix: str) -> AsyncIterator[StepKey]:
+        """The keys of all steps under a prefix, without their outputs."""
+        return self._pages(store.keys, prefix, prefix + LAST, KEYS_PAGE)
+
+    async def _pages(
+        self, read: Callable[..., Awaitable[list[S]]], after: str, until: str, limit: int
+    ) -> AsyncIterator[S]:
         while True:
             page = await self._read(
-                store.page, root_id=self.root_id, after=after, until=prefix + LAST, limit=limit
+                read, root_id=self.root_id, after=after, until=until, limit=limit
             )
             for step in page:
                 yield step
             if len(page) < limit:
-                return
-            after = page[-1].key
-
-    async def keys(self, prefix: str) -> AsyncIterator[StepKey]:
-        """The same without what they hold."""
-        after = prefix
-        while True:
-            page = await self._read(
-                store.keys, root_id=self.root_id, after=after, until=prefix + LAST, limit=KEYS_PAGE
-            )
-            for key in page:
-                yield key
-            if len(page) < KEYS_PAGE:
                 return
             after = page[-1].key
 
@@ -163,7 +158,7 @@ class RunStore(RunReader):
         super().__init__(database, claim.root_id)
         self.claim = claim
         self._journal = journal
-        # Written again after a hand-over, an item list must not mix with what was there before.
+        # An item list that is written again after a hand-over must not mix with the first one.
         self._writer = f"{claim.id}.{claim.claim_count}"
         self.calls = CallLedger(self._put_slots, self._writer)
         # PostgreSQL compresses long texts itself, and its older workers do not know packed ones.
@@ -175,7 +170,7 @@ class RunStore(RunReader):
         return self._journal.clock
 
     async def _read(self, function: Callable[..., Awaitable[T]], **where: Any) -> T:
-        """A database that is away for a while is not the run's fault."""
+        """Retry while the database is unavailable, so that the run does not fail."""
         read = self._database.read
         return await insist(self.clock, lambda: read(function, **where), "reading back")
 
@@ -231,22 +226,18 @@ class RunStore(RunReader):
 
     def _slot_steps(self, slots: Sequence[SlotStep]) -> list[StoredStep]:
         # A completed step is only written again with the same beginning.
-        began, now = self.claim.started_at, self.clock.now()
+        began = self.claim.started_at
         return [
-            StoredStep(
-                root_id=self.root_id, key=slot.key, position=0, kind="usage", status="completed",
-                attempt=1, run_attempt=self.claim.attempt, output=written(slot.record), error=None,
-                wake_at=None, child_id=None, started_at=began, finished_at=now,
-            )
+            self.made(slot.key, kind="usage", output=slot.record, started_at=began)
             for slot in slots
-        ]  # fmt: skip
+        ]
 
     def fill(self, name: str) -> ItemListWriter:
         """Begin to fill an item list; chunks of a crashed writer are not looked at again."""
         return ItemListWriter(self, f"in/{slash_free(name)}", self._writer)
 
     async def put_items(self, name: str, items: AsyncIterator[Item], *, whole: bool = True) -> int:
-        """Fill an item list to its end; answers how many items it holds."""
+        """Fill an item list to its end; returns its number of items."""
         item_list = self.fill(name)
         async for item in items:
             await item_list.add(item)
@@ -255,8 +246,8 @@ class RunStore(RunReader):
     async def end(
         self, place: str, count: int, *, whole: bool = True, replaces: bool = False
     ) -> int:
-        """Say that something is written to its end. The first writer of an attempt counts: a
-        later one after a crash has written the same. With `replaces` the last one counts."""
+        """Record that a list or a text is complete. The first writer of an attempt counts: a
+        later one, after a crash, has written the same. With `replaces` the last one counts."""
         key = f"{place}/{_END}/{self.claim.attempt:06d}"
         found = None if replaces else await self.step(key)
         if found is not None:
@@ -267,7 +258,7 @@ class RunStore(RunReader):
         return count
 
     async def put_text(self, name: str, pieces: AsyncIterator[str]) -> int:
-        """Write a text down in pieces; answers its length. A later attempt writes it again."""
+        """Write a text in pieces; returns its length. A later attempt writes it again."""
         place = f"to/{slash_free(name)}"
         number = length = 0
         async for piece in _larger(pieces):
@@ -296,7 +287,7 @@ class ItemListWriter:
             await self._flush()
 
     async def close(self, *, whole: bool = True, replaces: bool = False) -> int:
-        """That was the last one."""
+        """Write the rest, and record that the list is complete."""
         if self._chunk:
             await self._flush()
         return await self._run_store.end(self._place, self.count, whole=whole, replaces=replaces)
@@ -370,8 +361,8 @@ def written(value: Any) -> str:
 
 def error_text(error: BaseException) -> str:
     """An error as it is stored with an item: short, since there may be many."""
-    said = str(error)[:MESSAGE_CHARS_MAX]
+    message = str(error)[:MESSAGE_CHARS_MAX]
     fields: Mapping[str, str] = {
-        "type": type(error).__name__, "message": said, "kind": kind_of(error).value,
+        "type": type(error).__name__, "message": message, "kind": kind_of(error).value,
     }  # fmt: skip
     return written(fields)

@@ -1,4 +1,4 @@
-"""One run, from its claim to its outcome: sets the context up, executes, reports, settles."""
+"""One run, from its claim to its outcome: makes the context, executes, reports, settles."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from rota.notifications import workflow
 from rota.pipelines import snapshot as snapshots
 from rota.pipelines.outcome import OutcomeWord, PipelineResult
 from rota.pipelines.run import conditions
-from rota.pipelines.run.context import Cache, PipelineContext, ProgressReporter
-from rota.pipelines.run.graph_runner import perform_graph
+from rota.pipelines.run.context import PipelineContext, ProgressReporter, context_of
+from rota.pipelines.run.graph_runner import GraphRunner
 from rota.pipelines.run.linear_runner import perform_job, perform_linear
-from rota.pipelines.run.model_caller import LOST, ModelCaller, ProviderWatch
+from rota.pipelines.run.model_caller import LOST
 from rota.pipelines.run.run_store import RunStore
 from rota.pipelines.run.sharding import Sharding, ShardsRunning
 from rota.pipelines.run.summary import OUTPUT_CHARS_MAX, result_of, save_results, summary_of
@@ -44,7 +44,7 @@ class PipelineRunner:
         self._journal = journal
         self._run_store = RunStore(base.database, journal, claim)
         self._options = StoredRunOptions.read(claim.options)
-        self._asker: ModelCaller | None = None
+        self._context: PipelineContext | None = None
 
     async def perform(self) -> Outcome:
         """Execute it; an error of the run is an outcome, one about the claim is raised."""
@@ -72,64 +72,50 @@ class PipelineRunner:
     async def _performed(
         self, snapshot: Snapshot, progress: ProgressReporter
     ) -> tuple[Outcome, OutcomeWord | None]:
-        warnings: list[str] = []
         try:
-            await self._in_time(self._run(snapshot, progress, warnings), self._limit_us(snapshot))
+            await self._in_time(self._run(snapshot, progress), self._limit_us(snapshot))
         except LOST:
             raise
         except ShardsRunning:
             return Outcome(self._claim, "suspend", reason="child"), None
         except Exception as error:
             progress.error = str(error)
-            result = await self._result(snapshot, warnings, "failed", progress.error)
+            result = await self._result(snapshot, "failed", progress.error)
             outcome = self._failed(error, result)
             return outcome, None if outcome.retry else "failed"
-        result = await self._result(snapshot, warnings)
+        result = await self._result(snapshot)
         reason = "partial" if result.outcome == "partial" else None
         return Outcome(self._claim, "complete", reason, _text(result)), result.outcome
 
-    async def _run(
-        self, snapshot: Snapshot, progress: ProgressReporter, warnings: list[str]
-    ) -> None:
-        context = await self._context(snapshot, progress, warnings)
-        match context.snapshot.pipeline.mode:
-            case "map-reduce":
-                await perform_linear(context, self._parting())
-            case "job":
-                await perform_job(context)
-            case "graph":
-                await perform_graph(context)
-
-    async def _context(
-        self, snapshot: Snapshot, progress: ProgressReporter, warnings: list[str]
-    ) -> PipelineContext:
-        asker = ModelCaller(
-            self._pipelines._invoker(), self._base.clock, self._run_store.calls,
-            snapshot.pipeline.settings.budget, ProviderWatch(self._run_store, progress),
+    async def _run(self, snapshot: Snapshot, progress: ProgressReporter) -> None:
+        context = self._context = context_of(
+            snapshot, self._run_store, self._pipelines._invoker(), progress,
+            budget=snapshot.pipeline.settings.budget,
+            stdin=self._pipelines.stdin.pop(self._claim.root_id, None),
         )  # fmt: skip
-        if asker.is_limited and not self._claim.is_fresh:
-            asker.spent(await self._run_store.call_totals())
-        self._asker = asker
+        if context.asker.is_limited and not self._claim.is_fresh:
+            context.asker.spent(await self._run_store.call_totals())
         if not snapshot.place.is_dir():
             raise BadInput(
                 f"the folder {snapshot.folder} of {snapshot.pipeline_id} is not there",
                 hint="Put it back, or start the pipeline from where it is now.",
             )
-        earlier = snapshot.overrides.cache_from
-        caches = (Cache(self._run_store.of(earlier)),) if earlier is not None else ()
-        stdin = self._pipelines.stdin.pop(self._claim.root_id, None)
-        return PipelineContext(
-            snapshot, self._run_store, asker, progress, snapshot.place, caches, stdin, warnings
-        )
+        match snapshot.pipeline.mode:
+            case "map-reduce":
+                await perform_linear(context, self._sharding())
+            case "job":
+                await perform_job(context)
+            case "graph":
+                await GraphRunner(context).perform()
 
-    def _parting(self) -> Sharding | None:
-        """Whether others may take part: clients that share this database, on other machines."""
+    def _sharding(self) -> Sharding | None:
+        """The sharding of the map, if workers on other machines share this database."""
         if not self._pipelines.serves or self._base.database.is_local:
             return None
         return Sharding(self._base, self._journal, self._claim)
 
     async def _check_trust(self, snapshot: Snapshot) -> None:
-        """Also here: files may change after the start, and rows may come from elsewhere too."""
+        """Check the trust again: the files, or the run's row, may have changed since the start."""
         trust = self._pipelines.trust
         if trust is not None:
             scheduled = self._claim.schedule_id is not None
@@ -138,7 +124,7 @@ class PipelineRunner:
             )
 
     def _here(self, snapshot: Snapshot) -> Snapshot:
-        """With the pipeline's folder as it is on this machine, where it may be elsewhere."""
+        """The snapshot with the folder of the pipeline on this machine."""
         known = self._pipelines._folder_of(snapshot.pipeline_id)
         if snapshot.place.is_dir() or known is None or not known.is_dir():
             return snapshot
@@ -150,7 +136,7 @@ class PipelineRunner:
         return self._options.timeout_us or (None if own_ms is None else own_ms * 1000)
 
     async def _in_time(self, work: Coroutine[Any, Any, None], limit_us: int | None) -> None:
-        """Do it within the timeout, counted from the first claim of the chain."""
+        """Await the work within the timeout, counted from the first claim of the chain."""
         if limit_us is None:
             await work
             return
@@ -169,14 +155,14 @@ class PipelineRunner:
     async def _result(
         self,
         snapshot: Snapshot,
-        warnings: list[str],
         outcome: OutcomeWord | None = None,
         error: str | None = None,
     ) -> PipelineResult:
-        """The records of the run, and the results file beside the pipeline."""
+        """Summarise the records of the run, and write the results file beside the pipeline."""
         found = await summary_of(self._run_store, snapshot, chars_max=OUTPUT_CHARS_MAX)
         ms = (self._base.clock.now() - self._claim.started_at) // 1000
-        warnings = [*warnings, *(self._asker.warnings if self._asker else ())]
+        context = self._context
+        warnings = [*context.warnings, *context.asker.warnings] if context is not None else []
         result = result_of(
             found, snapshot, outcome=outcome, duration_ms=ms, error=error, warnings=warnings
         )

@@ -16,6 +16,7 @@ from rota.errors import BadInput
 from rota.net.subprocesses import environment, spawn
 from rota.pipelines.definition.nodes import ScriptNode
 from rota.pipelines.run.inputs import Item, ended_well, existing, parse, stream
+from rota.pipelines.run.stages import RESULT
 from rota.pipelines.run.tables import write_csv
 
 SHELLS = {
@@ -88,7 +89,7 @@ def _read(node: ScriptNode, out: IO[bytes]) -> Iterator[Item]:
     if node.output == "csv":
         yield from parse(out, "csv", name=name)
     elif node.output == "text":
-        yield {"result": out.read().decode("utf-8", "replace")}
+        yield {RESULT: out.read().decode("utf-8", "replace")}
     else:
         yield from _json_items(out.read().decode("utf-8", "replace"), name)
 

@@ -15,9 +15,9 @@ from rota.engine.outcome import judge
 from rota.errors import RunCancelled
 from rota.pipelines import snapshot as snapshots
 from rota.pipelines.run import withheld
-from rota.pipelines.run.context import Cache, PipelineContext, ProgressReporter
+from rota.pipelines.run.context import ProgressReporter, context_of
 from rota.pipelines.run.linear_runner import map_stage
-from rota.pipelines.run.model_caller import LOST, ModelCaller, ProviderWatch
+from rota.pipelines.run.model_caller import LOST
 from rota.pipelines.run.run_store import PositionedItem, RunReader, RunStore, chunk_items
 from rota.pipelines.run.sharding import ShardInput, ShardOutput
 from rota.pipelines.run.stages import FILTER
@@ -33,11 +33,13 @@ log = logging.getLogger("rota.pipelines")
 async def perform_part(
     pipelines: PipelineClient, base: EngineContext, journal: Journal, claim: Claim
 ) -> Outcome:
-    """Map the items of the shard. Items that it cannot do are left to the parent run."""
+    """Map the items of the shard. The parent run maps those that are left."""
     given = msgspec.json.decode(claim.input or "", type=ShardInput)
     try:
         snapshot = await _snapshot(base, given)
-        context = _context(pipelines, base, RunStore(base.database, journal, claim), snapshot)
+        store = RunStore(base.database, journal, claim)
+        progress = ProgressReporter(claim, snapshot.pipeline_id, ())
+        context = context_of(snapshot, store, pipelines._invoker(), progress)
         part = snapshot.pipeline.map
         assert part is not None
         stage = map_stage(context, part, given.end)
@@ -59,17 +61,6 @@ async def _snapshot(base: EngineContext, given: ShardInput) -> Snapshot:
     if not chain:
         raise RunCancelled(f"run {given.whole} is gone, so there is nothing to take part in")
     return snapshots.read(chain[0].input)
-
-
-def _context(
-    pipelines: PipelineClient, base: EngineContext, run_store: RunStore, snapshot: Snapshot
-) -> PipelineContext:
-    progress = ProgressReporter(run_store.claim, snapshot.pipeline_id, ())
-    earlier = snapshot.overrides.cache_from
-    caches = (Cache(run_store.of(earlier)),) if earlier is not None else ()
-    watch = ProviderWatch(run_store, progress)
-    asker = ModelCaller(pipelines._invoker(), base.clock, run_store.calls, watch=watch)
-    return PipelineContext(snapshot, run_store, asker, progress, snapshot.place, caches, None, [])
 
 
 async def _items(reader: RunReader, given: ShardInput) -> AsyncIterator[PositionedItem]:

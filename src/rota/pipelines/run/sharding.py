@@ -1,7 +1,7 @@
-"""Many machines: the map of a big run in parts, each a run of its own that any worker may take.
+"""Sharding: the map of a big run in parts, each a run of its own that any worker may claim.
 
-The run sleeps meanwhile and is woken by the end of each part. Whatever a part did not do, for
-whatever reason, the run does itself afterwards; so nothing depends on who takes part.
+The run sleeps meanwhile, and the end of each part wakes it. The run itself maps the items that a
+part did not map, for whatever reason. So a part that fails loses nothing.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rota.engine.journal import Journal
 from rota.engine.wakeups import READY
 from rota.pipelines.executor import PART_NAME, PART_QUEUE
 from rota.pipelines.run.context import PipelineContext
-from rota.pipelines.run.run_store import RunReader, chunk_prefix
+from rota.pipelines.run.run_store import RunReader, RunStore, chunk_prefix
 from rota.store.pipelines.steps import StepKey
 from rota.store.runs import history
 
-PARTS = "pt/"  # what the steps begin with that report parts
+PARTS = "pt/"  # the prefix of the steps of parts
 PARTS_MIN = 2  # a map of fewer parts is not worth sharing
 PART_ITEMS = 200
 PART_CHUNKS = 16  # of large items, of which a chunk holds few
@@ -42,7 +42,7 @@ class ShardInput(msgspec.Struct, frozen=True):
 
 
 class ShardOutput(msgspec.Struct, frozen=True):
-    """The outcome of its items."""
+    """The outcome of a shard's items."""
 
     done: int
     failed: int
@@ -69,7 +69,7 @@ def grouped(chunks: Sequence[StepKey], total: int) -> list[ShardChunks]:
 
 
 class Sharding(NamedTuple):
-    """Shares out the map of a run."""
+    """Splits the map of a run into parts."""
 
     base: EngineContext
     journal: Journal
@@ -78,7 +78,7 @@ class Sharding(NamedTuple):
     async def parts_of(
         self, context: PipelineContext, item_list: str, total: int
     ) -> list[RunReader]:
-        """The chains of the parts, all of them over; none when the run goes alone."""
+        """The chains of the parts, all of them ended; none when the run is not split."""
         if not self._is_worth_it(context):
             return []
         known = [step async for step in context.run_store.steps(PARTS)]
@@ -94,7 +94,7 @@ class Sharding(NamedTuple):
         return [context.run_store.of(child) for child in children]
 
     def _is_worth_it(self, context: PipelineContext) -> bool:
-        """Not where something has to be counted at once: a budget, or failures."""
+        """Whether to share: not where one process must count a budget or failures."""
         part = context.snapshot.pipeline.map
         return (
             part is not None
@@ -110,11 +110,11 @@ class Sharding(NamedTuple):
         groups = grouped([key async for key in context.run_store.keys(prefix)], total)
         if len(groups) < PARTS_MIN:
             return []
-        made = [await self._part(group) for group in groups]
+        made = [await self._part(context.run_store, group) for group in groups]
         self.base.wakeups.notify_soon(READY)
         return made
 
-    async def _part(self, group: ShardChunks) -> StoredStep:
+    async def _part(self, run_store: RunStore, group: ShardChunks) -> StoredStep:
         now = self.base.clock.now()
         keys = [chunk.key for chunk in group.chunks]
         begin = group.chunks[0].position
@@ -125,18 +125,16 @@ class Sharding(NamedTuple):
             queue=PART_QUEUE, priority=self.claim.priority, trigger=Trigger.CHILD,
             parent_id=self.claim.root_id,
         )  # fmt: skip
-        step = StoredStep(
-            root_id=self.claim.root_id, key=f"{PARTS}{begin:09d}", position=begin, kind="part",
-            status="waiting", attempt=1,
-            run_attempt=self.claim.attempt, output=None, error=None, wake_at=None,
-            child_id=child.id, started_at=now, finished_at=None,
+        step = msgspec.structs.replace(
+            run_store.made(f"{PARTS}{begin:09d}", kind="part", position=begin),
+            status="waiting", child_id=child.id, finished_at=None,
         )  # fmt: skip
         started = await self.journal.record_child(self.claim, step, child)
         return msgspec.structs.replace(step, child_id=started.id)
 
 
 def _report(context: PipelineContext, ended: Sequence[history.ChainResult]) -> None:
-    """How far the run has come by the parts that are over."""
+    """Report the progress of the run from the parts that have ended."""
     outputs = [msgspec.json.decode(each.output, type=ShardOutput) for each in ended if each.output]
     context.progress.done = sum(each.done for each in outputs)
     context.progress.failed = sum(each.failed for each in outputs)

@@ -1,4 +1,4 @@
-"""A single call that is a step: asked once, then remembered."""
+"""A single call that is a step: a retry reads its record instead of repeating it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def call(
     except LOST:
         raise
     except Exception as error:
-        if usage.calls:
+        if usage.totals.calls:
             record = usage.record(raw=usage.raw)
             await run_store.note(
                 key, kind="call", position=position, output=record, error=error,

@@ -1,4 +1,4 @@
-"""Sliding windows: so many at the same time, the next as soon as one is done."""
+"""Sliding windows: a fixed number of works at a time, the next as soon as one is done."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def in_order(
 
 
 def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error that matters: that the run is not ours before any other."""
+    """The error to raise: a lost lease before any other."""
     flat = [
         first_of(error) if isinstance(error, BaseExceptionGroup) else error
         for error in errors.exceptions

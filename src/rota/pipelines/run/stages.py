@@ -1,4 +1,4 @@
-"""Which stages of a pipeline go over items, and where those items are. For all who read back."""
+"""The names of stages and item lists: which stages have items, and on which lists these are."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ INPUT, FILTER, MAP, REDUCE, JOB = "input", "filter", "map", "reduce", "job"
 # The field that says why a map node failed with an item. Such an item is handed on as it is, up to
 # a reduce; no node asks about it again.
 ERROR = "$error"
+RESULT = "result"  # the field of an item that holds a reply without fields
 
 
 def mapped_list(snapshot: Snapshot) -> str:

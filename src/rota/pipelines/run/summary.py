@@ -1,4 +1,4 @@
-"""The state of a run, from what it has written down: counts, costs, output, results file.
+"""The state of a run from its records: counts, costs, output, results file.
 
 Works on any chain, also one that was cancelled in the middle.
 """
@@ -56,7 +56,7 @@ OUTPUT_CHARS_MAX = 2000  # of the text that is in the run's own row
 
 
 class RunSummary(NamedTuple):
-    """The findings about a chain."""
+    """The records of a chain, summed up."""
 
     tally: Tally
     totals: CallTotals
@@ -87,8 +87,8 @@ async def item_outcomes(
     dropped: bool = True,
     skip: int = 0,
 ) -> AsyncIterator[ItemOutcome]:
-    """Every item with what became of it, without the first `skip`; those that a filter dropped come
-    last, if at all."""
+    """Every item with its outcome, without the first `skip`. With `dropped`, those that a filter
+    dropped come last."""
     parts = await part_readers(reader) if parts is None else parts
     if snapshot.pipeline.mode == "job":
         async for outcome in _of_job(reader, snapshot, skip):
@@ -169,7 +169,7 @@ async def _fields(reader: RunReader, snapshot: Snapshot) -> dict[str, object] | 
 def result_of(
     found: RunSummary, snapshot: Snapshot, *, outcome: OutcomeWord | None = None, **more: object
 ) -> PipelineResult:
-    """The result; unless the caller decides the items decide between completed and partial."""
+    """The result. Without `outcome`, the items decide between completed and partial."""
     tally, totals = found.tally, found.totals
     word: OutcomeWord = outcome or ("partial" if tally.failed or tally.skipped else "completed")
     return PipelineResult(

@@ -31,7 +31,7 @@ def read_csv(
     has_headers: bool = True,
     types: Mapping[str, str] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Items from the lines of a file (with their line ends); `name` is said in errors."""
+    """Items from the lines of a file (with their line ends); `name` is for errors."""
     csv.field_size_limit(CELL_CHARS_MAX)  # the default refuses cells of more than 128 KB
     reader = csv.reader(_without_mark(lines), delimiter=delimiter, strict=True)
     rows = _rows(reader, name)

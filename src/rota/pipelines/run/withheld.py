@@ -1,8 +1,7 @@
-"""Items that a filter put on its list but that must not continue: not asked about, or dropped
-later.
+"""Items on the list of a filter that must not continue: failed ones, and those dropped by a retry.
 
-An item about which the model could not be asked has failed. It keeps its place on the list, so that
-a retry moves no other item; once it was asked about it continues, or is dropped where it is.
+An item about which the model could not be asked has failed. It keeps its position on the list, so
+that a retry moves no other item. The retry asks again, and the item continues or is dropped.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ class Withheld(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def failed(position: int, source: int, error: Exception) -> Withheld:
     """An item about which the model could not be asked."""
-    said = f"the filter could not ask: {error}"[:MESSAGE_CHARS_MAX]
-    return Withheld(position, source, said, type(error).__name__)
+    message = f"the filter could not ask: {error}"[:MESSAGE_CHARS_MAX]
+    return Withheld(position, source, message, type(error).__name__)
 
 
 async def read(reader: RunReader, item_list: str) -> dict[int, Withheld]:
@@ -47,7 +46,7 @@ async def read(reader: RunReader, item_list: str) -> dict[int, Withheld]:
 
 
 async def write(store: RunStore, item_list: str, withheld: Iterable[Withheld]) -> None:
-    """Write what this attempt withholds; it takes the place of what earlier ones did."""
+    """Write the items that this attempt withholds, in place of those of earlier attempts."""
     listed = store.fill(item_list + SHELF)
     for each in withheld:
         await listed.add(msgspec.to_builtins(each))
