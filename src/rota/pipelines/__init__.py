@@ -1,4 +1,4 @@
-"""Pipelines: folders with a pipeline.yaml that say what to ask about which items, and when.
+"""Pipelines: folders with a pipeline.yaml that defines prompts, items and a schedule.
 
     from rota.pipelines import load
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rota.pipelines.folder.scheduler import PipelineScheduler
     from rota.pipelines.outcome import EXIT, ItemError, ItemOutcome, PipelineResult, Progress
 
-_ROOMS = {
+_MODULES = {
     "EXIT": "outcome",
     "ItemError": "outcome",
     "ItemOutcome": "outcome",
@@ -31,17 +31,16 @@ _ROOMS = {
 
 
 def load(path: Path | str) -> Loaded:
-    """Read and check a pipeline; BadPipeline with everything that is wrong with it."""
-    from rota.engine.clock import SystemClock
-    from rota.pipelines.definition.loader import read_pipeline
+    """Read and check a pipeline; BadPipeline with all its problems."""
+    from rota.pipelines.definition.locate import open_pipeline
 
-    return read_pipeline(Path(path), now=SystemClock().now())
+    return open_pipeline(Path(path))
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROOMS:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_ROOMS[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 __all__ = [

@@ -56,7 +56,7 @@ class KnownPipeline(NamedTuple):
 
 
 class PipelineWorker(NamedTuple):
-    """The worker of an app: how to start and stop it, and make it notify as schedules ask."""
+    """How to start and stop the worker of an app, and make it send notifications of schedules."""
 
     start: Callable[[], Awaitable[None]]
     stop: Callable[[float | None], Awaitable[None]]
@@ -106,8 +106,10 @@ class PipelineClient:
         return self._folders.get(pipeline_id)
 
     def serve(self) -> None:
-        """Take part in big runs of other machines, and tell whom schedules name. Before the
-        worker starts."""
+        """Execute parts of other machines' big runs, and send the notifications of schedules.
+
+        Call it before the worker starts.
+        """
         if not self.serves and self._worker is not None:
             self.serves = True
             self.run_names[PART_NAME] = None
@@ -220,7 +222,7 @@ class PipelineClient:
             self._ai, self._own_ai = ai, False
 
     def _invoker(self) -> Invoker:
-        """Who answers; made from the settings or the environment when it is first asked for."""
+        """The model provider. The first call makes it from the settings or the environment."""
         if self._ai is None:
             from rota.ai.registry import invoker_of
 
@@ -228,7 +230,7 @@ class PipelineClient:
         return self._ai
 
     def _limit(self) -> Callable[[Invoker, Limits], Invoker]:
-        """How providers are kept within their limits: together with all workers of the store."""
+        """A wrapper that keeps a provider within limits shared by all workers of the store."""
         from rota.ai.shared_limits import shared
 
         namespace = self._client.settings.namespace
@@ -315,8 +317,7 @@ class PipelineClient:
             model=model, parallel=parallel, timeout_ms=timeout_ms, limit=limit,
             cache_from=cache_from,
         )  # fmt: skip
-        rows = None if items is None else [dict(item) for item in items]
-        taken = snapshots.take(loaded, parameters=parameters, items=rows, overrides=overrides)
+        taken = snapshots.take(loaded, parameters=parameters, items=items, overrides=overrides)
         if self.trust is not None:
             self.trust.check_run(loaded.pipeline, loaded.folder)
         _check(loaded, taken)
@@ -473,12 +474,12 @@ class PipelineClient:
 
 
 def _check(loaded: Loaded, taken: Snapshot) -> None:
-    """Refuse what could not come to its end, before anything is paid."""
+    """Refuse a run that could not finish, before anything is paid."""
     from rota.pipelines.run.readiness import obstacles
 
-    part = loaded.pipeline.input
-    made = part.generate if part is not None else None
-    if made is not None and not made.auto_approve and taken.items is None:
+    source = loaded.pipeline.input
+    generate = source.generate if source is not None else None
+    if generate is not None and not generate.auto_approve and taken.items is None:
         raise BadInput(
             f"{loaded.pipeline_id} generates its items, and no person has approved them",
             hint="Look at them first and give them as items, or set autoApprove: true.",

@@ -1,4 +1,4 @@
-"""The executor of pipelines: a claimed run is executed, and its end becomes a verb.
+"""The executor of pipelines: it executes a claimed run and returns how to settle it.
 
 Light on purpose: the code that executes a pipeline is loaded with the first one.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class PipelineExecutor:
-    """Executes runs of the pipelines that this process knows, and parts of others' big runs."""
+    """Executes runs of the pipelines that this process knows, and parts of any big run."""
 
     kind = KIND
     keeps_open_run = False

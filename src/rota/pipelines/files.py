@@ -51,7 +51,7 @@ def result_name(started_at: int) -> str:
 
 
 def write_result(folder: Path, started_at: int, pieces: Iterable[str]) -> str:
-    """Write the result of a run beside its pipeline; answers its path relative to the folder.
+    """Write the result of a run beside its pipeline; returns its path relative to the folder.
 
     Two runs that begin in the same second have two files.
     """
@@ -71,7 +71,7 @@ def free_result_name(folder: Path, started_at: int) -> str:
 
 
 def prune_results(folder: Path, keep: int) -> list[str]:
-    """Delete the oldest result files beyond `keep`; answers which. Other files stay."""
+    """Delete the oldest result files beyond `keep`; returns their names. Other files stay."""
     found = (folder / RESULTS).glob("*.json")
     names = sorted((path for path in found if _NAME.fullmatch(path.name)), key=_age)
     gone = names[: max(0, len(names) - keep)]
@@ -82,5 +82,5 @@ def prune_results(folder: Path, keep: int) -> list[str]:
 
 def _age(path: Path) -> tuple[str, int]:
     """The order of result files: by second, then by their number within it."""
-    second, _, number = path.stem[:19], "", path.stem[20:]
+    second, number = path.stem[:19], path.stem[20:]
     return second, int(number) if number.isdecimal() else 1

@@ -1,4 +1,4 @@
-"""The end of a pipeline run, and its reports while it continues. The names of the public API."""
+"""The result of a pipeline run, and its reports while it is in progress. These are public."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from rota.core.redaction import shown
 OutcomeWord: TypeAlias = Literal["completed", "partial", "failed", "cancelled"]
 ItemStatus: TypeAlias = Literal["completed", "failed", "skipped", "filtered"]
 
-# The exit code of a command line. A spent budget is a failed run with the error BudgetSpent.
+# The exit code of a command line.
 EXIT: dict[str, int] = {"completed": 0, "failed": 1, "partial": 7, "cancelled": 130}
-BUDGET_EXIT = 8
 
 ERRORS_MAX = 20  # errors of items in a result; all of them are with their items
 
@@ -101,7 +100,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ItemOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One item with what became of it."""
+    """One item and its outcome."""
 
     position: int
     item: dict[str, Any]
@@ -134,8 +133,8 @@ class UsageSum(msgspec.Struct, frozen=True, kw_only=True):
         """Both directions."""
         return self.tokens_in + self.tokens_out
 
-    def __add__(self, other: UsageSum | ItemOutcome) -> Self:
-        """Both together, number by number."""
+    def __add__(self, other: msgspec.Struct) -> Self:
+        """The sum, number by number. A number that `other` does not have counts as 0."""
         values = {name: getattr(self, name) for name in self.__struct_fields__}
         return msgspec.structs.replace(self, **{
             name: value + (getattr(other, name, 0) or 0)
@@ -172,7 +171,7 @@ class CostPage(msgspec.Struct, frozen=True):
 
 
 class ItemsPage(msgspec.Struct, frozen=True):
-    """Items of a run, in order, with what became of each. `next` is None at the end."""
+    """Items of a run and their outcomes, in order. `next` is None at the end."""
 
     items: list[ItemOutcome]
     next: int | None

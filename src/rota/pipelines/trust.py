@@ -44,13 +44,13 @@ class TrustedFolder(NamedTuple):
 
 
 class Trust:
-    """`project` is the folder of the project; what lies in it is its own."""
+    """The trusted folders: those inside `project`, and those that a person has confirmed."""
 
     def __init__(self, project: Path, records: Path | None = None) -> None:
         self._project = project.resolve()
         self._records = records or records_folder()
 
-    # -- asking ----------------------------------------------------------------------------
+    # -- checks ----------------------------------------------------------------------------
 
     def check_run(self, pipeline: Pipeline, folder: Path, *, is_scheduled: bool = False) -> None:
         """NotTrusted if a run would execute commands of a folder that is not trusted."""
@@ -81,10 +81,10 @@ class Trust:
         except BadInput:
             return False
 
-    # -- recording -------------------------------------------------------------------------
+    # -- records ---------------------------------------------------------------------------
 
     def add(self, folder: Path) -> None:
-        """A person has read the files of a folder and trusts them as they are."""
+        """Record that a person has read the files of a folder and trusts them as they are."""
         place = folder.resolve()
         record = TrustRecord(folder=str(place), digest=digest_of(place))
         file = self.record_file(place)

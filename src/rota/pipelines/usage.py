@@ -1,7 +1,7 @@
 """Usage of executions: calls, tokens and dollars, for one run and for a schedule as a whole.
 
-Each run says it in its own result, which counts all that its chain has recorded. A run without
-one (it continues, was cancelled, or crashed for good) is counted from its recorded items.
+The result of a run holds the usage of all its attempts. The usage of a run without a result (it is
+in progress, was cancelled, or crashed for good) is the sum of its recorded calls.
 """
 
 from __future__ import annotations
@@ -58,18 +58,11 @@ async def _of_chain(client: Client, attempts: list[Attempt]) -> PipelineUsage:
 
 def taken(result: PipelineResult) -> PipelineUsage:
     """The usage of one result."""
-    return PipelineUsage(
-        executions=1,
-        calls=result.calls,
-        tokens_in=result.tokens_in,
-        tokens_out=result.tokens_out,
-        cost_usd=result.cost_usd,
-        unpriced_calls=result.unpriced_calls,
-    )
+    return PipelineUsage(executions=1) + result
 
 
 def _at(attempts: list[Attempt]) -> int:
-    """When a chain was due; one by hand, when it began."""
+    """The instant at which a chain was due; one that was started by hand: at which it began."""
     first = attempts[0]
     at = first.due_at if first.due_at is not None else first.started_at
-    return at if at is not None else 1 << 62
+    return at if at is not None else 1 << 62  # it has not begun yet

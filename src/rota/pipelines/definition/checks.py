@@ -4,7 +4,6 @@ must hold."""
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -105,14 +104,13 @@ def check_parameters(
         listed = [(name, value, (*path, name)) for name, value in given.items()]
     else:
         listed = [(each.name, each.value, (*path, n)) for n, each in enumerate(given)]
-    counts = Counter(name for name, _, _ in listed)
     seen: set[str] = set()
     for name, value, where in listed:
         if value is None:
             report.error(where, f'the parameter "{name}" has no value')
         if name in RESERVED:
             report.error(where, f'"{name}" is filled in by the runner; choose another name')
-        if counts[name] > 1 and name in seen:
+        if name in seen:
             report.error(where, f'the parameter "{name}" is given twice')
         seen.add(name)
 
@@ -146,16 +144,14 @@ def check_fields(
         seen.add(name)
 
 
-def check_asking(
-    part: AiSection, path: Path, report: ProblemReport, *, required: bool = True
-) -> None:
+def check_asking(part: AiSection, path: Path, report: ProblemReport) -> None:
     """Exactly one prompt, and fields that are once."""
     where = path_text(path)
     if part.prompt is not None and part.prompt_file is not None:
         report.error(
             (*path, "promptFile"), f"{where} has prompt and promptFile; keep one", at_key=True
         )
-    elif part.prompt is None and part.prompt_file is None and required:
+    elif part.prompt is None and part.prompt_file is None:
         report.missing(path, f"{where} has no prompt: give prompt or promptFile")
     for key, text in (("prompt", part.prompt), ("promptFile", part.prompt_file)):
         if text is not None and not text.strip():
@@ -182,7 +178,7 @@ def check_call_options(part: CallOptions, path: Path, report: ProblemReport) -> 
 
 
 def check_batch_prompt(prompt: str, path: Path, report: ProblemReport) -> None:
-    """A batch that its prompt does not show is a mistake, though one that can be run."""
+    """Warn about a batch with a prompt that does not show its items. It can still be run."""
     if "ITEMS" not in Template(prompt).names:
         report.warning(path, "batchSize is more than 1, but the prompt does not hold {{ITEMS}}")
 

@@ -1,4 +1,4 @@
-"""Whether every {{placeholder}} of a pipeline can have a value, as far as the file tells."""
+"""Whether every {{placeholder}} of a pipeline can have a value, as far as the file shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from rota.pipelines.definition.problems import Level, Path
 from rota.pipelines.definition.report import ProblemReport
 
 BATCH = ("ITEMS",)
-REDUCE = RESERVED
 
 
 def check_names(pipeline: Pipeline, prompts: Mapping[str, str], report: ProblemReport) -> None:
@@ -27,7 +26,7 @@ def check_names(pipeline: Pipeline, prompts: Mapping[str, str], report: ProblemR
         checking.against(prompts.get("job"), ("job", "prompt"), [])
         checking.against(pipeline.job.model, ("job", "model"), [])
     if pipeline.reduce is not None:
-        checking.against(prompts.get("reduce"), ("reduce", "prompt"), list(REDUCE))
+        checking.against(prompts.get("reduce"), ("reduce", "prompt"), list(RESERVED))
     items = inline_items(pipeline.input)
     if items:
         checking.items(prompts.get("filter"), ("filter", "ai", "prompt"), items)

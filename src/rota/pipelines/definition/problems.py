@@ -19,7 +19,7 @@ class FilePosition(NamedTuple):
 
 
 class Level(StrEnum):
-    """An error stops the pipeline; a warning is only said."""
+    """An error stops the pipeline; a warning is only shown."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -44,7 +44,7 @@ def ordered(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def errors_of(problems: Iterable[Problem]) -> list[Problem]:
-    """Those that stop the pipeline."""
+    """The problems that stop the pipeline."""
     return [problem for problem in problems if problem.level is Level.ERROR]
 
 

@@ -1,4 +1,4 @@
-"""Collects what is wrong with one file, at the places of its document."""
+"""Collects the problems of one file, with their positions."""
 
 from __future__ import annotations
 

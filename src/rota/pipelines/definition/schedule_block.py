@@ -1,4 +1,4 @@
-"""The schedule block of a pipeline.yaml, and what it means to the scheduler."""
+"""The schedule block of a pipeline.yaml, and the intent that it becomes."""
 
 from __future__ import annotations
 

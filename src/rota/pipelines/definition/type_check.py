@@ -1,7 +1,7 @@
-"""Compares plain values with the types of a definition and tells every difference at its place.
+"""Compares plain values with the types of a definition, and reports every difference.
 
-msgspec stops at the first difference; a person wants them all. It is asked for its types only
-(`msgspec.inspect`), so that the structs stay the one source of what a file may say.
+msgspec would stop at the first difference. Only its types are used (`msgspec.inspect`), so that the
+structs stay the one definition of what a file may hold.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Shape:
         self._report = report
 
     def check(self, value: Any, kind: inspect.Type, path: Path) -> None:
-        """Tell every difference between a value and a type."""
+        """Report every difference between a value and a type."""
         kind = _bare(kind)
         match kind:
             case inspect.UnionType():
@@ -114,7 +114,7 @@ class Shape:
             self.say(path, f"{path_text(path)} must be {wanted}; {_is(value)}")
 
     def _one_of(self, value: dict[str, Any], kinds: list[inspect.StructType], path: Path) -> None:
-        """A mapping that says by one of its keys which of several kinds it is."""
+        """A mapping of one of several kinds; one of its keys names the kind."""
         tag_field = kinds[0].tag_field
         if tag_field is None:
             self._struct(value, kinds[0], path)

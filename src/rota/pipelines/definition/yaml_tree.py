@@ -106,14 +106,14 @@ def _broken(file: str, place: FilePosition, message: str) -> Document:
 
 def _syntax(file: str, text: str, error: yaml.YAMLError) -> Document:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    if mark is None:  # A character that YAML does not allow; it tells the position alone.
+    if mark is None:  # a character that YAML does not allow: the error has a position only
         position = getattr(error, "position", 0)
         before = text[:position]
         place = FilePosition(before.count("\n") + 1, position - before.rfind("\n"))
         return _broken(file, place, "a control character is not allowed here; remove it")
     begun = getattr(error, "context_mark", None)
     if begun is not None and "end of stream" in str(getattr(error, "problem", "")):
-        mark = begun  # An open quote is to be closed where it begins, not at the end of the file.
+        mark = begun  # report an open quote where it begins, not at the end of the file
     place = FilePosition(mark.line + 1, mark.column + 1)
     lines = text.splitlines()
     line = lines[mark.line] if mark.line < len(lines) else ""
@@ -236,7 +236,7 @@ def plain_value(text: str) -> Any:
         return None
     if text in _BOOLS:
         return _BOOLS[text]
-    if len(text) > 300:  # No one computes with a number so long.
+    if len(text) > 300:  # a number so long is an identifier
         return text
     if _INT.fullmatch(text):
         return int(text)

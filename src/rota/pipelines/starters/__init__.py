@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import NamedTuple
 
 from rota.errors import BadInput, WrongState
 from rota.pipelines.definition.loader import NAMES
@@ -13,24 +12,8 @@ HERE = Path(__file__).parent
 NAME_MARK = '"{name}"'
 
 
-class StarterPipeline(NamedTuple):
-    """A kind of pipeline to begin with."""
-
-    kind: str
-    about: str
-
-
-STARTERS = (
-    StarterPipeline("custom", "a few items in the file, one question about each"),
-    StarterPipeline("data", "rows of a CSV file: filtered, classified, a table at the end"),
-    StarterPipeline("models", "the same question to several models, then one answer made of all"),
-    StarterPipeline("generated", "an AI makes the items, each is worked on, then one text"),
-)
-KINDS = [each.kind for each in STARTERS]
-
-
 def begin(kind: str, folder: Path) -> list[Path]:
-    """Write a starter into a folder that has no pipeline yet; answers the files it wrote.
+    """Write a starter into a folder that has no pipeline yet; returns the files it wrote.
 
     Nothing that is there is changed: a file of the same name is refused before any is written.
     """
@@ -52,9 +35,9 @@ def begin(kind: str, folder: Path) -> list[Path]:
 
 
 def _name(file: Path, folder: Path) -> None:
-    """Call the pipeline after its folder."""
+    """Name the pipeline after its folder."""
     words = folder.resolve().name.replace("-", " ").replace("_", " ").strip()
-    called = words[:1].upper() + words[1:] or "Pipeline"
-    shown = called.replace("\\", "\\\\").replace('"', '\\"')
+    name = words[:1].upper() + words[1:] or "Pipeline"
+    shown = name.replace("\\", "\\\\").replace('"', '\\"')
     text = file.read_text(encoding="utf-8")
     file.write_text(text.replace(NAME_MARK, f'"{shown}"', 1), encoding="utf-8")
