@@ -12,8 +12,7 @@ from rota.core.pipelines.filter_rules import Operator, number_of, pattern_of
 from rota.core.pipelines.templates import RESERVED, Template
 from rota.errors import BadInput
 from rota.pipelines.definition.model import Filter, Input, Pipeline
-from rota.pipelines.definition.problems import Path, path_text
-from rota.pipelines.definition.report import ProblemReport
+from rota.pipelines.definition.problems import Path, ProblemReport, path_text
 from rota.pipelines.definition.rules import SHORT, FieldRule, Rule, RuleGroup
 from rota.pipelines.definition.sections import (
     AiSection,

@@ -24,8 +24,7 @@ from rota.pipelines.definition.nodes import (
     ScriptNode,
     parents_of,
 )
-from rota.pipelines.definition.problems import Path
-from rota.pipelines.definition.report import ProblemReport
+from rota.pipelines.definition.problems import Path, ProblemReport
 from rota.pipelines.definition.rules import AiRule, AndRule, FieldRule, NodeRule, NotRule, OrRule
 from rota.pipelines.definition.sources import AiSource
 

@@ -24,6 +24,7 @@ from rota.pipelines.definition.problems import (
     FilePosition,
     Path,
     Problem,
+    ProblemReport,
     errors_of,
     ordered,
     refusal,
@@ -34,7 +35,6 @@ from rota.pipelines.definition.prompts import (
     skill_folders,
     with_skills,
 )
-from rota.pipelines.definition.report import ProblemReport
 from rota.pipelines.definition.schedule_block import (
     ScheduleBlock,
     Timed,

@@ -7,8 +7,7 @@ from typing import Any
 
 from rota.notifications.receivers import Notice, Notify
 from rota.notifications.webhook import ENV, is_address, is_variable
-from rota.pipelines.definition.problems import Path, path_text
-from rota.pipelines.definition.report import ProblemReport
+from rota.pipelines.definition.problems import Path, ProblemReport, path_text
 
 EVENTS = ("success", "failure", "recovery", "missed")
 

@@ -8,8 +8,7 @@ from typing import Any
 from rota.core.pipelines.templates import RESERVED, Template
 from rota.pipelines.definition.model import Input, Pipeline
 from rota.pipelines.definition.parameters import parameters_of
-from rota.pipelines.definition.problems import Level, Path
-from rota.pipelines.definition.report import ProblemReport
+from rota.pipelines.definition.problems import Level, Path, ProblemReport
 
 BATCH = ("ITEMS",)
 

@@ -12,8 +12,7 @@ from typing import Any
 from msgspec import inspect
 
 from rota.core.suggest import did_you_mean, nearest
-from rota.pipelines.definition.problems import Path, path_text
-from rota.pipelines.definition.report import ProblemReport
+from rota.pipelines.definition.problems import Path, ProblemReport, path_text
 
 _OLD_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false",
                  "n": "false"}  # fmt: skip
