@@ -40,7 +40,7 @@ class PipelineExecutor:
     async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
         """Execute a run to its end, its suspension or its failure."""
         from rota.pipelines.run.runner import PipelineRunner
-        from rota.pipelines.run.shard import perform_part
+        from rota.pipelines.run.sharding import perform_part
 
         try:
             if claim.name == PART_NAME:

@@ -55,7 +55,6 @@ def with_commands(
     from rota.app import Rota
     from rota.pipelines.folder.commands import ScheduleCommands
     from rota.pipelines.folder.registry import PipelineRegistry
-    from rota.pipelines.folder.state_file import HISTORY_MAX
 
     root = location.root_of(folder)
     place = location.place_of(call, root)
@@ -64,7 +63,7 @@ def with_commands(
 
     def folder_commands(client: Client | None) -> ScheduleCommands:
         trust = location.trust_of(call)
-        registry = PipelineRegistry(client, root, history_max=HISTORY_MAX, trust=trust)
+        registry = PipelineRegistry(client, root, trust=trust)
         return ScheduleCommands(client, registry, now=app.clock.now)
 
     async def query(client: Client) -> T:

@@ -76,13 +76,11 @@ async def _live(
     from rota.pipelines.folder import lock_file
     from rota.pipelines.folder.commands import ScheduleCommands
     from rota.pipelines.folder.registry import PipelineRegistry
-    from rota.pipelines.folder.state_file import HISTORY_MAX
 
     await app.connect()
     try:
-        trust = app.pipelines.trust
-        roster = PipelineRegistry(app, root, history_max=HISTORY_MAX, trust=trust)
-        folder_commands = ScheduleCommands(app, roster, now=app.clock.now)
+        registry = PipelineRegistry(app, root, trust=app.pipelines.trust)
+        folder_commands = ScheduleCommands(app, registry, now=app.clock.now)
         scheduled = await folder_commands.show(schedule_id)
         holder = lock_file.living(root, now=app.clock.now())
         if holder is None:

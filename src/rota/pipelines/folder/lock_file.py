@@ -147,12 +147,10 @@ def holder(folder: Path) -> LockContent | None:
     return content
 
 
-def living(
-    folder: Path, *, now: int, stale_us: int = STALE_US, alive: Callable[[int], bool] = is_alive
-) -> LockContent | None:
+def living(folder: Path, *, now: int) -> LockContent | None:
     """The holder of a folder's lock, if it is alive. This process counts like any other."""
     found = holder(folder)
-    if found is None or _is_stale(found, socket.gethostname(), now, stale_us, alive):
+    if found is None or _is_stale(found, socket.gethostname(), now, STALE_US, is_alive):
         return None
     return found
 

@@ -38,7 +38,7 @@ from rota.pipelines.folder.scheduled_pipeline import (
     prompt_files,
     stored,
 )
-from rota.pipelines.folder.state_file import ScheduleState
+from rota.pipelines.folder.state_file import HISTORY_MAX, ScheduleState
 from rota.pipelines.run import content_keys
 from rota.schedules import definition
 from rota.schedules.apply import log_outcome
@@ -58,13 +58,18 @@ class PipelineRegistry:
     """The pipelines of one folder."""
 
     def __init__(
-        self, client: Client | None, root: Path, *, history_max: int, trust: Trust | None = None
+        self,
+        client: Client | None,
+        root: Path,
+        *,
+        history_max: int = HISTORY_MAX,
+        trust: Trust | None = None,
     ) -> None:
         self._client = client
         self._trust = trust
         self.root = root.resolve()
         self.origin = str(self.root)
-        self._history_max = history_max
+        self.history_max = history_max
         self._plain: dict[str, Listed] = {}  # each folder as it was read
         self._listed: dict[str, Listed] = {}  # with what they say about each other
         self.beside: dict[str, list[str]] = {}  # files a pipeline is made of beside pipeline.yaml
@@ -194,9 +199,9 @@ class PipelineRegistry:
         assert self._client is not None
         assert entry.row is not None
         chains = await self._client.connection.database.read(
-            attempts.latest, entry.row.id, limit=self._history_max
+            attempts.latest, entry.row.id, limit=self.history_max
         )
-        entry.state = state_file_sync.caught_up(entry.state, chains, history_max=self._history_max)
+        entry.state = state_file_sync.caught_up(entry.state, chains, history_max=self.history_max)
 
     async def _look_at(self, entry: ScheduledPipeline) -> None:
         """Read the executions in progress, and the state of the schedule."""

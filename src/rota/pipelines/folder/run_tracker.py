@@ -73,13 +73,10 @@ class TrackedRuns(NamedTuple):
 class RunTracker:
     """Reports what happens to the schedules of a registry, each thing once."""
 
-    def __init__(
-        self, client: Client, registry: PipelineRegistry, events: Events, *, history_max: int
-    ) -> None:
+    def __init__(self, client: Client, registry: PipelineRegistry, events: Events) -> None:
         self._client = client
         self._registry = registry
         self._events = events
-        self._history_max = history_max
         self._files = state_file_sync.StateFileSync()
         self._reported: dict[str, ReportedAttempts] = {}
         self._open: dict[str, ScheduledPipeline] = {}
@@ -223,7 +220,7 @@ class RunTracker:
             if attempts[-1].is_final:
                 del self._open[root_id]
                 entry.state = state_file_sync.with_end(
-                    entry.state, attempts, history_max=self._history_max
+                    entry.state, attempts, history_max=self._registry.history_max
                 )
         while len(self._reported) > REMEMBERED:
             self._reported.pop(next(iter(self._reported)))
@@ -316,8 +313,8 @@ def _result(attempt: Attempt) -> Any:
 
 
 async def _look(tx: Tx, poll: TrackerPoll) -> TrackedRuns:
-    """The schedules, open executions and new ones, in one transaction. A schedule that waits for the
-    same occurrence as before has no new execution."""
+    """The schedules, open executions and new ones, in one transaction. A schedule that waits for
+    the same occurrence as before has no new execution."""
     ids = [row.id for row in poll.rows]
     if not ids:
         known = await executions.chains(tx, poll.known) if poll.known else {}

@@ -97,11 +97,10 @@ class PipelineScheduler(ScheduleCommands):
 
     def _begin_again(self) -> None:
         """Forget all pipelines and executions. They are read again at the next start or query."""
-        trust, history_max = self._pipelines.trust, self._history_max
         self.registry = PipelineRegistry(
-            self._app, self.directory, history_max=history_max, trust=trust
+            self._app, self.directory, history_max=self._history_max, trust=self._pipelines.trust
         )
-        self._follower = RunTracker(self._app, self.registry, self._events, history_max=history_max)
+        self._follower = RunTracker(self._app, self.registry, self._events)
 
     @property
     def _clock(self) -> Clock:

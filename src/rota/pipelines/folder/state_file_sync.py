@@ -19,7 +19,6 @@ from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import iso
 from rota.pipelines.folder.schedule_sync import DISABLED
 from rota.pipelines.folder.state_file import (
-    HISTORY_MAX,
     STATE_FILE,
     LoadedState,
     RunRecord,
@@ -106,7 +105,7 @@ def record_of_wait(attempts: Sequence[Attempt]) -> RunRecord:
 
 
 def with_end(
-    state: ScheduleState, attempts: Sequence[Attempt], *, history_max: int = HISTORY_MAX
+    state: ScheduleState, attempts: Sequence[Attempt], *, history_max: int
 ) -> ScheduleState:
     """The state with the end of an execution, unless the history holds it already."""
     last = attempts[-1]
@@ -147,7 +146,7 @@ def _uncounted(state: ScheduleState, attempts: Sequence[Attempt]) -> list[Attemp
 
 
 def caught_up(
-    state: ScheduleState, chains: Iterable[Sequence[Attempt]], *, history_max: int = HISTORY_MAX
+    state: ScheduleState, chains: Iterable[Sequence[Attempt]], *, history_max: int
 ) -> ScheduleState:
     """The state with executions that ended while no process wrote it; chains come newest first."""
     over = [chain for chain in chains if chain[-1].is_final and chain[-1].finished_at is not None]

@@ -20,7 +20,7 @@ from rota.pipelines.run.model_caller import LOST, STOPPING
 from rota.pipelines.run.nodes import NodeWork
 from rota.pipelines.run.reduce_stage import OUTPUT
 from rota.pipelines.run.results import may_have_moved
-from rota.pipelines.run.run_store import Item, ItemList
+from rota.pipelines.run.run_store import ItemList
 from rota.pipelines.run.sliding_window import first_of
 from rota.pipelines.run.stages import node_input, node_output
 
@@ -73,7 +73,9 @@ class GraphRunner:
         context, parents = self._context, self._parents[node_id]
         item_list = node_input(context.snapshot, node_id)
         if len(parents) > 1 and not isinstance(node, MergeNode):
-            await context.run_store.put_items(item_list, self._joined(parents))
+            await context.run_store.put_items(
+                item_list, context.run_store.joined(map(node_output, parents))
+            )
         found = await context.run_store.item_list(item_list) if parents else None
         moved = moved or may_have_moved(found)
         own = context._replace(
@@ -89,12 +91,6 @@ class GraphRunner:
             context.warnings.append(f"node {node_id}: {error}")
             await context.run_store.put_items(node_output(node_id), stream([]), whole=False)
 
-    async def _joined(self, parents: list[str]) -> AsyncIterator[Item]:
-        """The items of several parents, one after the other."""
-        for parent in parents:
-            async for placed in self._context.run_store.items(node_output(parent)):
-                yield placed.item
-
     async def _output(self) -> None:
         """A single reduce at the end is the output as it is; otherwise the items of all ends."""
         run_store = self._context.run_store
@@ -107,7 +103,7 @@ class GraphRunner:
 
     async def _ends(self, ends: list[str]) -> AsyncIterator[str]:
         count = 0
-        async for item in self._joined(ends):
+        async for item in self._context.run_store.joined(map(node_output, ends)):
             yield ("[\n" if not count else ",\n") + json.dumps(item, ensure_ascii=False)
             count += 1
         yield "\n]\n" if count else "[]\n"

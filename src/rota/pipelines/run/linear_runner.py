@@ -16,8 +16,8 @@ from rota.pipelines.run.context import PipelineContext
 from rota.pipelines.run.filter_stage import ask_again, filter_items, sieve_of_filter
 from rota.pipelines.run.generated_items import generated
 from rota.pipelines.run.inputs import Item, items_of
-from rota.pipelines.run.map_stage import MapOptions, MapStage, reader_of
-from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
+from rota.pipelines.run.map_stage import linear_map, reader_of
+from rota.pipelines.run.prompt_builder import PromptBuilder
 from rota.pipelines.run.reduce_stage import (
     OUTPUT,
     AiReduce,
@@ -77,24 +77,12 @@ async def _map(
     listed = await context.run_store.item_list(source.item_list)
     total = listed.count if listed else 0
     unasked = sum(each.is_failed for each in source.withheld.values())
-    stage = map_stage(context, part, total, failed_before=unasked)
+    stage = linear_map(context, part, total, failed_before=unasked)
     parts = [] if sharding is None else await sharding.parts_of(context, source.item_list, total)
     await stage.mark(parts)
     items = context.run_store.items(source.item_list)
     await stage.perform(withheld.without(items, source.withheld))
     return parts
-
-
-def map_stage(
-    context: PipelineContext, part: MapStep, total: int, *, failed_before: int = 0
-) -> MapStage:
-    """The map over `total` items; `failed_before` of them failed in the filter."""
-    pace = MapOptions(
-        parallel_of(context.snapshot, part.parallel), part.batch_size, part.fail_fast,
-        part.max_failures,
-    )  # fmt: skip
-    asking = PromptBuilder(context.snapshot, MAP, part)
-    return MapStage(context, MAP, asking, pace, total, failed_before=failed_before)
 
 
 def check_items(spool: Spool) -> None:

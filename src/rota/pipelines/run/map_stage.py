@@ -16,10 +16,11 @@ from rota.core.pipelines.batches import halves
 from rota.core.runs.model import StoredStep
 from rota.errors import BadReply, ItemsFailed, TruncatedReply
 from rota.pipelines.definition.fields import BatchMismatch, Fields, read_batch, read_reply
+from rota.pipelines.definition.sections import MapStep
 from rota.pipelines.run.content_keys import content_key
 from rota.pipelines.run.context import PipelineContext
 from rota.pipelines.run.model_caller import LOST, STOPPING, Usage
-from rota.pipelines.run.prompt_builder import PromptBuilder
+from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
 from rota.pipelines.run.run_store import (
     Item,
     ItemRecord,
@@ -29,6 +30,7 @@ from rota.pipelines.run.run_store import (
     stage_prefix,
 )
 from rota.pipelines.run.sliding_window import sweep
+from rota.pipelines.run.stages import MAP
 
 OPEN, DONE, FAILED = 0, 1, 2
 
@@ -304,6 +306,18 @@ class MapStage:
             f"stopped after {failed} of {len(self._marks)} items failed; {allowed}",
             failed=failed,
         )
+
+
+def linear_map(
+    context: PipelineContext, part: MapStep, total: int, *, failed_before: int = 0
+) -> MapStage:
+    """The map of the linear form; `failed_before` items failed in the filter."""
+    pace = MapOptions(
+        parallel_of(context.snapshot, part.parallel), part.batch_size, part.fail_fast,
+        part.max_failures,
+    )  # fmt: skip
+    asking = PromptBuilder(context.snapshot, MAP, part)
+    return MapStage(context, MAP, asking, pace, total, failed_before=failed_before)
 
 
 def reader_of(fields: Fields) -> Callable[[str], Any]:

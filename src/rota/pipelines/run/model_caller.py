@@ -332,4 +332,5 @@ class ProviderWatch:
     async def _write(self, wait: ProviderWait | None) -> None:
         text = {} if wait is None else msgspec.to_builtins(wait)
         # A completed step is only written again with the same beginning.
-        await self._store.note(PROVIDER_WAIT, kind="wait", output=text, started_at=0)
+        step = self._store.made(PROVIDER_WAIT, kind="wait", output=text, started_at=0)
+        await self._store.put([step])

@@ -81,11 +81,9 @@ class NodeWork:
     async def _put(self, items: AsyncIterator[Item], *, whole: bool = True) -> None:
         await self._context.run_store.put_items(self._out, items, whole=whole)
 
-    async def _items(self, item_list: str | None = None) -> AsyncIterator[Item]:
-        if item_list is None and not self._parents:
-            return
-        async for placed in self._context.run_store.items(item_list or self._item_list):
-            yield placed.item
+    def _items(self) -> AsyncIterator[Item]:
+        item_lists = [self._item_list] if self._parents else []
+        return self._context.run_store.joined(item_lists)
 
     # -- nodes that call no model ------------------------------------------------------------
 
@@ -108,12 +106,12 @@ class NodeWork:
                 yield changed
 
     async def _merged(self, node: MergeNode) -> AsyncIterator[Item]:
-        columns = [self._items(node_output(parent)) for parent in self._parents]
+        item_lists = [node_output(parent) for parent in self._parents]
         if node.strategy == "concat":
-            for column in columns:
-                async for item in column:
-                    yield item
+            async for item in self._context.run_store.joined(item_lists):
+                yield item
             return
+        columns = [self._context.run_store.joined([item_list]) for item_list in item_lists]
         while True:
             together: Item = {}
             for column in columns:

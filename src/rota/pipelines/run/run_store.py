@@ -11,7 +11,7 @@ Keys sort by stage and position, so a page is a range of the primary key and mem
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -138,6 +138,12 @@ class RunReader:
                 if step.position + number >= start:
                     yield PositionedItem(step.position + number, item)
 
+    async def joined(self, names: Iterable[str]) -> AsyncIterator[Item]:
+        """The items of several lists, one after the other."""
+        for name in names:
+            async for placed in self.items(name):
+                yield placed.item
+
     async def call_totals(self) -> CallTotals:
         """The cost of all calls of the chain, also of those with lost answers."""
         return await call_ledger.totals(self.steps(call_ledger.PREFIX))
@@ -173,23 +179,6 @@ class RunStore(RunReader):
         """Retry while the database is unavailable, so that the run does not fail."""
         read = self._database.read
         return await insist(self.clock, lambda: read(function, **where), "reading back")
-
-    async def note(
-        self,
-        key: str,
-        *,
-        kind: str,
-        position: int = 0,
-        output: Any = None,
-        error: BaseException | None = None,
-        started_at: int | None = None,
-        owed: list[Slot] | None = None,
-    ) -> None:
-        """Write one step, and in the same commit what its calls took; durable when this returns."""
-        made = self.made(
-            key, kind=kind, position=position, output=output, error=error, started_at=started_at
-        )
-        await self.put([made], owed)
 
     def made(
         self,
@@ -254,7 +243,8 @@ class RunStore(RunReader):
             return msgspec.json.decode(found.output or "", type=ItemList).count
         end = ItemList(self._writer, count, self.claim.attempt, whole)
         # A completed step is only written again with the same beginning.
-        await self.note(key, kind=KIND, output=end, started_at=0 if replaces else None)
+        started_at = 0 if replaces else None
+        await self.put([self.made(key, kind=KIND, output=end, started_at=started_at)])
         return count
 
     async def put_text(self, name: str, pieces: AsyncIterator[str]) -> int:
@@ -263,7 +253,7 @@ class RunStore(RunReader):
         number = length = 0
         async for piece in _larger(pieces):
             key = f"{place}/{self._writer}/{number:09d}"
-            await self.note(key, kind="text", position=number, output=piece)
+            await self.put([self.made(key, kind="text", position=number, output=piece)])
             number, length = number + 1, length + len(piece)
         return await self.end(place, length)
 
@@ -296,7 +286,8 @@ class ItemListWriter:
         position = self.count - len(self._chunk)
         key = f"{self._place}/{self._writer}/{position:09d}"
         chunk = packed(self._chunk) if self._run_store.packs else self._chunk
-        await self._run_store.note(key, kind=KIND, position=position, output=chunk)
+        step = self._run_store.made(key, kind=KIND, position=position, output=chunk)
+        await self._run_store.put([step])
         self._chunk, self._bytes = [], 0
 
 

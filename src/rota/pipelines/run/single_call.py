@@ -36,16 +36,15 @@ async def call(
         raise
     except Exception as error:
         if usage.totals.calls:
-            record = usage.record(raw=usage.raw)
-            await run_store.note(
-                key, kind="call", position=position, output=record, error=error,
-                started_at=started_at,
+            step = run_store.made(
+                key, kind="call", position=position, output=usage.record(raw=usage.raw),
+                error=error, started_at=started_at,
             )  # fmt: skip
+            await run_store.put([step])
         raise
     record = with_value(usage.record(), value)
-    await run_store.note(
-        key, kind="call", position=position, output=record, started_at=started_at, owed=usage.owed
-    )
+    step = run_store.made(key, kind="call", position=position, output=record, started_at=started_at)
+    await run_store.put([step], usage.owed)
     context.progress.count(record)
     context.progress.report()
     return record
@@ -64,6 +63,7 @@ async def _known(
         hit = await cache.find(stage, key)
         if hit is not None:
             record = free(hit.record)
-            await run_store.note(key, kind="call", position=position, output=record)
+            step = run_store.made(key, kind="call", position=position, output=record)
+            await run_store.put([step])
             return record
     return None

@@ -10,10 +10,9 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 
 import msgspec
 
-from rota.pipelines.run.run_store import PositionedItem, RunReader, RunStore
+from rota.pipelines.run.run_store import MESSAGE_CHARS_MAX, PositionedItem, RunReader, RunStore
 
 SHELF = ".withheld"  # the list beside that of the filter
-MESSAGE_CHARS_MAX = 2000
 
 
 class Withheld(msgspec.Struct, frozen=True, omit_defaults=True):
