@@ -235,3 +235,40 @@ def test_questions_of_a_graphs_filter_are_rendered(folder: Path) -> None:
     assert {each["place"]: each["calls"] for each in told["parts"]} == {
         "rows": 1, "some": 2, "ask": 6,
     }  # fmt: skip
+
+
+def test_a_graph_groups_the_batches_of_a_map_as_a_run_does(folder: Path) -> None:
+    write(
+        folder / "graph",
+        """
+        name: Graph
+        settings: {model: "offline:x"}
+        nodes:
+          rows:
+            type: load
+            source: {type: inline, items: [{kind: a, n: 1}, {kind: b, n: 2}, {kind: a, n: 3}]}
+          ask: {type: map, from: rows, batchSize: 2, prompt: "{{kind}}: {{ITEMS}}"}
+        """,
+    )
+    told = document("render", "graph", "--all")
+    assert [(each["number"], each["prompt"].splitlines()[0]) for each in told["prompts"]] == [
+        (1, 'a: [{"kind": "a", "n": 1}, {"kind": "a", "n": 3}]'),
+        (2, 'b: [{"kind": "b", "n": 2}]'),
+    ]
+
+
+def test_a_question_of_a_graphs_filter_that_cannot_be_rendered_is_a_note(folder: Path) -> None:
+    write(
+        folder / "graph",
+        """
+        name: Graph
+        settings: {model: "offline:x"}
+        nodes:
+          rows: {type: load, source: {type: inline, items: [{a: 1}, {b: 2}]}}
+          some: {type: filter, from: rows, rule: {type: ai, prompt: "Is {{a}} odd?"}}
+        """,
+    )
+    told = document("render", "graph", "--all")
+    assert [each["prompt"].splitlines()[0] for each in told["prompts"]] == ["Is 1 odd?"]
+    assert any("some, item 2: {{a}} in line 1 of the prompt has no value" in n
+               for n in told["notes"])  # fmt: skip
