@@ -80,7 +80,7 @@ def re_ask(prompt: str, reply: str, problem: str) -> str:
 
 
 def read_reply(text: str, fields: Fields) -> dict[str, Any]:
-    """The fields of a reply, or BadReply that says everything that is wrong with it."""
+    """The fields of a reply, or BadReply with all its problems."""
     names = [field.name for field in fields]
     try:
         value = _object(extract(text, lambda value: _object(value, names) is not None), names)

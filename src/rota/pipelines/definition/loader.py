@@ -108,7 +108,10 @@ def read_text(
         raise refusal(str(file), report.problems)
     pipeline, node_ids = _converted(document.value, report)
     folder = file.parent
-    _check(pipeline, document.value, node_ids, report)
+    written = {key for key, part in document.value.items() if part is not None or key == "nodes"}
+    check_linear(pipeline, written, report)
+    if pipeline.nodes is not None:
+        check_graph(pipeline.nodes, node_ids, report)
     prompts = _prompts(pipeline, folder, skill_folders(folder), report)
     check_names(pipeline, prompts, report)
     zone = host_zone or host_zone_name()
@@ -164,13 +167,6 @@ def _without(value: dict[Any, Any], paths: list[Path]) -> dict[Any, Any]:
         else:
             copy.pop(key, None)
     return copy
-
-
-def _check(pipeline: Pipeline, value: dict[str, Any], ids: set[str], report: ProblemReport) -> None:
-    written = {key for key, part in value.items() if part is not None or key == "nodes"}
-    check_linear(pipeline, written, report)
-    if pipeline.nodes is not None:
-        check_graph(pipeline.nodes, ids, report)
 
 
 # -- prompts -------------------------------------------------------------------------------

@@ -53,8 +53,8 @@ def _check_pass_env(given: Notice, path: Path, report: ProblemReport) -> None:
         report.error(path, "passEnv is for a command, and there is none", at_key=True)
     for index, name in enumerate(given.pass_env):
         if not is_variable(name):
-            said = f"{path_text((*path, index))} is not the name of an environment variable"
-            report.error((*path, index), said)
+            message = f"{path_text((*path, index))} is not the name of an environment variable"
+            report.error((*path, index), message)
 
 
 def _check_address(text: str, path: Path, report: ProblemReport) -> None:

@@ -1,4 +1,4 @@
-"""A pipeline with other items than its file says, for one run: a file, a part, a sample."""
+"""A pipeline with other items than those of its file, for one run: a file, a part, a sample."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ from rota.pipelines.definition.sources import (
 STDIN = "-"
 _FORMS: dict[str, Format] = {
     ".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl",
+}  # fmt: skip
+_SOURCES: dict[str, type[CsvSource | JsonSource | JsonlSource]] = {
+    "csv": CsvSource, "json": JsonSource, "jsonl": JsonlSource,
 }  # fmt: skip
 
 
@@ -84,12 +87,8 @@ def source_of(text: str, form: Format | None) -> FileSource:
     if not path.is_file():
         raise BadInput(f"the items in {text} cannot be read: there is no such file")
     form = form or _FORMS.get(path.suffix.lower())
-    if form == "csv":
-        return CsvSource(path=str(path))
-    if form == "json":
-        return JsonSource(path=str(path))
-    if form == "jsonl":
-        return JsonlSource(path=str(path))
+    if form in _SOURCES:
+        return _SOURCES[form](path=str(path))
     if form == "lines":
         raise BadInput("lines are read from stdin only", hint=f"Write --items - < {text}.")
     raise BadInput(

@@ -129,7 +129,7 @@ class Timed(NamedTuple):
 
 
 def timed(block: ScheduleBlock, *, workflow: str, host_zone: str) -> Timed:
-    """The intent of a schedule block, or BadSchedule or UnknownZone that says what is wrong.
+    """The intent of a schedule block, or BadSchedule or UnknownZone with its problem.
 
     The same file means the same intent whenever it is read: intervals count from the epoch (or from
     `start`), and times in the past are not an error.
@@ -149,11 +149,11 @@ def timed(block: ScheduleBlock, *, workflow: str, host_zone: str) -> Timed:
 def policies_of(block: ScheduleBlock) -> Policies:
     """Everything but the times."""
     delay = block.window.max_delay_minutes
-    said = policies(
+    common = policies(
         grace=block.grace or "30s", expires_after=block.expires_after, jitter=block.jitter or 0
     )
     return msgspec.structs.replace(
-        said,
+        common,
         overlap=block.overlap,
         missed=block.missed_execution,
         delay_us_max=None if delay is None else round(delay * MINUTE),

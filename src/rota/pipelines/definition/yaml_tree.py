@@ -124,17 +124,17 @@ def _syntax(file: str, text: str, error: yaml.YAMLError) -> Document:
 
 
 def _explained(error: yaml.YAMLError, rest: str) -> str:
-    said = str(getattr(error, "problem", None) or "it cannot be read")
+    problem = str(getattr(error, "problem", None) or "it cannot be read")
     context = getattr(error, "context", None)
-    if "mapping values are not allowed" in said:
-        return f'{said}; a text that holds ": " needs quotes around it'
-    if "cannot start any token" in said and rest[:1] in ("@", "`", "%"):
+    if "mapping values are not allowed" in problem:
+        return f'{problem}; a text that holds ": " needs quotes around it'
+    if "cannot start any token" in problem and rest[:1] in ("@", "`", "%"):
         return f"text cannot begin with {rest[0]}; put quotes around it"
-    if "end of stream" in said:
+    if "end of stream" in problem:
         return "this quote or bracket is never closed"
-    if "did not find expected key" in said or "expected <block end>" in said:
-        return f"{said}; look at the indentation and the quotes of this line and the one before"
-    return f"{context}, {said}" if context else said
+    if "did not find expected key" in problem or "expected <block end>" in problem:
+        return f"{problem}; look at the indentation and the quotes of this line and the one before"
+    return f"{context}, {problem}" if context else problem
 
 
 def _place(node: yaml.Node) -> FilePosition:

@@ -34,7 +34,7 @@ PRIVATE = 0o600
 STALE_US = 60 * SECOND
 HEARTBEAT_US = 10 * SECOND
 
-# Paths locked by this very process: its own id says nothing about an earlier life of it.
+# Paths locked by this process. A lock with the id of this process may be that of an earlier one.
 _held: set[str] = set()
 
 

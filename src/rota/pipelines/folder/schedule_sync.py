@@ -52,7 +52,7 @@ class Block(NamedTuple):
 
     @property
     def intent(self) -> Intent:
-        """The intent of the row, without what only the row knows."""
+        """The intent of the row, as far as the file decides it."""
         assert self.loaded.schedule is not None
         return msgspec.structs.replace(
             self.loaded.schedule.intent, owner=OWNER, origin=self.origin,
@@ -75,8 +75,8 @@ class Synced(NamedTuple):
 def new_schedule(
     block: Block, state: ScheduleState | None, *, schedule_id: str, now: int
 ) -> Schedule:
-    """The row of a schedule that the store does not know; a state that came along is continued:
-    the next action, and whether the schedule is paused."""
+    """The row of a new schedule. It continues a state that came with the folder: the next
+    execution, and whether the schedule is paused."""
     intent = block.intent
     due_at = _first_due(block, intent, state, now)
     reason = _rest_at_creation(block, state)

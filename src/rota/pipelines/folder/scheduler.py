@@ -40,7 +40,6 @@ from rota.pipelines.outcome import PipelineResult, Progress
 
 if TYPE_CHECKING:
     from rota.client.client import Client
-    from rota.engine.clock import Clock
 
 log = logging.getLogger("rota.pipelines")
 
@@ -72,7 +71,7 @@ class PipelineScheduler(ScheduleCommands):
         if not isinstance(pipelines, PipelineClient) or pipelines._worker is None:
             raise UsageError("a scheduler needs an app, not a client", hint="Use Rota(url).")
         self.directory = Path(directory)
-        self._app = app
+        self._app, self._clock = app, app.clock
         self._pipelines = pipelines
         self._worker = pipelines._worker
         self._lock = LockHeartbeat(
@@ -101,10 +100,6 @@ class PipelineScheduler(ScheduleCommands):
             self._app, self.directory, history_max=self._history_max, trust=self._pipelines.trust
         )
         self._follower = RunTracker(self._app, self.registry, self._events)
-
-    @property
-    def _clock(self) -> Clock:
-        return self._app.clock
 
     # -- events ----------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     items_processed: int | UnsetType = UNSET
     error: str | UnsetType | None = UNSET
     retry_attempt: int | UnsetType = UNSET
-    run_id: str | UnsetType = UNSET  # by which the database knows it
+    run_id: str | UnsetType = UNSET  # its id in the database
     outcome: str | UnsetType = UNSET  # completed, partial, failed, cancelled, waiting
     trigger: str | UnsetType = UNSET  # schedule, manual and others
 

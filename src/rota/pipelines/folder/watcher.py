@@ -43,10 +43,10 @@ def _traits(files: Iterable[str]) -> Seen:
     found = []
     for file in files:
         try:
-            there = os.stat(file)
+            status = os.stat(file)
         except OSError:
             continue
-        found.append((file, there.st_mtime_ns, there.st_size, there.st_ino))
+        found.append((file, status.st_mtime_ns, status.st_size, status.st_ino))
     return tuple(found)
 
 

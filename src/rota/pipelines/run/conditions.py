@@ -48,7 +48,7 @@ async def decide(base: EngineContext, claim: Claim, snapshot: Snapshot) -> Outco
     block = snapshot.pipeline.schedule
     if block is None or claim.schedule_id is None or claim.due_at is None:
         return None
-    if claim.attempt > 1:  # it has begun before, or a person wants it to
+    if claim.attempt > 1:  # it has begun before, or a person retries it
         return None
     if not block.after_ids and block.condition is None:
         return None

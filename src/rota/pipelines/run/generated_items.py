@@ -47,7 +47,7 @@ async def generated(context: PipelineContext, stage: str, part: Generate | AiSou
 
 
 def read_items_reply(text: str, fields: Sequence[OutputField]) -> list[Item]:
-    """The items of a reply, each with all fields; BadReply that says what is wrong."""
+    """The items of a reply, each with all fields; BadReply with its first problem."""
     try:
         found = extract(text, lambda value: _listed(value) is not None)
     except NoJson as error:

@@ -57,8 +57,7 @@ class GraphRunner:
         self._done[node_id].set()
 
     async def _is_older(self, done: ItemList, parents: list[str]) -> bool:
-        """Whether a parent was done again since; the item lists tell, so a crash forgets
-        nothing."""
+        """Whether a parent was done again since. The item lists show it, also after a crash."""
         item_lists = [
             await self._context.run_store.item_list(node_output(parent)) for parent in parents
         ]

@@ -240,7 +240,7 @@ async def _run(source: CommandSource, folder: Path, out: IO[bytes], err: IO[byte
 async def ended_well(
     child: asyncio.subprocess.Process, run: str, timeout_ms: int, err: IO[bytes]
 ) -> None:
-    """Wait for a command's end; BadInput when it takes too long or fails, with what it said."""
+    """Wait for a command's end; BadInput with its stderr when it fails or takes too long."""
     try:
         code = await asyncio.wait_for(child.wait(), timeout_ms / 1000)
     except TimeoutError as error:
@@ -251,8 +251,8 @@ async def ended_well(
         await kill(child)
     if code != 0:
         err.seek(max(0, err.seek(0, os.SEEK_END) - STDERR_TAIL))
-        said = err.read().decode("utf-8", "replace").strip()
-        raise BadInput(f"`{run}` ended with exit code {code}: {said or 'it said nothing'}")
+        output = err.read().decode("utf-8", "replace").strip()
+        raise BadInput(f"`{run}` ended with exit code {code}: {output or 'it said nothing'}")
 
 
 # -- streams and choices -------------------------------------------------------------------

@@ -36,7 +36,7 @@ OPEN, DONE, FAILED = 0, 1, 2
 
 
 class MapOptions(NamedTuple):
-    """How a stage goes over its items."""
+    """How many calls a stage makes at a time, and when it stops."""
 
     parallel: int
     batch_size: int = 1

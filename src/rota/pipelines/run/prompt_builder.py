@@ -88,7 +88,7 @@ class PromptBuilder:
         )
 
     def for_decision(self, item: Item) -> ModelPrompt:
-        """The question of a filter; without fields of its own it wants yes or no."""
+        """The question of a filter; without fields of its own it asks for yes or no."""
         question = self.for_item(item)
         return question if self.fields else question._replace(prompt=question.prompt + YES_OR_NO)
 

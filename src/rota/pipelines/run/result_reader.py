@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rota.client.client import Client
 
 WHOLE = 1 << 62
-# Items that one page looks at.
+# Items that one page reads.
 LOOK_MAX = 2_000
 _WORDS: dict[str, OutcomeWord] = {
     "completed": "completed", "cancelled": "cancelled", "failed": "failed", "crashed": "failed",

@@ -111,7 +111,7 @@ async def dropped_items(
         if incoming is None:
             incoming = reader.items(INPUT, start=placed.item["at"])
         while source is None or source.position < placed.item["at"]:
-            source = await anext(incoming)  # what was dropped came in
+            source = await anext(incoming)  # a dropped item is on the list of incoming ones
         yield ItemOutcome(
             position=placed.position, item=source.item, status="filtered",
             reason=placed.item["reason"],
@@ -225,10 +225,8 @@ class Tally:
             self.failed += 1
             self.failed_by[outcome.error_type or "Error"] += 1
             if len(self.errors) < ERRORS_MAX:
-                said = ItemError(
-                    outcome.position, outcome.error or "", outcome.error_type or "Error"
-                )
-                self.errors.append(said)
+                kind = outcome.error_type or "Error"
+                self.errors.append(ItemError(outcome.position, outcome.error or "", kind))
         else:
             self.skipped += 1
 

@@ -6,14 +6,14 @@ from rota.pipelines.definition.nodes import FilterNode, MapNode, parents_of
 from rota.pipelines.snapshot import Snapshot
 
 INPUT, FILTER, MAP, REDUCE, JOB = "input", "filter", "map", "reduce", "job"
-# The field that says why a map node failed with an item. Such an item is handed on as it is, up to
+# The field with the error of a map node about an item. Such an item is passed on as it is, up to
 # a reduce; no node asks about it again.
 ERROR = "$error"
 RESULT = "result"  # the field of an item that holds a reply without fields
 
 
 def mapped_list(snapshot: Snapshot) -> str:
-    """The list that the map of the linear form goes over."""
+    """The list of the items that the map of the linear form maps."""
     return FILTER if snapshot.pipeline.filter is not None else INPUT
 
 
@@ -21,11 +21,6 @@ def map_nodes(snapshot: Snapshot) -> list[tuple[str, MapNode]]:
     """The nodes of a graph with counted items."""
     nodes = (snapshot.pipeline.nodes or {}).items()
     return [(node_id, node) for node_id, node in nodes if isinstance(node, MapNode)]
-
-
-def filter_stages(snapshot: Snapshot) -> list[str]:
-    """The filters of the linear form; their dropped items belong to the result."""
-    return [FILTER] if snapshot.pipeline.filter is not None else []
 
 
 def filter_nodes(snapshot: Snapshot) -> list[str]:

@@ -45,7 +45,6 @@ from rota.pipelines.run.stages import (
     JOB,
     MAP,
     filter_nodes,
-    filter_stages,
     map_nodes,
     mapped_list,
 )
@@ -94,7 +93,8 @@ async def item_outcomes(
         async for outcome in _of_job(reader, snapshot, skip):
             yield outcome
         return
-    held = await withheld.read(reader, FILTER) if filter_stages(snapshot) else {}
+    has_filter = snapshot.pipeline.filter is not None
+    held = await withheld.read(reader, FILTER) if has_filter else {}
     for source in await _sources(reader, snapshot, parts, held):
         async for outcome in outcomes(source, skip=skip):
             yield outcome
@@ -104,7 +104,7 @@ async def item_outcomes(
             if skip == 0:
                 yield outcome
             skip = max(0, skip - 1)
-    if dropped and filter_stages(snapshot):
+    if dropped and has_filter:
         async for outcome in dropped_items(reader, FILTER, held, skip=skip):
             yield outcome
 
@@ -131,13 +131,12 @@ async def _sources(
 
 
 async def _filtered(reader: RunReader, snapshot: Snapshot) -> int:
-    count = 0
-    for stage in filter_stages(snapshot):
-        kept, before = await reader.item_list(stage), await reader.item_list(INPUT)
-        count += before.count - kept.count if kept and before else 0
-        held = await withheld.read(reader, stage)
-        count += sum(not each.is_failed for each in held.values())
-    return count
+    if snapshot.pipeline.filter is None:
+        return 0
+    kept, before = await reader.item_list(FILTER), await reader.item_list(INPUT)
+    held = await withheld.read(reader, FILTER)
+    dropped = before.count - kept.count if kept and before else 0
+    return dropped + sum(not each.is_failed for each in held.values())
 
 
 async def _text(reader: RunReader, chars_max: int) -> tuple[str | None, int]:
