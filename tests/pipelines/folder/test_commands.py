@@ -153,6 +153,20 @@ async def test_what_comes_next_is_called_across_all_schedules(folder_world: Fold
         ]
 
 
+async def test_upcoming_executions_include_a_pipeline_that_no_scheduler_has_seen(
+    small: FolderWorld,
+) -> None:
+    small.write("daily", DAILY)
+    async with small.daemon():
+        pass
+    small.write("new", DAILY.replace("0 9", "1 9"))
+    app = small.app()
+    await app.connect()
+    found = await small.scheduler(app).get_upcoming(3)
+    await app.close()
+    assert [each.pipeline_id for each in found] == ["daily", "new", "daily"]
+
+
 async def test_the_history_is_bounded_and_the_totals_are_not(small: FolderWorld) -> None:
     small.write("daily", DAILY.replace("0 9", "* *"))
     async with small.daemon(history_max=3) as scheduler:

@@ -129,7 +129,7 @@ class ScheduleCommands:
         return [*reversed(records), *entry.state.history][:limit]
 
     async def skipped(self, schedule_id: str, limit: int) -> list[Skipped]:
-        """Executions that were skipped, newest first, as far as the store remembers them."""
+        """Executions that were skipped, newest first, as far as the store has them."""
         entry = await self._entry(schedule_id)
         if self._client is None or entry.row is None:
             return []
@@ -145,7 +145,7 @@ class ScheduleCommands:
         ]
 
     async def spent(self, schedule_id: str) -> PipelineUsage | None:
-        """The cost of its executions, as far as the store remembers them."""
+        """The cost of its executions, as far as the store has them."""
         entry = await self._entry(schedule_id)
         if self._client is None or entry.row is None:
             return None

@@ -71,7 +71,7 @@ class PipelineRegistry:
         self.origin = str(self.root)
         self.history_max = history_max
         self._plain: dict[str, Listed] = {}  # each folder as it was read
-        self._listed: dict[str, Listed] = {}  # with what they say about each other
+        self._listed: dict[str, Listed] = {}  # with the problems of `after` among them
         self.beside: dict[str, list[str]] = {}  # files a pipeline is made of beside pipeline.yaml
         self.entries: dict[str, ScheduledPipeline] = {}  # by the pipeline's id
         self.broken: dict[str, str] = {}  # pipelines with no schedule in force, and why

@@ -71,7 +71,7 @@ class TrackedRuns(NamedTuple):
 
 
 class RunTracker:
-    """Reports what happens to the schedules of a registry, each thing once."""
+    """Reports the executions of the schedules of a registry, each start and end once."""
 
     def __init__(self, client: Client, registry: PipelineRegistry, events: Events) -> None:
         self._client = client
@@ -99,14 +99,14 @@ class RunTracker:
         under_way = [chain for e in self._registry.entries.values() for chain in e.under_way]
         return sum(state_file_sync.has_begun(chain[-1]) for chain in under_way)
 
-    # -- beginning and end -----------------------------------------------------------------
+    # -- tracked schedules -----------------------------------------------------------------
 
     def take(self, entry: ScheduledPipeline) -> None:
         """Track a schedule from here on; its earlier executions are not reported any more."""
         assert entry.row is not None
         for chain in entry.under_way:
-            past = [one for one in chain if one.is_final]
-            begun = [one for one in chain if one.is_final or state_file_sync.has_begun(one)]
+            past = [attempt for attempt in chain if attempt.is_final]
+            begun = [each for each in chain if each.is_final or state_file_sync.has_begun(each)]
             waits = state_file_sync.waits(chain)
             self._reported.setdefault(
                 chain[0].root_id, ReportedAttempts(len(begun), len(past), waits)
@@ -147,7 +147,7 @@ class RunTracker:
             task.cancel()
         self._awaited.clear()
 
-    # -- following -------------------------------------------------------------------------
+    # -- polling ---------------------------------------------------------------------------
 
     async def follow(self) -> list[str]:
         """Poll once, report what is new, and write what has changed. Returns the pipelines with a
@@ -166,7 +166,7 @@ class RunTracker:
             self._open.setdefault(root_id, entries[schedule_id])
         for schedule_id, root_id in seen.triggered:
             entry = entries[schedule_id]
-            # One that ended at the very instant this daemon began was reported by another.
+            # An execution that ended at the instant this daemon began was reported by another.
             if root_id not in self._reported and not state_file_sync.has(entry.state, root_id):
                 self._open.setdefault(root_id, entry)
         self._advance(seen.chains)
@@ -194,15 +194,17 @@ class RunTracker:
     def _note_created(
         self, created: Sequence[CreatedExecution], entries: dict[str, ScheduledPipeline]
     ) -> None:
-        for one in created:
-            entry = entries.get(one.schedule_id)
+        for execution in created:
+            entry = entries.get(execution.schedule_id)
             if entry is None:
                 continue
-            self._since[one.schedule_id] = max(self._since[one.schedule_id], one.due_at)
-            if one.status == Status.SKIPPED:
-                self._log_skip(entry, one.due_at, one.reason)
-            elif one.root_id not in self._reported:
-                self._open.setdefault(one.root_id, entry)
+            self._since[execution.schedule_id] = max(
+                self._since[execution.schedule_id], execution.due_at
+            )
+            if execution.status == Status.SKIPPED:
+                self._log_skip(entry, execution.due_at, execution.reason)
+            elif execution.root_id not in self._reported:
+                self._open.setdefault(execution.root_id, entry)
 
     def _log_skip(self, entry: ScheduledPipeline, due_at: int | None, why: str | None) -> None:
         when = "an execution" if due_at is None else iso(due_at)
