@@ -163,7 +163,7 @@ def caught_up(
 def projected(
     state: ScheduleState, row: Schedule, open_chains: Sequence[Sequence[Attempt]]
 ) -> ScheduleState:
-    """The state after the present one of the store: executions in progress, and the schedule."""
+    """The state with the content of the store: executions in progress, and the schedule."""
     for chain in open_chains:
         state = with_wait(state, chain) if waits(chain) else with_start(state, chain)
     rests = row.status == RunStatus.PAUSED

@@ -158,14 +158,14 @@ class PromptPreview:
         return True
 
     def open_map(self, place: str, part: MapStep | MapNode, count: int) -> None:
-        """Show and count the questions of a map about unknown items: their names stay."""
+        """Show and count the questions of a map about unknown items: placeholders stay."""
         batch = part.batch_size if part.batch_size > 1 else None
         if count:
             made = self.asking(place, part).for_unknown(batch=batch)
             self.question(place, made, times=-(-count // part.batch_size))
 
     def open_results(self, place: str, part: AiSection, replies: int | None) -> None:
-        """The last call over unknown replies: as long as they are guessed to be."""
+        """Show and count the calls of a reduce over replies of a guessed length."""
         room = part.max_chars if isinstance(part, ReduceStep) else ReduceStep(type="ai").max_chars
         chars = (replies or 1) * ANSWER_TOKENS * ASCII_CHARS
         parts = max(1, -(-chars // room))

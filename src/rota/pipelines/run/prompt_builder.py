@@ -120,7 +120,7 @@ class PromptBuilder:
     def for_unknown(
         self, filled: Mapping[str, Any] | None = None, batch: int | None = None
     ) -> ModelPrompt:
-        """The question about an item that is not known yet: names without a value stay."""
+        """The question about an item that is not known yet: placeholders without a value stay."""
         values = values_for({}, self._parameters, filled)
         prompt = self.template.render(values, Missing.KEEP)
         prompt += fields_.instruction(self.fields, batch)
