@@ -106,9 +106,11 @@ class Notifier:
             started += done.started
             if done.taken < BATCH:
                 break
+        # A poll that came after the commit, before its answer, asks for another look.
+        polled_at = self.next_at
         if started:
             self._base.wakeups.notify_soon(READY)
-        self.next_at = done.next_at
+        self.next_at = done.next_at if polled_at is None else polled_at
         return started
 
 

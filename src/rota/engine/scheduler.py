@@ -59,8 +59,8 @@ class Scheduler:
 
     async def tick(self) -> int:
         """Fire everything due now; return how many runs were created."""
+        self.next_at = None
         if not self.armed:
-            self.next_at = None
             return 0
         created = 0
         await self._end_pauses(self._base.clock.now())
@@ -74,7 +74,9 @@ class Scheduler:
             if fired.run_count:
                 self._base.wakeups.notify_soon(READY)
             if not fired.more:
-                self.next_at = await self._next(fired)
+                next_at = await self._next(fired)
+                if self.next_at is None:  # otherwise a poll came meanwhile
+                    self.next_at = next_at
                 return created
 
     async def _fire(self, now: int) -> Fired:
