@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from rota import Rota, now, sleep, testing
+from rota.automations import Context, Prepared
 from rota.core.time.instants import SECOND
 from rota.testing import VirtualClock, virtual
 
@@ -173,6 +174,29 @@ async def test_time_does_not_advance_while_a_thread_works() -> None:
     asyncio.get_running_loop().call_later(3 * testing.GRACE_S, may_end.set)
     assert await once_passed(app, flow) == "completed"
     assert begun.is_set()
+
+
+async def test_time_does_not_advance_while_a_sync_handler_works() -> None:
+    app = Rota(keep_days=0, phase_s=60)
+    line = app.automation("line", timezone="UTC")
+    work = line.topic("work", external=True)
+    may_end = threading.Event()
+    done: list[str] = []
+
+    def prepare(ctx: Context, state: Any) -> Prepared:
+        events = ctx.peek(work)
+        if events:
+            assert may_end.wait(20)
+        done.extend(event.id for event in events)
+        return Prepared(events)
+
+    line.consumer("worker", subscribes=[work], prepare=prepare)
+    async with virtual(app) as world:
+        await world.settle()
+        await app.automations.publish("line", "work", "e1")
+        asyncio.get_running_loop().call_later(3 * testing.GRACE_S, may_end.set)
+        await world.advance("1h")
+        assert done == ["e1"]
 
 
 @pytest.mark.parametrize("shell", [False, True])

@@ -14,11 +14,13 @@ import asyncio
 import contextlib
 import heapq
 import itertools
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from rota.app import Rota
+from rota.automations.threads import HandlerThread
 from rota.core.time.instants import DAY, Duration, instant, micros, moment
 from rota.engine.maintenance import Maintenance
 from rota.engine.worker import Worker
@@ -158,7 +160,8 @@ class _RealWork:
     def under_way(self) -> bool:
         """Whether some of it has not ended yet."""
         self._children = [child for child in self._children if child.get_returncode() is None]
-        return bool(self._threads or self._children)
+        handlers = (one for one in threading.enumerate() if isinstance(one, HandlerThread))
+        return bool(self._threads or self._children) or any(one.awaited for one in handlers)
 
     def _in_thread(self, *args: Any) -> asyncio.Future[Any]:
         future = self._run_in_executor(*args)

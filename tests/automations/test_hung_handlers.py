@@ -18,6 +18,8 @@ from rota.client.doctor import Doctor
 from rota.explain.automation import explain_automation
 from rota.testing import virtual
 
+pytestmark = pytest.mark.usefixtures("hanging_threads")
+
 LIMIT_S = 5.0
 
 

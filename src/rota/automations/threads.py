@@ -24,6 +24,12 @@ class HandlerHung(RunTimeout):
     """A sync handler did not end in time, and its thread is still at work."""
 
 
+class HandlerThread(threading.Thread):
+    """The thread of one call of a sync handler."""
+
+    awaited = True  # False once its caller waits no more
+
+
 class HandlerThreads:
     """Runs sync handlers, a number of them at a time."""
 
@@ -81,7 +87,8 @@ class HandlerThreads:
             else:
                 ended.set_exception(error)
 
-        threading.Thread(target=work, name=f"rota-{automation}-{handler}", daemon=True).start()
+        thread = HandlerThread(target=work, name=f"rota-{automation}-{handler}", daemon=True)
+        thread.start()
         try:
             return await ended
         except asyncio.CancelledError:
@@ -90,3 +97,5 @@ class HandlerThreads:
                 self._hung.setdefault(automation, []).append(handler)
                 self._slots.release()
             raise
+        finally:
+            thread.awaited = False
