@@ -84,11 +84,15 @@ class Crew:
         log = self._folder / f"worker-{self._started_at}.log"
         return Child("tests.crash.kit.worker", *self._command, log=log)
 
-    def strike(self, chance: random.Random) -> None:
-        """Kill one at random and put a new one in its place."""
+    def strike(self, chance: random.Random) -> bool:
+        """Kill one at random and put a new one in its place; False while none has signed on yet.
+        Otherwise no worker of a busy machine would live long enough to do anything."""
+        if not any("ready" in member.log.read_text() for member in self.members):
+            return False
         place = chance.randrange(len(self.members))
         self.members[place].kill()
         self.members[place] = self.hire()
+        return True
 
     def dismiss(self) -> None:
         """Kill all."""
@@ -113,8 +117,7 @@ async def load(
             while not left.done() and time.monotonic() - began < timeout_s:
                 await asyncio.wait([left], timeout=every_s)
                 if not left.done():
-                    crew.strike(chance)
-                    kills += 1
+                    kills += crew.strike(chance)
             left.cancel()
         finally:
             crew.dismiss()

@@ -29,7 +29,7 @@ from tests.kit import Child, end_all, select
 
 EVERY_SECOND = "* * * * * *"
 SETTINGS: dict[str, Any] = {
-    "lease_s": 3, "heartbeat_s": 0.5, "poll_s": 1, "stop_s": 10, "keep_days": 0, "slots": 200,
+    "heartbeat_s": 0.5, "poll_s": 1, "stop_s": 10, "keep_days": 0, "slots": 200,
     "recoveries_max": 1000,
 }  # fmt: skip
 # Rows of the ledger: what became of each occurrence, and how late it was created.
@@ -152,7 +152,7 @@ class Crew:
             if member.code is None:
                 member.send(signal.SIGTERM)
         for member in self.members:
-            member.wait(30)
+            member.wait()
 
 
 async def _declare(app: Rota, schedules: int, seconds: int, lead_s: int) -> None:

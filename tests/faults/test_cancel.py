@@ -66,7 +66,7 @@ async def test_a_workflow_that_swallows_cancellation_is_reported_and_its_result_
 ) -> None:
     worker = hire(*USUAL_LEASE)
     async with Client(database_url, migrate=True) as client:
-        run = await client.start("stubborn", label="r", seconds=1.5)
+        run = await client.start("stubborn", label="r")
 
         async def begun() -> bool:
             return effects.count("r") == 1

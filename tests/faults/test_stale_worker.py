@@ -12,10 +12,11 @@ from tests.faults.kit import (
 )
 from tests.kit import Effects, broken, until
 
+pytestmark = pytest.mark.wall_clock("a stopped process outlives a lease of real seconds")
+
 SHORT_LEASE = ("--set", "lease_s=2")
 
 
-@pytest.mark.wall_clock("a stopped process outlives a lease of real seconds")
 async def test_a_worker_stopped_past_its_lease_changes_nothing_when_it_wakes(
     database_url: str, hire: Hire, effects: Effects
 ) -> None:

@@ -358,6 +358,8 @@ def test_a_second_signal_stops_at_once_and_the_next_daemon_goes_on(
     one.until(lambda: "looking after" in one.log())
     CliRunner().invoke(cli, ["scheduler", "trigger", "words"])
     one.until(lambda: "wait" in calls(folder))
+    # The scheduler counts what it has reported, which may be later than the first question.
+    one.until(lambda: "words began" in one.log())
     one.send(signal.SIGTERM)
     one.until(lambda: "1 execution in progress, 30 s to end" in one.log())
     one.send(signal.SIGTERM)

@@ -94,6 +94,8 @@ def _slow(life: Life, app: Rota) -> Tool:
         with book.open("a") as file:
             file.write(f"{text} {call.key} {app.clock.now()}\n")
         faults.reach("entered")
+        if life.moment == "entered":
+            os.kill(os.getpid(), signal.SIGKILL)
         if life.kind.endswith("a lost answer"):
             raise OutcomeUnknown("the answer was lost")
 

@@ -19,8 +19,9 @@ from rota import RetryPolicy, Rota, Transient, faults, gather, sleep, this_run, 
 from rota.errors import WrongState
 from tests.kit import Effects
 
+# The usual lease: see `tests.crash.kit.worker`.
 QUICK: dict[str, Any] = {
-    "lease_s": 1, "heartbeat_s": 0.5, "poll_s": 0.2, "stop_s": 5, "slots": 8, "keep_days": 0,
+    "heartbeat_s": 0.5, "poll_s": 0.2, "stop_s": 5, "slots": 8, "keep_days": 0,
     "recoveries_max": 1000,
 }  # fmt: skip
 AGAIN = RetryPolicy(attempts=4, delay_s=0.02, factor=1)
