@@ -62,11 +62,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 HERE = Path(__file__).parent
-# Every test of these folders counts as marked `wall_clock`: it gives processes, sockets or their
-# counterparts real seconds.
-REAL_TIME = (
-    "browser", "cli", "crash", "examples", "faults", "ai", "notifications", "pipelines", "tools",
-)  # fmt: skip
+# Every test of these folders counts as marked `wall_clock`: it talks to a real daemon or browser.
+REAL_TIME = ("browser", "cli", "examples")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

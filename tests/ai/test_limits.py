@@ -271,7 +271,7 @@ async def test_one_who_gives_up_leaves_its_slot_to_the_next() -> None:
     ai = Limiter(Endless(), Limits(failures_max=1), now=lambda: clock.now)
     ai._keeper.state = State(failures=1, openings=1, open_until=START)  # type: ignore[attr-defined]
     probe = asyncio.create_task(ai.ask(ASK))
-    await asyncio.wait_for(reached.wait(), 5)
+    await asyncio.wait_for(reached.wait(), 60)
     with pytest.raises(Transient, match="one call finds out"):
         await ai.ask(ASK)
     probe.cancel()
@@ -279,7 +279,7 @@ async def test_one_who_gives_up_leaves_its_slot_to_the_next() -> None:
         await probe
     reached.clear()
     second = asyncio.create_task(ai.ask(ASK))
-    await asyncio.wait_for(reached.wait(), 5)
+    await asyncio.wait_for(reached.wait(), 60)
     second.cancel()
     with pytest.raises(asyncio.CancelledError):
         await second

@@ -93,6 +93,7 @@ async def test_a_program_that_is_not_there_or_may_not_run_had_no_effect(tmp_path
         await Command(["true"], cwd=tmp_path / "none").call({}, CALL)
 
 
+@pytest.mark.wall_clock("the programs must begin within the seconds that the call has")
 async def test_a_timeout_kills_the_program_and_its_children(tmp_path: Path) -> None:
     script = "sh -c 'echo $$ > child; exec sleep 600' & echo $$ > parent; wait"
     with pytest.raises(OutcomeUnknown, match="was killed"):

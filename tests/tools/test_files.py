@@ -108,7 +108,7 @@ async def test_a_torn_append_is_mended_and_happens_once(
     assert child.run(spec) == -signal.SIGKILL
     append = FileAppend(tmp_path)
     # Another writer comes first: it must not write behind a torn record.
-    await append.call({"path": "log.txt", "text": "other"}, Call("key-2", 5))
+    await append.call({"path": "log.txt", "text": "other"}, Call("key-2", 60))
     await settle(append, spec["params"])
     lines = target.read_text().splitlines()
     assert lines.count("first line") == 1
@@ -145,7 +145,7 @@ async def test_an_append_is_made_once_however_often_it_is_called(tmp_path: Path)
     assert sorted(each["already"] for each in results) == [False] + [True] * 9
     [line] = (tmp_path / "notes.md").read_text().splitlines()
     assert line.startswith("- tea {mark} <!-- rota:")
-    await append.call(params, Call("another", 5))
+    await append.call(params, Call("another", 60))
     assert len((tmp_path / "notes.md").read_text().splitlines()) == 2
 
 

@@ -318,7 +318,7 @@ async def test_a_start_by_hand_that_was_over_before_anybody_looked_is_reported(
     async with folder_world.daemon() as scheduler:
         await scheduler._cease("follow")  # no scheduler looks while it runs
         # No time passes, so the next daemon begins at the instant at which this was started.
-        await asyncio.wait_for(scheduler.trigger_now("job"), 20)
+        await asyncio.wait_for(scheduler.trigger_now("job"), 60)
         assert (
             len(folder_world.of("execution:start"))
             == len(folder_world.of("execution:complete"))

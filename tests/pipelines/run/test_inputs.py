@@ -154,6 +154,7 @@ async def test_a_command_that_fails_is_reported_with_what_it_said(tmp_path: Path
     assert said == "`echo oh no >&2; exit 3` ended with exit code 3: oh no"
 
 
+@pytest.mark.wall_clock("the command must begin within the moment that it has")
 async def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     run = "sleep 600 & echo $! > pid; wait"
     source = {"type": "command", "run": run, "timeoutMs": 300}

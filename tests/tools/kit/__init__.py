@@ -7,7 +7,7 @@ from typing import Any
 from rota.errors import NotSent, OutcomeUnknown
 from rota.tools import Applied, Call, NotApplied, Safety, Tool
 
-CALL = Call(key="key-1", timeout_s=5.0)
+CALL = Call(key="key-1", timeout_s=60.0)
 PERSON = "a person is asked"
 
 
