@@ -27,8 +27,11 @@ from tests.crash.kit import (
 )
 from tests.crash.kit.automation_life import APPROVED, BAD_ITEM, CALLS, SLOW, Life, begin
 from tests.crash.kit.counterparts import MOMENTS, UNKNOWABLE, Assassin, Count, counterpart
+from tests.kit import PATIENCE_S
 from tests.kit.builders import NOW, raw
 from tests.kit.warm_children import ended, forked
+
+pytestmark = pytest.mark.timeout(600)
 
 Told = dict[str, Any]
 AT_ONCE = 2
@@ -126,7 +129,7 @@ class Play:
         process = forked(begin, life._replace(**fate))
         self._assassin.pid = process.pid
         try:
-            code = await ended(process, timeout_s=60)
+            code = await ended(process, timeout_s=PATIENCE_S)
         finally:
             self._assassin.pid = None
             process.kill()  # no more than a kindness, unless this test has failed
@@ -253,7 +256,6 @@ def until_closing(points: list[str], *, every: int) -> list[int]:
     return [number for number in worth_striking(points) if first < number <= last][::every]
 
 
-@pytest.mark.timeout(240)
 async def test_a_kill_at_every_commit_of_an_automation_loses_and_doubles_nothing(
     make_database: MakeDatabase, tmp_path: Path, kills: KillSlice
 ) -> None:

@@ -86,7 +86,7 @@ async def balanced(url: str, folder: Path) -> None:
     assert items == answered
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 @pytest.mark.slow
 async def test_a_kill_at_every_commit_passes_no_budget(
     make_database: MakeDatabase, tmp_path: Path, kills: KillSlice, request: pytest.FixtureRequest

@@ -16,8 +16,10 @@ from tests.crash.kit import (
     MakeDatabase,
 )
 from tests.crash.kit.command_life import make_app, nothing_open
-from tests.kit import Effects, broken, select, until
+from tests.kit import PATIENCE_S, Effects, broken, select, until
 from tests.kit.warm_children import WarmChild
+
+pytestmark = pytest.mark.timeout(600)
 
 KILLS_MAX = 100
 AT_ONCE = 4
@@ -121,7 +123,7 @@ async def test_a_killed_retry_makes_one_successor_or_none(
         async with scene.app() as app:
             with contextlib.suppress(WrongState):  # it is on its way already
                 await app.runs.retry(run_id)
-            await app.runs.handle(run_id).result(timeout=60)
+            await app.runs.handle(run_id).result(timeout=PATIENCE_S)
             chain = await app.runs.chain(run_id)
             assert [attempt.status for attempt in chain] == ["failed", "completed"]
         assert scene.effects.count("r/note#0") == 1
@@ -138,7 +140,7 @@ async def test_a_killed_fork_leaves_a_chain_that_remembers_everything_or_none(
             forks = [run for run in await app.runs.list() if run.trigger == "fork"]
             assert len(forks) <= 1
             for fork in forks:  # which remembers the signal too
-                assert await app.runs.handle(fork.id).result(timeout=60) == "heard"
+                assert await app.runs.handle(fork.id).result(timeout=PATIENCE_S) == "heard"
         assert scene.effects.count("r/note#0") == 1
         assert scene.effects.count("r/note#1") == 1 + len(forks)
 
@@ -146,7 +148,7 @@ async def test_a_killed_fork_leaves_a_chain_that_remembers_everything_or_none(
         run_id = await scene.prepare("listens", "r")
         async with scene.app() as app:
             await app.runs.signal(run_id, "word", "heard")
-            await app.runs.handle(run_id).result(timeout=60)
+            await app.runs.handle(run_id).result(timeout=PATIENCE_S)
         return run_id
 
     await at_every_point(make_database, tmp_path, "fork", listened, check)
@@ -161,13 +163,12 @@ async def test_a_killed_signal_wakes_its_run_or_was_never_sent(
             if sent == [(0,)]:
                 assert await app.runs.handle(run_id).status() == "sleeping:signal"
                 await app.runs.signal(run_id, "word", "heard")
-            assert await app.runs.handle(run_id).result(timeout=60) == "heard"
+            assert await app.runs.handle(run_id).result(timeout=PATIENCE_S) == "heard"
         assert scene.effects.count("r/note#1") == 1
 
     await at_every_point(make_database, tmp_path, "signal", resting("listens"), check)
 
 
-@pytest.mark.timeout(120)
 async def test_a_killed_takeover_of_a_dead_workers_runs_gives_each_one_line_of_successors(
     make_database: MakeDatabase, tmp_path: Path
 ) -> None:

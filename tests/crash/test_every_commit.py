@@ -67,7 +67,7 @@ async def _check(url: str, effects: Effects, nth: int) -> None:
     assert labels == {word for line in expected("o1") for word in line.split() if "/" in word}
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 async def test_a_kill_at_every_commit_loses_nothing_and_doubles_nothing(
     make_database: MakeDatabase, tmp_path: Path, kills: KillSlice
 ) -> None:

@@ -19,7 +19,7 @@ from tests.kit import Child
 DATABASES = 40
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("verb", ["fire", *VERBS])
 def test_a_kill_at_any_commit_leaves_one_outcome_for_every_occurrence(
     make_database: MakeDatabase, tmp_path: Path, verb: str
@@ -29,6 +29,6 @@ def test_a_kill_at_any_commit_leaves_one_outcome_for_every_occurrence(
         "tests.crash.kit.schedule_life", "--verb", verb, "--folder", tmp_path, *urls,
         log=tmp_path / "log",
     )  # fmt: skip
-    assert child.wait(240) == 0, child.tail()
+    assert child.wait(500) == 0, child.tail()
     # One commit at least, with a point before and one after.
     assert int(child.tail(1)) >= 2

@@ -53,7 +53,7 @@ async def at(nth: int, url: str, root: Path) -> bool:
     return code == -signal.SIGKILL
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_a_failure_and_its_notification_survive_a_kill_at_every_commit(
     make_database: MakeDatabase, tmp_path: Path, kills: KillSlice
 ) -> None:

@@ -65,7 +65,7 @@ def kill_and_restart(url: str, folder: Path, form: str, nth: int) -> bool:
     return code == -signal.SIGKILL
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["linear", "graph"])
 async def test_a_kill_at_every_commit_pays_for_nothing_twice(

@@ -14,6 +14,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from tests.kit import PATIENCE_S
+
 # A start polls all that were started before; another poller at the same moment takes the exit code
 # away, and the first one reads 255.
 _turn = threading.Lock()
@@ -51,7 +53,7 @@ class WarmChild:
         self.log = log
         self._fork = forked(_run, module, [str(each) for each in arguments], str(log))
 
-    def wait(self, timeout_s: float = 60.0) -> int:
+    def wait(self, timeout_s: float = PATIENCE_S) -> int:
         """Its exit code; one that does not end in time is killed, and its log is shown."""
         wait([self._fork.sentinel], timeout_s)
         with _turn:

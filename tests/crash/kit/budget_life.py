@@ -21,7 +21,7 @@ from rota.pipelines.outcome import PipelineResult
 from rota.pipelines.run.call_ledger import Slot
 from tests.crash.kit.worker import QUICK
 from tests.crash.kit.workflow_life import arm
-from tests.kit import Effects
+from tests.kit import PATIENCE_S, Effects
 from tests.pipelines.kit import write
 
 CALLS_MAX, TOKENS_MAX, ANSWER_MAX = 8, 900, 100
@@ -68,7 +68,7 @@ async def live(url: str, effects: Effects, folder: Path) -> PipelineResult:
     app.pipelines.use(Charging(effects))
     async with app:
         ref = await app.pipelines.start(write(folder, TEXT), external_id="one")
-        await app.runs.wait(ref.id, timeout=60)
+        await app.runs.wait(ref.id, timeout=PATIENCE_S)
         return await app.pipelines.result(ref.id)
 
 

@@ -19,7 +19,7 @@ from rota.errors import Rejected, WrongState
 from rota.pipelines.outcome import PipelineResult
 from tests.crash.kit.worker import QUICK
 from tests.crash.kit.workflow_life import arm
-from tests.kit import Effects
+from tests.kit import PATIENCE_S, Effects
 from tests.pipelines.kit import write
 
 TEXT = """
@@ -73,7 +73,7 @@ async def live(url: str, effects: Effects, folder: Path, text: str) -> PipelineR
     app.pipelines.use(answering(effects))
     async with app:
         ref = await app.pipelines.start(write(folder, text), external_id="one")
-        result: PipelineResult = await ref.result(timeout=60)
+        result: PipelineResult = await ref.result(timeout=PATIENCE_S)
         if result.outcome == "partial":
             with contextlib.suppress(WrongState):  # it was on its way already
                 await app.pipelines.retry(ref.id)
@@ -84,7 +84,7 @@ async def live(url: str, effects: Effects, folder: Path, text: str) -> PipelineR
 async def _next(app: Rota, root_id: str) -> PipelineResult:
     """The result of the attempt after a partial one."""
     while True:
-        ended = await app.runs.wait(root_id, timeout=60)
+        ended = await app.runs.wait(root_id, timeout=PATIENCE_S)
         if (ended.status, ended.reason) == ("completed", None):
             return await app.pipelines.result(root_id)
 

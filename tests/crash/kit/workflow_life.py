@@ -17,7 +17,7 @@ from typing import Any
 
 from rota import RetryPolicy, Rota, Transient, faults, gather, sleep, this_run, wait_for
 from rota.errors import WrongState
-from tests.kit import Effects
+from tests.kit import PATIENCE_S, Effects
 
 # The usual lease: see `tests.crash.kit.worker`.
 QUICK: dict[str, Any] = {
@@ -102,7 +102,7 @@ async def live(url: str, effects: Effects, order: str) -> list[str]:
         run = await app.options(external_id=order).start("fulfil", order)
         with contextlib.suppress(WrongState):  # it has ended already
             await run.signal("paid", "with a card")
-        result: list[str] = await run.result(timeout=60)
+        result: list[str] = await run.result(timeout=PATIENCE_S)
         return result
 
 
