@@ -135,25 +135,27 @@ def _text(doc: str) -> str:
         elif title == "Returns":
             lines += [f"Returns: {' '.join(cleaned.split())}", ""]
         else:
-            items = re.split(r"\n(?=[\w*]+: )", cleaned)
+            items = re.split(r"\n(?=[\w*]+(?:, [\w*]+)*: )", cleaned)
             lines += [f"{title}:", "", *(f"- {_item(item)}" for item in items), ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def _item(item: str) -> str:
-    name, _, means = " ".join(item.split()).partition(": ")
-    return f"`{name}`: {means}"
+    names, _, means = " ".join(item.split()).partition(": ")
+    return f"{', '.join(f'`{name}`' for name in names.split(', '))}: {means}"
 
 
 def _record(kind: type) -> str:
     fields = [
-        f"| `{name}` | `{str(value).replace('|', chr(92) + '|')}` |"
+        f"| `{name}` | `{_type(value)}` |"
         for base in reversed(kind.__mro__[:-1])
         for name, value in getattr(base, "__annotations__", {}).items()
-    ] or [
-        f"| `{name}` | `{str(value).replace('|', chr(92) + '|')}` |"
-        for name, value in kind.__annotations__.items()
     ]
     doc = _text(inspect.getdoc(kind) or "")
     table = "\n".join(["| field | type |", "|---|---|", *fields])
     return f"\n### `{kind.__name__}`\n\n{doc}\n{table}\n"
+
+
+def _type(annotation: Any) -> str:
+    """An annotation as it is written in the code; a TypedDict holds a `ForwardRef`."""
+    return str(getattr(annotation, "__forward_arg__", annotation)).replace("|", "\\|")
