@@ -2,7 +2,7 @@
 
     feed  →  poll (every 15 min)  →  topic articles  →  digest (at 7:00)  →  digests/DAY.md
 
-`python digest.py` lives through two days in a moment; `rota up` does so in real time.
+`python digest.py` runs two days of virtual time; `rota up` runs in real time.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ async def poll(ctx: Context, state: dict[str, str] | None) -> dict[str, Any]:
 
 @news.consumer("digest", subscribes=[articles])
 class Digest:
-    """Sleeps until the morning, then writes all that has come since the last one."""
+    """Waits until the morning, then writes all articles since the last one."""
 
     async def prepare(self, ctx: Context, state: dict[str, str] | None) -> Prepared:
-        """Take nothing until the next morning; an article that wakes this finds it too early."""
+        """Take nothing until the next morning, even if new articles wake this consumer."""
         day = (ctx.now - timedelta(hours=HOUR)).date().isoformat()
         wake_at = next_morning(ctx.now)
         if state is None or state["day"] == day:
@@ -63,7 +63,7 @@ class Digest:
         return Prepared(events, {"day": day, "text": text}, title, wake_at)
 
     async def mutate(self, ctx: Context, prepared: Prepared) -> None:
-        """Write the file. The same content again would be the same file: nothing can go wrong."""
+        """Write the file. Writing it twice has the same result, so the tool is idempotent."""
         path = f"{prepared.data['day']}.md"
         await ctx.call(write_digest, path=path, text=prepared.data["text"])
 
@@ -87,7 +87,7 @@ def written(day: str, entries: list[dict[str, Any]]) -> str:
 
 
 def serve(port: int) -> ThreadingHTTPServer:
-    """The folder `site/` as a web site on this machine, so that all of this works offline."""
+    """Serve the folder `site/` on this machine, so that the example works offline."""
     quiet = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
     server = ThreadingHTTPServer(("127.0.0.1", port), partial(quiet, directory=str(HERE / "site")))
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -95,7 +95,7 @@ def serve(port: int) -> ThreadingHTTPServer:
 
 
 async def two_days() -> None:
-    """From midnight on: the first morning has news, the second has none and writes nothing."""
+    """Two days from midnight: the first morning has news, the second has none."""
     async with virtual(app) as world:
         await world.advance("48h")
         view = await app.automations.show("news")

@@ -1,4 +1,4 @@
-"""Every CSV file that is dropped into `inbox/` ends up as rows of a SQLite table, once.
+"""Load every CSV file of `inbox/` into a SQLite table, once.
 
     inbox/*.csv  →  watch (every 10 s)  →  topic files  →  load  →  stock.db
 
@@ -27,7 +27,7 @@ files = stock.topic("files", dict[str, str])
 
 list_files = FileList(HERE / "inbox")
 read_file = FileRead(HERE / "inbox")
-# One transaction: the rows of a file replace those it had before, and Rota's key goes with them.
+# One transaction: it replaces the rows of the file and stores Rota's key.
 load_rows = SqlWrite(
     f"sqlite:///{STOCK}",
     [
@@ -51,18 +51,18 @@ make_table()
 
 @stock.producer(every="10s", publishes=[files])
 async def watch(ctx: Context, state: dict[str, dict[str, str]] | None) -> dict[str, Any]:
-    """Report a file when it looks the same twice: one that still grows is left alone."""
-    before = state or {"seen": {}, "told": {}}
+    """Publish a file when two checks in a row find the same size and time."""
+    before = state or {"seen": {}, "published": {}}
     found = await ctx.call(list_files, glob="*.csv")
     seen = {one["path"]: f"{one['modified_at']} {one['bytes']} bytes" for one in found}
-    told = {path: mark for path, mark in before["told"].items() if path in seen}
+    published = {path: mark for path, mark in before["published"].items() if path in seen}
     for path, mark in seen.items():
-        if before["seen"].get(path) == mark and told.get(path) != mark:
+        if before["seen"].get(path) == mark and published.get(path) != mark:
             came_in = ctx.input("inbox", "file", f"{path} {mark}", path)
             # The same file again is the same event: it is never loaded twice.
             ctx.publish(files, f"{path} {mark}", {"path": path}, input=came_in)
-            told[path] = mark
-    return {"seen": seen, "told": told}
+            published[path] = mark
+    return {"seen": seen, "published": published}
 
 
 @stock.consumer("load", subscribes=[files])
@@ -70,7 +70,7 @@ class Load:
     """One file at a time: read it, then change the table."""
 
     async def prepare(self, ctx: Context, state: Any) -> Prepared | None:
-        """Choose the oldest file and read it; whatever this does can be repeated."""
+        """Choose the oldest file and read it. This may run any number of times."""
         events = (await ctx.peek(files))[:1]
         if not events:
             return None
@@ -83,11 +83,11 @@ class Load:
         return Prepared(events, {"file": path, "rows": rows}, f"Load {len(rows)} rows of {path}")
 
     async def mutate(self, ctx: Context, prepared: Prepared) -> None:
-        """The one change of this run. After a crash it is known whether it happened."""
+        """Make the one change of this run; its transaction shows after a crash if it happened."""
         if prepared.data is not None:
             rows = json.dumps(prepared.data["rows"])
             await ctx.call(load_rows, file=prepared.data["file"], rows=rows)
 
     async def next(self, ctx: Context, prepared: Prepared, mutation: MutationResult) -> Any:
-        """Called whatever happened; here there is nothing to pass on."""
+        """Rota calls this after every outcome; this consumer keeps no state."""
         ctx.log("the change was", mutation.status)

@@ -20,39 +20,39 @@ from rota.tools import FileAppend
 
 app = Rota("sqlite:///hello.db")
 
-_knocked: set[tuple[int, str]] = set()
+_tried: set[tuple[int, str]] = set()
 
 
 @app.step(retries=RetryPolicy(attempts=5, delay_s=0.2))
 async def reserve(number: int, item: str) -> str:
-    """A step: once it has returned, its result is remembered for good.
+    """A step: Rota records its result and never executes it again.
 
-    This one fails when it is tried for the first time, as the world does. Rota tries again.
+    This one fails at its first try, to show a retry.
     """
-    if (number, item) not in _knocked:
-        _knocked.add((number, item))
-        raise Transient(f"nobody answers at the shelf with {item}")
+    if (number, item) not in _tried:
+        _tried.add((number, item))
+        raise Transient(f"the stock of {item} does not answer")
     return f"{item} for order {number}"
 
 
 @app.step
 async def post(text: str) -> int:
-    """Pretends to send a letter."""
+    """Represents a mail server."""
     return len(text)
 
 
 @app.workflow(queue="mail")
 async def letter(to: str, text: str) -> str:
-    """A small workflow of its own; its queue has limits, see rota.toml."""
+    """A child workflow; its queue has limits, see rota.toml."""
     length = await post(text)
-    return f"{length} letters to {to}"
+    return f"{length} characters to {to}"
 
 
 @app.workflow
 async def order(number: int, items: list[str]) -> dict[str, object]:
-    """Steps side by side, a sleep that survives a restart, then a child run."""
+    """Parallel steps, a sleep that survives a restart, then a child run."""
     reserved = await gather(*(reserve(number, item) for item in items), limit=2)
-    await sleep("1s")  # no worker is held: kill it now, start it again, and this still wakes
+    await sleep("1s")  # holds no worker; the run also continues after a restart
     sent = await letter("Ann", f"Order {number} is on its way.")
     return {"reserved": reserved, "letter": sent}
 
@@ -71,7 +71,7 @@ write_entry = FileAppend(Path(__file__).resolve().parent, name="write_entry")
 
 @guestbook.consumer("sign", subscribes=[visits], approval=True)
 class Sign:
-    """One visit, one line in guestbook.txt, once a person has agreed to it."""
+    """Writes one line per visit to guestbook.txt, after a person has approved it."""
 
     async def prepare(self, ctx: Context, state: Any) -> Prepared | None:
         """Take the oldest visit."""
@@ -81,5 +81,5 @@ class Sign:
         return Prepared(events, events[0].payload, f"Sign for {events[0].payload['name']}")
 
     async def mutate(self, ctx: Context, prepared: Prepared) -> None:
-        """The side effect; Rota knows whether it happened."""
+        """Make the one side effect; Rota records it before and after."""
         await ctx.call(write_entry, path="guestbook.txt", text=f"{prepared.data['name']} was here")

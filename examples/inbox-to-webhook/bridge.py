@@ -1,4 +1,4 @@
-"""Every message of an HTTP inbox is handed to a webhook exactly once, though answers get lost.
+"""Send every message of an HTTP inbox to a webhook exactly once, although answers get lost.
 
     GET /inbox  →  poll (every 10 s)  →  topic messages  →  deliver  →  POST /hook
 
@@ -24,14 +24,14 @@ bridge = app.automation("bridge", approval="ASK_FIRST" in os.environ)
 messages = bridge.topic("messages", dict[str, Any])
 
 inbox = HttpRead("inbox", base=SITE)
-# The site has no idempotency keys, but it can be asked what it has: that makes it reconcilable.
-# It is asked one second after a lost answer, when a slow site would have finished.
+# The site has no idempotency keys, but a GET shows what it has received: so it is reconcilable.
+# Rota calls the lookup one second after a lost answer, so that a slow site has finished.
 hook = HttpWrite("hook", base=SITE, lookup=Lookup("/hook/{id}"), settle_s=1)
 
 
 @bridge.producer(every="10s", publishes=[messages])
 async def poll(ctx: Context, state: int | None) -> int:
-    """Publish what is new; the number of the last one is remembered with it, or neither is."""
+    """Publish new messages. Rota commits them together with the number of the last one."""
     last = state or 0
     page = await ctx.call(inbox, url=f"/inbox?after={last}")
     for one in page["json"]:
@@ -50,12 +50,12 @@ class Deliver:
         events = (await ctx.peek(messages))[:1]
         if not events:
             return None
-        return Prepared(events, events[0].payload, f"Tell the shop of {events[0].id}")
+        return Prepared(events, events[0].payload, f"Deliver {events[0].id}")
 
     async def mutate(self, ctx: Context, prepared: Prepared) -> None:
-        """If the answer is lost, Rota looks at /hook/ID before anything is sent again."""
+        """If the answer is lost, Rota checks /hook/ID before it sends the message again."""
         await ctx.call(hook, url="/hook", json=prepared.data)
 
     async def next(self, ctx: Context, prepared: Prepared, mutation: MutationResult) -> Any:
-        """Called whatever happened; a line for `rota automation activity --logs`."""
+        """Rota calls this after every outcome. The line is in `rota automation activity --logs`."""
         ctx.log("the delivery was", mutation.status)

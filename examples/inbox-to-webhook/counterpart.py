@@ -1,9 +1,9 @@
-"""A small shop on this machine: an inbox to read from, and a webhook that is hard to please.
+"""A small shop on this machine: an inbox to read from, and an unreliable webhook.
 
     GET  /inbox?after=N   the messages after number N
-    POST /hook            takes a message, notes it in received.jsonl, and answers, mostly:
-                          every second answer is lost on its way, every third message is refused
-    GET  /hook/ID         200 if that message was taken, otherwise 404
+    POST /hook            writes a message to received.jsonl and answers; every second answer
+                          is lost, and every third message is refused
+    GET  /hook/ID         200 if that message was received, otherwise 404
 
 Start it with `python counterpart.py`.
 """
@@ -36,7 +36,7 @@ class Shop(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def taken(self) -> list[str]:
-        """The ids of all messages it took, in order; an id that is here twice is a fault."""
+        """The ids of all received messages, in order; none may be here twice."""
         lines = self.book.read_text().splitlines() if self.book.exists() else []
         return [json.loads(line)["id"] for line in lines]
 
@@ -47,7 +47,7 @@ class Visit(BaseHTTPRequestHandler):
     server: Shop
 
     def do_GET(self) -> None:
-        """The inbox, or the question whether a message was taken."""
+        """The inbox, or whether a message was received."""
         asked = urlsplit(self.path)
         if asked.path == "/inbox":
             after = int(parse_qs(asked.query).get("after", ["0"])[0])
@@ -63,12 +63,12 @@ class Visit(BaseHTTPRequestHandler):
             self.server.call_count += 1
             number = self.server.call_count
             if number % 3 == 0:
-                self.answer(503, {"said": "busy"})  # it was not taken, but who can tell?
+                self.answer(503, {"error": "busy"})  # not received, but the caller cannot know
                 return
             with self.server.book.open("a") as book:
                 book.write(json.dumps(message) + "\n")
         if number % 2 == 0:
-            self.close_connection = True  # taken, and the answer is lost
+            self.close_connection = True  # received, and the answer is lost
             return
         self.answer(200, {"taken": True})
 
@@ -82,12 +82,10 @@ class Visit(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Say nothing: the book tells all."""
+        """Log no requests; received.jsonl has the messages."""
 
 
 if __name__ == "__main__":
     shop = Shop()
-    print(
-        f"The shop is open at {shop.url}; it notes what it takes in {shop.book.name}.", flush=True
-    )
+    print(f"The shop is at {shop.url} and writes messages to {shop.book.name}.", flush=True)
     shop.serve_forever()

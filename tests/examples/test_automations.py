@@ -195,7 +195,7 @@ async def test_a_delivery_waits_for_a_person_who_wants_to_be_asked(
         await world.advance("1m")
         assert shop.taken() == []
         view = await bridge.app.automations.show("bridge")
-        assert view.sentence == "Waiting for your approval: Tell the shop of m-1"
+        assert view.sentence == "Waiting for your approval: Deliver m-1"
         assert view.mutation is not None
         sent = json.loads(view.mutation.params)
         assert (sent["url"], sent["json"]["id"]) == ("/hook", "m-1")
