@@ -15,8 +15,8 @@ from rota import Fatal, Rota, this_run
 from rota.core.notifications.model import Notification
 from rota.core.time.instants import SECOND
 from rota.engine.notifier import DELIVERY
-from rota.errors import UsageError
-from rota.notifications import Mail, workflow
+from rota.errors import MissingExtra, Transient, UsageError
+from rota.notifications import Mail, webhook, workflow
 from rota.testing import World, virtual
 from tests.kit import select
 from tests.pipelines.kit.receiver import Answer, Receiver
@@ -275,6 +275,23 @@ async def test_a_rule_is_tested_from_any_folder() -> None:
         with pytest.raises(UsageError, match="hoop") as refused:
             await app.notifications.test("hoop")
         assert "hook" in refused.value.advice
+
+
+async def test_a_test_message_that_cannot_be_sent_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def missing(*_: object, **__: object) -> int:
+        raise MissingExtra("HTTP needs the httpx2 package", hint="pip install 'rota[http]'")
+
+    app = Shop()
+    app.notify("hook", webhook="http://127.0.0.1:9", kinds=["missed"])
+    with pytest.raises(Transient, match=r"127\.0\.0\.1") as unreachable:
+        await app.notifications.test("hook")
+    assert "test again" in unreachable.value.advice
+    monkeypatch.setattr(webhook, "call", missing)
+    with pytest.raises(Transient, match="httpx2") as refused:
+        await app.notifications.test("hook")
+    assert refused.value.advice == "pip install 'rota[http]'"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from rota.core.notifications.rules import NotificationMessage
 from rota.core.runs.failures import names_of
 from rota.core.time.instants import SECOND
 from rota.engine.notifier import DELIVERY
-from rota.errors import Rejected, Transient
+from rota.errors import Rejected, RotaError, Transient
 from rota.notifications import command, mail, ping, webhook
 from rota.notifications.definition import DeclaredRule
 from rota.notifications.payload import payload
@@ -74,7 +74,10 @@ async def deliver(
         )  # fmt: skip
         if isinstance(error, Rejected | Transient):
             raise
-        raise Transient(one_line(f"{type(error).__name__}: {error}")) from error
+        later = Transient(one_line(f"{type(error).__name__}: {error}"))
+        if isinstance(error, RotaError):
+            later.advice = error.advice  # a missing package needs an operator
+        raise later from error
 
 
 async def _send(rule: DeclaredRule, message: NotificationMessage, now_s: int) -> None:

@@ -10,7 +10,7 @@ from rota.core.notifications.model import Notification, NotificationKind
 from rota.core.notifications.rules import alone
 from rota.core.suggest import did_you_mean
 from rota.core.time.instants import SECOND
-from rota.errors import UsageError
+from rota.errors import Transient, UsageError
 from rota.notifications import delivery
 from rota.notifications.definition import DeclaredRule, NotificationTable, declared
 from rota.store.notifications import rules as store
@@ -82,5 +82,10 @@ class AppNotifications(Notifications):
             id=message_id, kind=kind, source="workflow", name="rota notification test",
             run_id=message_id, at=now,
         )  # fmt: skip
-        await delivery.deliver(self.declared, name, alone(test), now_s=now // SECOND)
+        try:
+            await delivery.deliver(self.declared, name, alone(test), now_s=now // SECOND)
+        except Transient as error:
+            if error.advice == Transient.hint:  # a test is not retried
+                error.advice = "Check the address and the network, then test again."
+            raise
         return message_id
