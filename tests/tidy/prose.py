@@ -64,7 +64,20 @@ FORBIDDEN = {
     r"lone(?! surrogate)|(is|are) bold(?=,)": "single, optimistic",
     r"out of which|to whom|by whom|with whom": "begin another sentence",
 }
+# In documents, a program reports, shows or refuses. It has no voice and no wishes.
+FORBIDDEN_IN_DOCUMENTS = {
+    r"tells?|telling": "report, show, name",
+    r"says? (yes|no)": "accept, refuse",
+    r"(is|are|was|were|be|been) asked": "name the call: Rota calls, checks, requests",
+    r"wants|lets? go of": "needs; releases",
+    r"once more|ever (more|less)|for ever": "again; less and less; forever",
+    r"in vain": "without success",
+    r"looks? after": "runs, checks, owns",
+}
 _WORDS = re.compile("|".join(rf"\b(?:{each})(?!\w)" for each in FORBIDDEN), re.IGNORECASE)
+_DOCUMENT_WORDS = re.compile(
+    "|".join(rf"\b(?:{each})(?!\w)" for each in FORBIDDEN_IN_DOCUMENTS), re.IGNORECASE
+)
 _ELSE = re.compile(r"[,;] else\b(?! if)|\Aelse\b(?! if)")
 _OPENING = re.compile(r"(?:What|Whoever|Of|Where)\b(?!.*\?$)", re.DOTALL)
 # A clause as the subject of another: "what is done is kept", "where a key is given, runs wait".
@@ -114,6 +127,14 @@ def plain_words(text: Text) -> Iterator[str]:
         yield text.at(f"{found.group()!r}: write {_instead(found.group())}")
 
 
+def plain_documents(text: Text) -> Iterator[str]:
+    """Documents describe what a program does, not what it says or wants."""
+    if text.kind != "markdown" or text.path.startswith("src/"):  # heads of generated pages
+        return
+    for found in _DOCUMENT_WORDS.finditer(_without_code(text.text)):
+        yield text.at(f"{found.group()!r}: write {_instead(found.group(), FORBIDDEN_IN_DOCUMENTS)}")
+
+
 def plain_openings(text: Text) -> Iterator[str]:
     """A sentence begins with its subject. A question may begin with What or Where."""
     for sentence in _sentences(text.text):
@@ -147,10 +168,10 @@ def short_help(text: Text) -> Iterator[str]:
         yield text.at(f"{len(text.text)} characters, at most {HELP_MAX}: {text.text!r}")
 
 
-PROSE_RULES: dict[str, ProseRule] = {
-    rule.__name__: rule
-    for rule in (plain_words, plain_openings, few_semicolons, short_sentences, short_help)
-}
+_RULES = (
+    plain_words, plain_documents, plain_openings, few_semicolons, short_sentences, short_help,
+)  # fmt: skip
+PROSE_RULES: dict[str, ProseRule] = {rule.__name__: rule for rule in _RULES}
 
 
 def wide_lines(path: str, text: str) -> Iterator[str]:
@@ -175,8 +196,8 @@ def texts(path: str, text: str) -> Iterator[Text]:
         yield from _comments(path, text)
 
 
-def _instead(found: str) -> str:
-    for expression, better in FORBIDDEN.items():
+def _instead(found: str, words: dict[str, str] = FORBIDDEN) -> str:
+    for expression, better in words.items():
         if re.match(rf"(?:{expression})(?!\w)", found, re.IGNORECASE):
             return better
     return "otherwise"

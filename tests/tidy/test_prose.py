@@ -31,6 +31,9 @@ BAD = [
     ("plain_words", "docstring", "Retries are the host's."),
     ("plain_words", "docstring", "The doctor may take his time."),
     ("plain_words", "comment", "Answer those who wait."),
+    ("plain_documents", "markdown", "`validate` tells them too."),
+    ("plain_documents", "markdown", "The reply is asked for once more."),
+    ("plain_documents", "markdown", "If the server says no, the run waits."),
     ("plain_openings", "docstring", "What a claim returns."),
     ("plain_openings", "string", "cancelling; what is done is kept"),
     ("plain_openings", "docstring", "Left out, it is cleared."),
@@ -44,6 +47,8 @@ BAD = [
 GOOD = [
     ("plain_words", "docstring", "The worker continues. There is no row. `whose` is a name."),
     ("plain_words", "comment", "It is no longer held, and ready for the next one."),
+    ("plain_documents", "markdown", "The error says so. If you want more, ask for it."),
+    ("plain_documents", "docstring", "The model is asked about each item."),
     ("plain_openings", "markdown", "Where is X? What failed?"),
     ("plain_openings", "markdown", "A page: what it shows, and where."),
     ("plain_openings", "string", "Paused by you"),
