@@ -9,6 +9,7 @@ import pytest
 
 from rota.cli import connect
 from rota.cli.base import CommonOptions
+from rota.cli.run import wait
 from rota.client.client import Client
 from rota.client.start import Start
 from rota.engine.clock import SystemClock
@@ -166,6 +167,15 @@ def test_waiting_for_a_result_has_a_limit(either: Shell) -> None:
     said = either.error("run", "result", run_id, "--timeout", "50ms", code=6)
     assert f"run {run_id} has not ended within 50ms; it continues" in said
     assert "is not a duration" in either.error("run", "result", run_id, "--timeout", "x", code=2)
+
+
+def test_waiting_for_a_blocked_run_says_why(either: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait, "EXPLAIN_AFTER_US", 1)
+    run_id = either.start("naps")
+    said = either.error("run", "result", run_id, "--timeout", "3s", code=6)
+    assert f"run {run_id} (naps) waits" in said
+    assert "no worker is running" in said
+    assert "`rota up`" in said
 
 
 def test_a_signal_reaches_the_run(either: Shell) -> None:

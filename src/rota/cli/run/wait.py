@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+import click
 
 from rota.cli import render
 from rota.cli.base import CommonOptions
 from rota.cli.exit_codes import Interrupted, TookTooLong
 from rota.core.runs.stored_errors import end_of, run_failed
+from rota.core.time.instants import SECOND
+from rota.errors import RotaError
 
 if TYPE_CHECKING:
     from rota.client.client import Client
     from rota.errors import RunFailed
+
+
+# A run that has not ended after this time may be blocked, for example because no worker runs.
+EXPLAIN_AFTER_US = 5 * SECOND
 
 
 class Waiter:
@@ -33,6 +42,7 @@ class Waiter:
         self._run_id = run_id
         self._existed = existed
         await client.connection.wakeups.listen()
+        explanation = asyncio.create_task(self._explain_if_blocked(client, run_id))
         try:
             ended = await client.runs.wait(run_id, timeout=self._timeout)
         except TimeoutError as error:
@@ -40,10 +50,23 @@ class Waiter:
                 f"run {run_id} has not ended within {self._timeout}; it continues",
                 hint=f"Look with `rota run show {run_id}`, wait with `rota run result {run_id}`.",
             ) from error
+        finally:
+            explanation.cancel()
         self._over = True
         self._output = ended.output
         if ended.status != "completed":
             self._problem = run_failed(run_id, end_of(ended.status, ended.reason, ended.error))
+
+    async def _explain_if_blocked(self, client: Client, run_id: str) -> None:
+        from rota.explain.run import BLOCKED
+        from rota.explain.schedule import why
+
+        await client.clock.wait(asyncio.Event(), client.clock.now() + EXPLAIN_AFTER_US)
+        with contextlib.suppress(RotaError):  # The wait itself reports a database that is away.
+            answer = await why(client, run_id)
+            if answer.verdict in BLOCKED and not self._call.json:
+                hint = "" if answer.hint is None else f"\n→ {answer.hint}"
+                click.echo(f"{answer.sentence}{hint}", err=True)
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
@@ -55,7 +78,7 @@ class Waiter:
                 raise
             raise Interrupted(
                 f"stopped waiting; run {self._run_id} continues",
-                hint=f"`rota run cancel {self._run_id}` would call it off.",
+                hint=f"`rota run cancel {self._run_id}` would cancel it.",
             ) from None
 
     def show(self) -> None:
