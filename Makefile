@@ -54,8 +54,8 @@ check: lint ## Format, lint, types, import contracts and the house rules
 	@$(PY) -m pytest -q tests/tidy
 
 # Loops that kill at every commit are sampled by a seed (ROTA_TEST_SEED); `test-nightly` has them all.
-# Only a test marked `wall_clock`, or in browser, cli or examples, is tried up to three times, and listed;
-# `make test-nightly` tries nothing twice.
+# Only a test marked `wall_clock`, or in a folder of REAL_TIME (tests/conftest.py), is tried up to three
+# times, and listed; `make test-nightly` tries nothing twice.
 test: lint ## Everything: check, and all tests on SQLite and on a real PostgreSQL
 	@$(PYTEST) -rR
 

@@ -62,8 +62,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 HERE = Path(__file__).parent
-# Every test of these folders counts as marked `wall_clock`: it talks to a real daemon or browser.
-REAL_TIME = ("browser", "cli", "examples")
+# Every test of these folders counts as marked `wall_clock` until its waits are understood: it gives
+# daemons, browsers, processes or models real seconds.
+REAL_TIME = ("browser", "cli", "examples", "faults", "pipelines")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

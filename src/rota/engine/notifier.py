@@ -106,7 +106,7 @@ class Notifier:
             started += done.started
             if done.taken < BATCH:
                 break
-        # A poll that came after the commit, before its answer, asks for another look.
+        # A poll that came after the commit counts, also before its answer.
         polled_at = self.next_at
         if started:
             self._base.wakeups.notify_soon(READY)
