@@ -1,28 +1,30 @@
-"""The common parts of every command: the options, the suggestions, the end."""
+"""The parts that commands share: common options, help pages, suggestions, the exit code."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import click
 
 from rota.cli import exit_codes
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 
 @dataclass
 class CommonOptions:
-    """The options that hold for every command, before or after its name."""
+    """The options of every command, given before or after its name."""
 
     database: str | None = None
     project: str | None = None
     namespace: str | None = None
     json: bool = False
     debug: bool = False
-    url: str | None = None  # once it is known; its password is kept out of all output
+    url: str | None = None  # of the database, once it is known; output hides its password
 
 
 def _note(context: click.Context, option: click.Parameter, value: Any) -> None:
@@ -45,6 +47,23 @@ def _common() -> list[click.Option]:
         option("--debug", is_flag=True, help="Print tracebacks and debug logs on stderr."),
     ]  # fmt: skip
 
+
+def limit_option(default: int = 20, text: str = "How many.") -> Callable[[F], F]:
+    """The option of a list: how many rows to show."""
+    return click.option(
+        "--limit", type=click.IntRange(1, 1000), default=default, show_default=True, help=text
+    )
+
+
+def add_options(options: Sequence[Callable[[Any], Any]], command: F) -> F:
+    """Give a command several options; help lists them in this order."""
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+SEARCH = click.option("--search", default="", metavar="TEXT", help="Only names with this part.")
+AFTER = click.option("--after", default="", metavar="NAME", help="After this one: the next page.")
 
 NAME_COLUMNS = 50  # an option and its choices, on one line of help
 COMMON = tuple(parameter.name for parameter in _common())
@@ -69,7 +88,7 @@ class _Page(click.Command):
 
 
 def _narrow(option: click.Option, record: tuple[str, str]) -> tuple[str, str]:
-    """Many choices go into the text, where they wrap."""
+    """An option with a long list of choices shows them in its help text, which wraps."""
     if len(record[0]) <= NAME_COLUMNS or not isinstance(option.type, click.Choice):
         return record
     name = f"{', '.join(option.opts)} {option.opts[-1].strip('-').upper()}"
@@ -85,7 +104,7 @@ class BaseCommand(_Page):
 
 
 class CommandGroup(_Page, click.Group):
-    """Commands of one noun; an unknown one is answered with its nearest neighbours."""
+    """The commands of one noun. For an unknown command it suggests the nearest names."""
 
     command_class = BaseCommand
 
@@ -94,20 +113,20 @@ class CommandGroup(_Page, click.Group):
         self.params += _common()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Without any word, the help page is the answer; a shell that completes wants no page."""
+        """Print the help page if there is no argument, but not while a shell completes."""
         if not args and not ctx.resilient_parsing:
             click.echo(ctx.get_help())
             ctx.exit(exit_codes.USAGE)
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which they were added: the first lines hold what people need first."""
+        """The commands in the order they were added: the most used come first."""
         return list(self.commands)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which ones there are."""
+        """Find the command; for an unknown one, suggest names."""
         name = args[0]
         if (
             self.get_command(ctx, name) is None
@@ -127,7 +146,7 @@ CommandGroup.group_class = CommandGroup
 
 
 class Root(CommandGroup):
-    """`rota` itself: whatever goes wrong below ends here, as a sentence and an exit code."""
+    """`rota` itself. Turns every error into a sentence and an exit code."""
 
     def main(  # type: ignore[override]
         self,

@@ -1,6 +1,6 @@
-"""Shell completion of names and ids: what the database and the project know, and never an error.
+"""Shell completion of names and ids that the database and the project know.
 
-A key press must not print, create or change anything. Whatever goes wrong, nothing is offered.
+Completion prints, creates and changes nothing. After an error it offers nothing.
 """
 
 from __future__ import annotations
@@ -24,84 +24,76 @@ if TYPE_CHECKING:
 RUNS_MAX = 200
 WHOLE = 32  # digits of an id
 Found = list[CompletionItem]
+Completion = Callable[[click.Context, click.Parameter, str], Found]
 
 
-def _asked(context: click.Context, query: Callable[[Client], Awaitable[Found]]) -> Found:
-    """The answer of `look` from the database of this call."""
-    call = context.find_object(CommonOptions) or CommonOptions()
-    logging.disable()
-    try:
-        return connect.ask(call, query, notes=False)
-    except Exception:
-        return []
-    finally:
-        logging.disable(logging.NOTSET)
+def _completion(query: Callable[[Client, click.Context], Awaitable[Found]]) -> Completion:
+    """A completion from the items that `query` finds in the database of this call."""
+
+    def complete(context: click.Context, _: click.Parameter, incomplete: str) -> Found:
+        call = context.find_object(CommonOptions) or CommonOptions()
+        logging.disable()
+        try:
+            found = connect.ask(call, lambda client: query(client, context), notes=False)
+        except Exception:
+            return []
+        finally:
+            logging.disable(logging.NOTSET)
+        return _beginning(found, incomplete)
+
+    return complete
 
 
 def _beginning(found: Found, incomplete: str) -> Found:
-    fitting = {one.value: one for one in found if one.value.startswith(incomplete)}
+    fitting = {item.value: item for item in found if item.value.startswith(incomplete)}
     return list(fitting.values())
 
 
-def run_ids(context: click.Context, _: click.Parameter, incomplete: str) -> Found:
-    """The newest runs, by external id and short id; by whole id where only that fits."""
-    found = _beginning(_asked(context, _runs), incomplete)
-    return [one for one in found if len(one.value) < WHOLE] or found
-
-
-async def _runs(client: Client) -> Found:
+@_completion
+async def _run_ids(client: Client, _: click.Context) -> Found:
     found = []
     for run in await client.runs.list(limit=RUNS_MAX):
         text = render.clean(f"{run.name} {run.label}")
-        values = (run.external_id, short_id(run.id), run.id)
-        found += [CompletionItem(value, help=text) for value in values if value]
+        names = (run.external_id, short_id(run.id), run.id)
+        found += [CompletionItem(name, help=text) for name in names if name]
     return found
 
 
-def schedules(context: click.Context, _: click.Parameter, incomplete: str) -> Found:
+def run_ids(context: click.Context, parameter: click.Parameter, incomplete: str) -> Found:
+    """The newest runs, by external id and short id; by whole id where only that fits."""
+    found = _run_ids(context, parameter, incomplete)
+    return [item for item in found if len(item.value) < WHOLE] or found
+
+
+@_completion
+async def schedules(client: Client, _: click.Context) -> Found:
     """Schedules by name."""
-    return _beginning(_asked(context, _schedules), incomplete)
-
-
-async def _schedules(client: Client) -> Found:
     return [
-        CompletionItem(one.schedule.name, help=render.clean(f"{one.schedule.label}, {one.text}"))
-        for one in await client.schedules.list()
+        CompletionItem(view.schedule.name, help=render.clean(f"{view.schedule.label}, {view.text}"))
+        for view in await client.schedules.list()
     ]
 
 
-def fields(context: click.Context, _: click.Parameter, incomplete: str) -> Found:
+@_completion
+async def fields(client: Client, context: click.Context) -> Found:
     """Fields of the named schedule that an operator has changed."""
-    name = context.params.get("name", "")
-
-    async def query(client: Client) -> Found:
-        shown = await client.schedules.get(name)
-        return [
-            CompletionItem(one.field, help=render.clean(f"declared: {one.declared}"))
-            for one in shown.differences
-        ]
-
-    return _beginning(_asked(context, query), incomplete)
-
-
-def automations(context: click.Context, _: click.Parameter, incomplete: str) -> Found:
-    """Automations by name."""
-    return _beginning(_asked(context, _automations), incomplete)
-
-
-async def _automations(client: Client) -> Found:
+    view = await client.schedules.get(context.params.get("name", ""))
     return [
-        CompletionItem(one.automation.name, help=one.status)
-        for one in await client.automations.list()
+        CompletionItem(difference.field, help=render.clean(f"declared: {difference.declared}"))
+        for difference in view.differences
     ]
 
 
-def queues(context: click.Context, _: click.Parameter, incomplete: str) -> Found:
+@_completion
+async def automations(client: Client, _: click.Context) -> Found:
+    """Automations by name."""
+    views = await client.automations.list()
+    return [CompletionItem(view.automation.name, help=view.status) for view in views]
+
+
+@_completion
+async def queues(client: Client, _: click.Context) -> Found:
     """Queues that are declared or served."""
-    return _beginning(_asked(context, _queues), incomplete)
-
-
-async def _queues(client: Client) -> Found:
     from rota.client.doctor import served
 
     names = {row.name for row in await client.queues()}
@@ -109,33 +101,33 @@ async def _queues(client: Client) -> Found:
     return [CompletionItem(name) for name in sorted(names)]
 
 
-def workflows(context: click.Context, _: click.Parameter, incomplete: str) -> Found:
-    """Workflows of the project; without one, those that workers know."""
-    call = context.find_object(CommonOptions) or CommonOptions()
-    try:
-        found = connect.project_of(call)
-        if found is not None and found.app is not None:
-            with contextlib.redirect_stdout(io.StringIO()):  # its code may print
-                names = sorted(connect.app_of(call, found).workflows)
-            return _beginning([CompletionItem(name) for name in names], incomplete)
-    except Exception:
-        return []
-    return _beginning(_asked(context, _known_workflows), incomplete)
-
-
-async def _known_workflows(client: Client) -> Found:
+@_completion
+async def _known_workflows(client: Client, _: click.Context) -> Found:
     from rota.client.doctor import known
 
     names = {name for row in await client.workers() for name in known(row)}
     return [CompletionItem(name) for name in sorted(names)]
 
 
+def workflows(context: click.Context, parameter: click.Parameter, incomplete: str) -> Found:
+    """Workflows of the project; without one, those that workers know."""
+    call = context.find_object(CommonOptions) or CommonOptions()
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # the project's code may print
+            app = connect.project_app(call)
+    except Exception:
+        return []
+    if app is None:
+        return _known_workflows(context, parameter, incomplete)
+    return _beginning([CompletionItem(name) for name in sorted(app.workflows)], incomplete)
+
+
 def anything(context: click.Context, parameter: click.Parameter, incomplete: str) -> Found:
     """The names that `rota why` knows."""
     return [
         item
-        for query in (schedules, automations, run_ids)
-        for item in query(context, parameter, incomplete)
+        for completion in (schedules, automations, run_ids)
+        for item in completion(context, parameter, incomplete)
     ]
 
 

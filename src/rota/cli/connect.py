@@ -1,4 +1,4 @@
-"""From the common options to an open client, and one coroutine run on it."""
+"""From the common options to an open client, and one coroutine that runs with it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from rota.cli import values
 from rota.cli.base import CommonOptions
 
-# A command imports them when it needs them: `rota --help` should not pay for the engine.
+# Commands import these when they need them: `rota --help` must not load the engine.
 if TYPE_CHECKING:
     from rota.app import Rota
     from rota.client.client import Client
     from rota.http.options import HttpOptions
     from rota.project import Given, Project, ProjectLocation
+    from rota.settings import Settings
 
 T = TypeVar("T")
 
@@ -39,33 +41,52 @@ def given(call: CommonOptions, **flags: Any) -> Given:
 def place_of(call: CommonOptions) -> ProjectLocation:
     """The database and settings a command works with."""
     from rota import project
-    from rota.core import redaction
-    from rota.core.redaction import Redactor
 
     place = project.place(project_of(call), given(call))
-    call.url = place.url
-    redaction.serve(Redactor(place.settings.secret_fields))
+    _hide_secrets(call, place.url, place.settings)
     return place
 
 
-def known_place(call: CommonOptions, found: Project) -> ProjectLocation | None:
-    """The database and settings, as far as they are known without the project's code."""
-    from rota import project
+def _hide_secrets(call: CommonOptions, url: str, settings: Settings) -> None:
+    """Keep the password of the URL and the values of secret fields out of all output."""
+    from rota.core import redaction
+    from rota.core.redaction import Redactor
 
-    return project.place_without_code(found, given(call))
+    call.url = url
+    redaction.serve(Redactor(settings.secret_fields))
 
 
 def app_of(call: CommonOptions, found: Project, **flags: Any) -> Rota:
     """The project's app, configured for this call."""
     from rota import project
-    from rota.core import redaction
-    from rota.core.redaction import Redactor
 
     said = given(call, **flags)  # first: a bad setting is not a fault of the project's code
     app = project.configure(project.load(found), found, said)
-    call.url = app.url
-    redaction.serve(Redactor(app.settings.secret_fields))
+    _hide_secrets(call, app.url, app.settings)
     return app
+
+
+def project_app(call: CommonOptions) -> Rota | None:
+    """The app of the project, if there is a project and it names one."""
+    found = project_of(call)
+    return None if found is None or found.app is None else app_of(call, found)
+
+
+def client_of(call: CommonOptions) -> Client:
+    """The project's app, which knows its workflows; without one, a bare client.
+
+    The database must exist, and is not migrated.
+    """
+    from rota import project
+    from rota.client.client import Client
+
+    client: Client | None = project_app(call)
+    if client is None:
+        place = place_of(call)
+        client = Client(place.url, settings=place.settings)
+    project.must_exist(client.url)
+    client.migrates = False
+    return client
 
 
 def http_options(found: Project | None, address: str | None) -> HttpOptions:
@@ -78,9 +99,9 @@ def http_options(found: Project | None, address: str | None) -> HttpOptions:
 
 
 def ask(call: CommonOptions, work: Callable[[Client], Awaitable[T]], *, notes: bool = True) -> T:
-    """Open a client on a database that is there, run `work` on it, close.
+    """Open a client on a database that exists, run `work` with it, close it.
 
-    Looking at a database never creates or migrates it; that is for `rota up` and `rota migrate`.
+    A command that reads never creates or migrates a database; `rota up` and `rota migrate` do.
     """
     from rota import project
     from rota.client.client import Client
@@ -91,8 +112,39 @@ def ask(call: CommonOptions, work: Callable[[Client], Awaitable[T]], *, notes: b
     return run(client, work, notes=notes)
 
 
+def ask_with_time(call: CommonOptions, work: Callable[[Client], Awaitable[T]]) -> tuple[T, int]:
+    """The answer of `work`, and the time by the clock of the database."""
+
+    async def timed(client: Client) -> tuple[T, int]:
+        return await work(client), client.clock.now()
+
+    return ask(call, timed)
+
+
+def run_checked(
+    call: CommonOptions,
+    name: str,
+    arguments: tuple[dict[str, Any], dict[str, str]],
+    work: Callable[[Client, Any, dict[str, Any]], Awaitable[T]],
+) -> T:
+    """Run `work` with a workflow and its arguments, which come from `values.arguments`.
+
+    With a project's app the arguments are checked; with a bare database they are sent unchanged.
+    """
+    given, texts = arguments
+    app = project_app(call)
+    if app is None:
+        return ask(call, lambda client: work(client, name, given))
+    workflow = app.starter.workflow_named(name)
+    kwargs = values.checked(workflow, given, texts, bytes_max=app.settings.payload_bytes_max)
+    return run(app, lambda client: work(client, workflow, kwargs))
+
+
 def run(client: Client, work: Callable[[Client], Awaitable[T]], *, notes: bool = True) -> T:
-    """Run `work` on the client, opened for it; `notes`: say on stderr if nothing will run."""
+    """Open the client, run `work` with it, close it.
+
+    With `notes`, a disarmed database is reported on stderr.
+    """
 
     async def life() -> T:
         await client.connect()
@@ -109,8 +161,7 @@ def run(client: Client, work: Callable[[Client], Awaitable[T]], *, notes: bool =
 async def _note_disarmed(client: Client) -> None:
     from rota.client.operations import ARM_HINT, disarmed_clause
 
-    found = await client.operations.disarmed()
-    if found is not None:
-        click.echo(
-            f"{client.connection.database.place} {disarmed_clause(found)}\n→ {ARM_HINT}", err=True
-        )
+    disarmed = await client.operations.disarmed()
+    if disarmed is not None:
+        where = client.connection.database.place
+        click.echo(f"{where} {disarmed_clause(disarmed)}\n→ {ARM_HINT}", err=True)

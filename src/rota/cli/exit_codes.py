@@ -1,6 +1,6 @@
-"""The end of the process: one table from error code to exit code, one way to print.
+"""The exit code of each error, and how errors are printed.
 
-Errors go to stderr: a sentence, then a hint. Passwords of database URLs never do.
+Errors go to stderr: a sentence, then a hint. Passwords of database URLs are never printed.
 """
 
 from __future__ import annotations
@@ -31,80 +31,39 @@ MEANINGS: dict[int, str] = {
 }
 
 # Every code of `rota.errors`, and the two that only a terminal knows.
-EXITS: dict[str, int] = {
-    "error": FAILED,
-    "usage": USAGE,
-    "bad_setting": USAGE,
-    "bad_input": USAGE,
-    "bad_token": USAGE,
-    "stale_cursor": USAGE,
-    "payload_too_big": USAGE,
-    "not_serialisable": USAGE,
-    "unstorable": USAGE,
-    "bad_schedule": USAGE,
-    "unknown_zone": USAGE,
-    "bad_pipeline": USAGE,
-    "not_trusted": USAGE,
-    "bad_automation": USAGE,
-    "bad_reservation": USAGE,
-    "not_allowed": USAGE,
-    "unknown_option": USAGE,
-    "unknown_workflow": NOT_FOUND,
-    "unknown_run": NOT_FOUND,
-    "unknown_schedule": NOT_FOUND,
-    "unknown_automation": NOT_FOUND,
-    "unknown_pipeline": NOT_FOUND,
-    "unknown_input": NOT_FOUND,
-    "unknown_queue": NOT_FOUND,
-    "unknown_token": NOT_FOUND,
-    "changed_since": CONFLICT,
-    "already_started": CONFLICT,
-    "wrong_state": CONFLICT,
-    "scheduler_locked": CONFLICT,
-    "store": DATABASE,
-    "bad_database_url": DATABASE,
-    "missing_extra": DATABASE,
-    "store_unreachable": DATABASE,
-    "store_busy": DATABASE,
-    "store_full": DATABASE,
-    "store_read_only": DATABASE,
-    "store_corrupt": DATABASE,
-    "store_held": DATABASE,
-    "store_io": DATABASE,
-    "store_no_shared_memory": DATABASE,
-    "store_gone": DATABASE,
-    "schema_too_new": DATABASE,
-    "schema_missing": DATABASE,
-    "lease_lost": CONFLICT,
-    "run_failed": FAILED,
-    "run_cancelled": FAILED,
-    "run_crashed": FAILED,
-    "step_failed": FAILED,
-    "step_timeout": FAILED,
-    "run_timeout": FAILED,
-    "stranded": FAILED,
-    "bad_reply": FAILED,
-    "items_failed": FAILED,
-    "budget_spent": BUDGET,
-    "failure": FAILED,
-    "transient": FAILED,
-    "auth": FAILED,
-    "permission": FAILED,
-    "fatal": FAILED,
-    "not_sent": FAILED,
-    "rejected": FAILED,
-    "read_failed": FAILED,
-    "truncated_reply": FAILED,
-    "empty_reply": FAILED,
-    "filtered_reply": FAILED,
-    "outcome_unknown": FAILED,
-    "timeout": TIMEOUT,
-    "interrupted": INTERRUPTED,
-}
+_CODES: dict[int, tuple[str, ...]] = {
+    FAILED: (
+        "error", "run_failed", "run_cancelled", "run_crashed", "step_failed", "step_timeout",
+        "run_timeout", "stranded", "bad_reply", "items_failed", "failure", "transient", "auth",
+        "permission", "fatal", "not_sent", "rejected", "read_failed", "truncated_reply",
+        "empty_reply", "filtered_reply", "outcome_unknown",
+    ),
+    USAGE: (
+        "usage", "bad_setting", "bad_input", "bad_token", "stale_cursor", "payload_too_big",
+        "not_serialisable", "unstorable", "bad_schedule", "unknown_zone", "bad_pipeline",
+        "not_trusted", "bad_automation", "bad_reservation", "not_allowed", "unknown_option",
+    ),
+    NOT_FOUND: (
+        "unknown_workflow", "unknown_run", "unknown_schedule", "unknown_automation",
+        "unknown_pipeline", "unknown_input", "unknown_queue", "unknown_token",
+    ),
+    CONFLICT: (
+        "changed_since", "already_started", "wrong_state", "scheduler_locked", "lease_lost",
+    ),
+    DATABASE: (
+        "store", "bad_database_url", "missing_extra", "store_unreachable", "store_busy",
+        "store_full", "store_read_only", "store_corrupt", "store_held", "store_io",
+        "store_no_shared_memory", "store_gone", "schema_too_new", "schema_missing",
+    ),
+    BUDGET: ("budget_spent",),
+    TIMEOUT: ("timeout",),
+    INTERRUPTED: ("interrupted",),
+}  # fmt: skip
+EXITS = {code: exit_code for exit_code, codes in _CODES.items() for code in codes}
 
 
 class TookTooLong(RotaError):
-    """The caller did not want to wait any longer."""
+    """A wait took longer than --timeout."""
 
     code = "timeout"
     hint = "Nothing was changed; ask again, or with a longer --timeout."
@@ -126,7 +85,7 @@ class NoSuchCommand(click.UsageError):
 
 
 def as_ours(error: BaseException) -> RotaError:
-    """Any error as one with a sentence, a code and a hint."""
+    """Any error as a RotaError, which has a sentence, a code and a hint."""
     if isinstance(error, RotaError):
         return error
     if isinstance(error, click.Abort | KeyboardInterrupt):
@@ -158,27 +117,27 @@ def _usage(error: click.UsageError) -> RotaError:
 
 
 def report(error: BaseException, *, as_json: bool, debug: bool, url: str | None) -> int:
-    """Say on stderr what went wrong, and return the exit code for it."""
+    """Print an error on stderr, and return its exit code."""
     ours = as_ours(error)
     if debug and not isinstance(error, click.ClickException | click.Abort):
         click.echo(hide("".join(traceback.format_exception(error)), url), err=True, nl=False)
     message, hint = hide(ours.message, url), hide(ours.advice, url)
     if as_json:
-        said = {"code": ours.code, "message": message, "hint": hint}
-        click.echo(json.dumps({"error": said}, ensure_ascii=False), err=True)
+        fields = {"code": ours.code, "message": message, "hint": hint}
+        click.echo(json.dumps({"error": fields}, ensure_ascii=False), err=True)
     else:
-        sentence, _, picture = message.partition("\n")
+        sentence, _, details = message.partition("\n")
         end = "" if sentence.endswith((":", "?")) else "."
         click.echo(f"Error: {sentence.rstrip('.')}{end}", err=True)
-        if picture:  # the place, with a caret under it, or a list
-            click.echo(picture, err=True)
+        if details:  # the place, with a caret under it, or a list
+            click.echo(details, err=True)
         click.echo(f"Hint: {hint}", err=True)
     return EXITS.get(ours.code, FAILED)
 
 
 def hide(text: str, url: str | None) -> str:
-    """`text` without the password that `url` holds, as it is or quoted. Values of secret fields of
-    the run that the text is about are hidden too."""
+    """`text` without the password of `url`, plain or quoted, and without values of secret fields of
+    the run that the text is about."""
     from rota.core.redaction import without_secrets
 
     text = without_secrets(text)
@@ -192,8 +151,8 @@ def hide(text: str, url: str | None) -> str:
 
 def _password(url: str) -> str:
     try:
-        found = urlsplit(url).password
+        password = urlsplit(url).password
     except ValueError:
-        found = None
-    # Not a URL that can be taken apart: all between // and @ may be meant as a secret.
-    return found or url.partition("//")[2].rpartition("@")[0].partition(":")[2]
+        password = None
+    # In a URL that cannot be parsed, all between : and @ may be a password.
+    return password or url.partition("//")[2].rpartition("@")[0].partition(":")[2]

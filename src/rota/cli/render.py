@@ -11,20 +11,22 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from itertools import compress, zip_longest
+from typing import TYPE_CHECKING, Any, TypeVar
 from unicodedata import east_asian_width
 
 import click
 import msgspec
 
 from rota.core.redaction import shown, shown_text
+from rota.core.runs.stored_errors import own_frames, read_error
 from rota.core.time.instants import MINUTE, SECOND, iso, moment, span
 
 if TYPE_CHECKING:
-    from rota.core.runs.model import LogLine, Queue, Run, StoredStep, WorkerRecord
+    from rota.cli.base import CommonOptions
 
+T = TypeVar("T")
 COLOURS = {
     "completed": "green",
     "scheduled": "green",
@@ -93,8 +95,16 @@ def document(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
+def report(call: CommonOptions, value: Any, text: str) -> None:
+    """The effect of a command: `value` as a document with --json, otherwise a line of text."""
+    if call.json:
+        document(value)
+    else:
+        click.echo(text)
+
+
 def result(text: str | None) -> None:
-    """A stored result as JSON: as for a pipe, spread out for a person."""
+    """A stored result as JSON: unchanged for a pipe, indented on a terminal."""
     body = shown_text(text or "null")
     if sys.stdout.isatty():
         body = msgspec.json.format(body, indent=2)
@@ -102,10 +112,10 @@ def result(text: str | None) -> None:
 
 
 def whole(text: str) -> None:
-    """A text unchanged, to the last byte; on a terminal without what could move a cursor."""
+    """A text unchanged, to the last byte; on a terminal without control characters."""
     if sys.stdout.isatty():
-        text = _CONTROL.sub(lambda found: repr(found.group())[1:-1], text)
-    # Left alone, click would take what looks like colour out of a pipe.
+        text = _CONTROL.sub(lambda match: repr(match.group())[1:-1], text)
+    # By default click would remove escape sequences from a pipe.
     click.echo(text, nl=not text.endswith("\n"), color=True)
 
 
@@ -119,24 +129,24 @@ def parsed(text: str | None) -> Any:
     return None if text is None else shown(json.loads(text))
 
 
-def record(row: Run | StoredStep | WorkerRecord | Queue | LogLine) -> dict[str, Any]:
-    """A row as it looks in a document: instants as ISO 8601, stored JSON as JSON."""
+def record(row: msgspec.Struct) -> dict[str, Any]:
+    """A row in a document: instants as ISO 8601, stored JSON as JSON."""
     fields = {}
     for name in row.__struct_fields__:
         value = getattr(row, name)
         if name == "at" or name.endswith(("_at", "_until")):
             value = at(value)
-        elif name in ("input", "output", "error", "tags", "options", "queues"):
+        elif name in ("input", "output", "error", "tags", "options", "queues", "detail"):
             value = parsed(value)
         fields[name] = value
     return fields
 
 
-# -- words -------------------------------------------------------------------------------------
+# -- text --------------------------------------------------------------------------------------
 
 
 def clean(text: str) -> str:
-    """One line without anything that could move a cursor."""
+    """One line without control characters."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
@@ -154,10 +164,8 @@ def clock(instant_us: int | None) -> str:
 
 
 def wall(instant_us: int | None) -> str:
-    """The same for tables: the zone is on the page around it."""
-    if instant_us is None:
-        return "-"
-    return moment(instant_us).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    """The same for tables, without the name of the zone."""
+    return clock(instant_us)[:19]
 
 
 def ago(instant_us: int | None, now: int) -> str:
@@ -168,6 +176,12 @@ def ago(instant_us: int | None, now: int) -> str:
     if abs(age) < SECOND:
         return "now"
     return f"{_whole(age)} ago" if age > 0 else f"in {_whole(-age)}"
+
+
+def due(instant_us: int | None, now: int) -> str:
+    """When something comes next; one that is late is due."""
+    text = ago(instant_us, now)
+    return f"due {text}" if text.endswith("ago") else text
 
 
 def _whole(duration_us: int) -> str:
@@ -187,7 +201,7 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-# -- tables ------------------------------------------------------------------------------------
+# -- pages -------------------------------------------------------------------------------------
 
 
 def heading(text: str) -> None:
@@ -196,18 +210,30 @@ def heading(text: str) -> None:
     click.secho(text, bold=True)
 
 
-def colour_of(text: str) -> str | None:
-    """The colour of a status, whatever reason follows it."""
-    return COLOURS.get(text.partition(":")[0].partition(" ")[0].lower())
+def facts(pairs: Iterable[tuple[str, object]]) -> None:
+    """Names and values, one pair a line. A pair without a value is omitted."""
+    for name, value in pairs:
+        if value:
+            click.echo(f"  {name:<12}{clean(str(value))}")
+
+
+def error(title: str, stored: str | None) -> None:
+    """A part of a page: a stored error with the frames of the user's code."""
+    if stored is None:
+        return
+    detail = read_error(stored)
+    heading(title)
+    for line in (f"{detail['type']}: {detail['message']}", *own_frames(detail["trace"].rstrip())):
+        click.echo(f"  {clean(line)}")
 
 
 def coloured(text: str) -> str:
-    """A status in its colour; click drops it where stdout is not a terminal."""
-    colour = colour_of(text)
+    """A status in its colour, with any reason behind it; click drops it outside a terminal."""
+    colour = COLOURS.get(text.partition(":")[0].partition(" ")[0].lower())
     return click.style(text, fg=colour) if colour else text
 
 
-SEARCH = click.option("--search", default="", metavar="TEXT", help="Only names with this part.")
+# -- tables ------------------------------------------------------------------------------------
 
 
 def not_found(noun: str, search: str) -> str:
@@ -215,18 +241,34 @@ def not_found(noun: str, search: str) -> str:
     return f"no {noun} has {search!r} in its name" if search else ""
 
 
-def more(search: str, last: str) -> None:
-    """Say how to get the next page of a list by name."""
-    given = f"--search {shlex.quote(search)} " if search else ""
-    click.echo(f"more: {given}--after {shlex.quote(last)}", err=True)
+def more(
+    found: Sequence[T], limit: int, option: str, last: Callable[[T], object], search: str = ""
+) -> None:
+    """If the page is full, print the options that give the next one."""
+    if len(found) == limit:
+        given = f"--search {shlex.quote(search)} " if search else ""
+        click.echo(f"more: {given}{option} {shlex.quote(str(last(found[-1])))}", err=True)
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
-    """Rows under heads; `empty` when there are none. On a terminal it keeps to the width."""
+def table(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    empty: str,
+    *,
+    optional: Sequence[str] = (),
+) -> None:
+    """Rows under heads; `empty` when there are none. On a terminal it keeps to the width.
+
+    A column that is `optional` is omitted if all its cells are empty.
+    """
     if not rows:
         click.echo(empty)
         return
     cells = [[clean(str(cell)) for cell in row] for row in rows]
+    columns = zip(heads, *cells, strict=True)
+    kept = [head not in optional or any(column) for head, *column in columns]
+    heads = list(compress(heads, kept))
+    cells = [list(compress(row, kept)) for row in cells]
     widths = [max(map(_cells, column)) for column in zip(heads, *cells, strict=True)]
     if sys.stdout.isatty():
         widths = _narrowed(heads, widths, shutil.get_terminal_size().columns)
@@ -267,7 +309,7 @@ def _wrapped(head: str, cell: str, width: int) -> list[str]:
 
 
 def _broken(text: str, width: int) -> list[str]:
-    """Lines of at most `width` columns, which textwrap would count in letters."""
+    """Lines of at most `width` columns; textwrap would count letters instead."""
     lines = [""]
     for word in text.split():
         joined = f"{lines[-1]} {word}".lstrip()

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from rota.cli import connect, render, values
-from rota.cli.base import BaseCommand, CommonOptions
+from rota.cli.base import BaseCommand, CommonOptions, F
 from rota.client.answers import Answer
 
 if TYPE_CHECKING:
     from rota.client.client import Client
 
-F = TypeVar("F", bound=Callable[..., Any])
 RESULT = click.option("--result", metavar="JSON", help="With happened: the tool's result, as JSON.")
 
 

@@ -12,7 +12,7 @@ import click
 
 from rota.cli import complete, connect, render, values
 from rota.cli.automation import answers, lists, page
-from rota.cli.base import CommandGroup, CommonOptions
+from rota.cli.base import AFTER, SEARCH, CommandGroup, CommonOptions
 from rota.core.automations.phases import EventStatus
 from rota.errors import BadAutomation, BadInput, UnknownAutomation, UsageError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 STALE_SHOWN = 3
-PAGE_SIZE = 1000  # what one question for automations answers with
+PAGE_SIZE = 1000  # the most that `client.automations.list` returns
 
 
 @click.group(cls=CommandGroup)
@@ -37,8 +37,8 @@ def automation() -> None:
 
 @automation.command("list")
 @click.option("--archived", is_flag=True, help="Include archived automations.")
-@render.SEARCH
-@click.option("--after", default="", metavar="NAME", help="After this one: the next page.")
+@SEARCH
+@AFTER
 @click.pass_obj
 def list_(call: CommonOptions, archived: bool, search: str, after: str) -> None:
     """List automations by name, each with its state."""
@@ -66,8 +66,7 @@ def list_(call: CommonOptions, archived: bool, search: str, after: str) -> None:
         if refusal.automation not in shown and fits:
             problems = "; ".join(refusal.problems)
             click.echo(f"{refusal.automation} is not deployed; refused: {problems}", err=True)
-    if len(found) == PAGE_SIZE:
-        render.more(search, found[-1].automation.name)
+    render.more(found, PAGE_SIZE, "--after", lambda one: one.automation.name, search)
 
 
 @automation.command("show")
@@ -262,7 +261,7 @@ def _all_of(broken: Sequence[BadAutomation]) -> BadAutomation:
 def _steer(
     call: CommonOptions, name: str, verb: Callable[[Client], Awaitable[T]]
 ) -> tuple[T, AutomationView]:
-    """Do it; returns the answer, and the state of the automation afterwards."""
+    """Run the command; returns its answer, and the state of the automation afterwards."""
 
     async def work(client: Client) -> tuple[T, AutomationView]:
         return await verb(client), await client.automations.show(name)
@@ -271,7 +270,7 @@ def _steer(
 
 
 def report(call: CommonOptions, view: AutomationView, words: str, **facts: Any) -> None:
-    """The effect, and the state of the automation afterwards."""
+    """Print the effect of a command, and the state of the automation afterwards."""
     if call.json:
         render.document(page.document(view) | facts)
         return
@@ -291,7 +290,6 @@ def run_now(call: CommonOptions, name: str) -> None:
 
     Rota refuses it while a run is active, or while something has to be resolved first.
     """
-
     queued, view = _steer(call, name, lambda client: client.automations.run_now(name))
     words = f"{name} checks now: {', '.join(queued)}" if queued else f"{name} has no producers"
     report(call, view, words, queued=list(queued))
@@ -356,19 +354,16 @@ def publish(
         event = None if new else await client.automations.event(name, topic, event_id)
         return new, event, await client.automations.show(name)
 
-    found = connect.project_of(call)
-    if found is None or found.app is None:
-        new, stored, view = connect.ask(call, work)
-    else:
-        new, stored, view = connect.run(connect.app_of(call, found), work)
+    app = connect.project_app(call)
+    new, stored, view = connect.ask(call, work) if app is None else connect.run(app, work)
     event = {"id": event_id, "topic": topic}
     kept = stored is not None and stored.correction is not None
-    said = f"event {event_id} of topic {topic} {_what_came_of(stored)}"
-    report(call, view, said, event=event, published=new, kept=kept)
+    text = f"event {event_id} of topic {topic} {_effect_of_publish(stored)}"
+    report(call, view, text, event=event, published=new, kept=kept)
 
 
-def _what_came_of(event: StoredEvent | None) -> str:
-    """The result of publishing; `event` is the one that it left as it was."""
+def _effect_of_publish(event: StoredEvent | None) -> str:
+    """The effect of publishing; `event` is one that was there before."""
     if event is None:
         return "was published"
     if event.status == EventStatus.PENDING:

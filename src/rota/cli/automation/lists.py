@@ -10,7 +10,7 @@ import click
 
 from rota.cli import complete, connect, render
 from rota.cli.automation import page
-from rota.cli.base import BaseCommand, CommonOptions
+from rota.cli.base import BaseCommand, CommonOptions, limit_option
 from rota.core.automations.model import SeenInput
 from rota.core.automations.phases import EventStatus, Mutation
 from rota.core.redaction import shown_text
@@ -19,34 +19,20 @@ from rota.errors import BadInput, UnknownRun
 
 if TYPE_CHECKING:
     from rota.client.client import Client
-    from rota.core.automations.model import (
-        AnswerRow,
-        AutomationVersion,
-        LedgerRow,
-        SeenRun,
-        StoredEvent,
-    )
+    from rota.core.automations.model import AnswerRow, LedgerRow, StoredEvent
 
 CELL_WIDTH = 60
 PRUNED = "runs that used its events were pruned (keep_days), and the changes they made with them"
-LIMIT = click.option(
-    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many."
-)
 BEFORE = click.option("--before", default="", metavar="ID", help="Older than this: the next page.")
 
 
 class Trail(NamedTuple):
-    """One input or output, and what it is tied to."""
+    """One input with its outputs, or one output with its inputs and answers."""
 
     inputs: Sequence[SeenInput]
     outputs: Sequence[LedgerRow]
     is_pruned: bool = False  # more may have happened than is kept
     answers: Sequence[AnswerRow] = ()
-
-
-def _more(found: Sequence[Any], limit: int, last: str) -> None:
-    if len(found) == limit:
-        click.echo(f"more: --before {last}", err=True)
 
 
 # -- inputs ------------------------------------------------------------------------------------
@@ -57,7 +43,7 @@ def _more(found: Sequence[Any], limit: int, last: str) -> None:
 @click.argument("input_id", required=False, metavar="[ID]")
 @click.option("--pending", is_flag=True, help="Only what is not done, oldest first.")
 @click.option("--stale", is_flag=True, help="Only what is not done after `stale_days`.")
-@LIMIT
+@limit_option()
 @BEFORE
 @click.pass_obj
 def inputs(
@@ -80,23 +66,20 @@ def inputs(
     if before and (pending or stale):
         raise BadInput("--pending and --stale have no further pages", hint="Raise --limit.")
 
-    async def query(client: Client) -> tuple[Sequence[SeenInput], int]:
-        ask = client.automations
+    async def query(client: Client) -> Sequence[SeenInput]:
         if stale:
-            rows = await ask.stale(name, limit=limit)
-        elif pending:
-            rows = await ask.pending(name, limit=limit)
-        else:
-            rows = await ask.inputs(name, before=before, limit=limit)
-        return rows, client.clock.now()
+            return await client.automations.stale(name, limit=limit)
+        if pending:
+            return await client.automations.pending(name, limit=limit)
+        return await client.automations.inputs(name, before=before, limit=limit)
 
-    found, now = connect.ask(call, query)
+    found, now = connect.ask_with_time(call, query)
     if call.json:
         render.document([input_document(one) for one in found])
         return
     input_table(found, now, "nothing waits" if pending or stale else "nothing came in yet")
-    if found and not (pending or stale):
-        _more(found, limit, found[-1].input.id)
+    if not (pending or stale):
+        render.more(found, limit, "--before", lambda one: one.input.id)
 
 
 async def _outcome(client: Client, name: str, input_id: str) -> Trail:
@@ -113,15 +96,12 @@ def _show_input(call: CommonOptions, trail: Trail) -> None:
         return
     row = one.input
     click.echo(f"input {row.id}  {render.clean(row.title)}  {render.coloured(one.status)}")
-    lines = [
+    render.facts([
         ("from", f"{row.source}, {row.type} {row.external_id}"),
         ("came in", render.clock(row.created_at)),
         ("skipped", row.skipped_at and render.clock(row.skipped_at)),
         ("events", _far(one)),
-    ]
-    for name, value in lines:
-        if value:
-            click.echo(f"  {name:<12}{render.clean(value)}")
+    ])  # fmt: skip
     render.heading("what it led to")
     if trail.is_pruned:
         click.echo(f"  {PRUNED}")
@@ -134,11 +114,11 @@ def _show_input(call: CommonOptions, trail: Trail) -> None:
 
 def _far(one: SeenInput) -> str:
     """How far an input got."""
-    said = render.count(one.event_count, "event")
+    events = render.count(one.event_count, "event")
     skipped = f", {one.skipped_count} skipped" if one.skipped_count else ""
     if one.unfinished_count:
-        return f"{one.unfinished_count} of {said} not done{skipped}"
-    return f"{said}{skipped}" if skipped else f"{one.event_count}, all done"
+        return f"{one.unfinished_count} of {events} not done{skipped}"
+    return f"{events}{skipped}" if skipped else f"{one.event_count}, all done"
 
 
 def input_document(one: SeenInput) -> dict[str, Any]:
@@ -177,7 +157,7 @@ def input_table(found: Sequence[SeenInput], now: int, empty: str) -> None:
     "--status", type=click.Choice([one.value for one in Mutation]),
     help="Only changes in this status.",
 )  # fmt: skip
-@LIMIT
+@limit_option()
 @BEFORE
 @click.pass_obj
 def outputs(
@@ -197,13 +177,12 @@ def outputs(
         _show_output(call, connect.ask(call, lambda client: _behind(client, name, output_id)))
         return
 
-    async def query(client: Client) -> tuple[Sequence[LedgerRow], int]:
-        rows = await client.automations.outputs(
+    async def query(client: Client) -> Sequence[LedgerRow]:
+        return await client.automations.outputs(
             name, status=status or "", before=before, limit=limit
         )
-        return rows, client.clock.now()
 
-    found, now = connect.ask(call, query)
+    found, now = connect.ask_with_time(call, query)
     if call.json:
         render.document([page.output_document(row) for row in found])
         return
@@ -217,12 +196,11 @@ def outputs(
     ]  # fmt: skip
     empty = "no change" + (f" is {status}" if status else " was made yet")
     render.table(("id", "status", "handler", "tool", "title", "when"), rows, empty)
-    if found:
-        _more(found, limit, found[-1].id)
+    render.more(found, limit, "--before", lambda row: row.id)
 
 
 async def _behind(client: Client, name: str, output_id: str) -> Trail:
-    """One change. The list is asked for what comes just before the end of its id."""
+    """One change. Its id sorts just before itself with a `z` at the end."""
     root, dash, number = output_id.partition("-")  # a change is numbered within its chain of runs
     if dash:
         with contextlib.suppress(UnknownRun):
@@ -272,7 +250,7 @@ def _show_output(call: CommonOptions, trail: Trail) -> None:
     "--status", type=click.Choice([one.value for one in EventStatus]),
     help="Only events in this status.",
 )  # fmt: skip
-@LIMIT
+@limit_option()
 @BEFORE
 @click.pass_obj
 def events(
@@ -280,13 +258,13 @@ def events(
 ) -> None:
     """Show the events of an automation's topics, newest first."""
 
-    async def query(client: Client) -> tuple[Sequence[StoredEvent], dict[str, str], int]:
+    async def query(client: Client) -> tuple[Sequence[StoredEvent], dict[str, str]]:
         found = await client.automations.events(
             name, topic=topic, status=status or "", before=before, limit=limit
         )
-        return found, await client.automations.users_of(found), client.clock.now()
+        return found, await client.automations.users_of(found)
 
-    found, users, now = connect.ask(call, query)
+    (found, users), now = connect.ask_with_time(call, query)
     if call.json:
         render.document([event_document(row, users.get(row.id)) for row in found])
         return
@@ -299,8 +277,7 @@ def events(
     ]  # fmt: skip
     empty = "no events" + (" fit these filters" if topic or status else " yet")
     render.table(("topic", "id", "status", "published", "taken by run", "payload"), rows, empty)
-    if found:
-        _more(found, limit, found[-1].id)
+    render.more(found, limit, "--before", lambda row: row.id)
 
 
 def _payloads(row: StoredEvent) -> str:
@@ -310,15 +287,11 @@ def _payloads(row: StoredEvent) -> str:
     return f"{used}; not used: {render.short(shown_text(row.correction), CELL_WIDTH)}"
 
 
-def _correction(row: StoredEvent) -> Any:
-    return None if row.correction is None else render.parsed(row.correction)
-
-
 def event_document(row: StoredEvent, user_id: str | None = None) -> dict[str, Any]:
     """An event for machines; `user_id` is the run that used or skipped it."""
     return {
         "id": row.message_id, "topic": row.topic, "status": row.status,
-        "payload": render.parsed(row.payload), "correction": _correction(row),
+        "payload": render.parsed(row.payload), "correction": render.parsed(row.correction),
         "run_id": row.reserved_by or user_id,
         "published_by_run_id": row.created_by, "attempt": row.attempt, "page_id": row.id,
         "created_at": render.at(row.created_at), "updated_at": render.at(row.updated_at),
@@ -331,17 +304,14 @@ def event_document(row: StoredEvent, user_id: str | None = None) -> dict[str, An
 @click.command(cls=BaseCommand)
 @complete.AUTOMATION
 @click.option("--logs", is_flag=True, help="Include what the handlers logged.")
-@LIMIT
+@limit_option()
 @BEFORE
 @click.pass_obj
 def activity(call: CommonOptions, name: str, logs: bool, limit: int, before: str) -> None:
     """Show handler runs, newest first, one line each."""
-
-    async def query(client: Client) -> tuple[Sequence[SeenRun], int]:
-        found = await client.automations.activity(name, limit=limit, before=before)
-        return found, client.clock.now()
-
-    found, now = connect.ask(call, query)
+    found, now = connect.ask_with_time(
+        call, lambda client: client.automations.activity(name, limit=limit, before=before)
+    )
     if call.json:
         render.document([page.doing_document(one) for one in found])
         return
@@ -352,21 +322,18 @@ def activity(call: CommonOptions, name: str, logs: bool, limit: int, before: str
             render.heading(f"{one.run.handler}, run {one.run.run_id}")
         for line in lines:
             click.echo(f"  {render.clean(line)}")
-    if found:
-        _more(found, limit, found[-1].run.run_id)
+    render.more(found, limit, "--before", lambda one: one.run.run_id)
 
 
 @click.command(cls=BaseCommand)
 @complete.AUTOMATION
-@LIMIT
+@limit_option()
 @click.pass_obj
 def versions(call: CommonOptions, name: str, limit: int) -> None:
     """Show deployed versions and fixes, newest first."""
-
-    async def query(client: Client) -> tuple[Sequence[AutomationVersion], int]:
-        return await client.automations.versions(name, limit=limit), client.clock.now()
-
-    found, now = connect.ask(call, query)
+    found, now = connect.ask_with_time(
+        call, lambda client: client.automations.versions(name, limit=limit)
+    )
     if call.json:
         render.document([
             {"version": row.version, "made_by": row.made_by, "comment": row.comment,

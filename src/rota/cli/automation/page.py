@@ -11,7 +11,7 @@ import click
 from rota.cli import render
 from rota.core.automations.text import deed
 from rota.core.runs.ids import short_id
-from rota.core.runs.stored_errors import own_frames, read_error
+from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import SECOND
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ def page(explanation: AutomationPage) -> None:
         if explanation.error is not None:
             click.echo(f"  {'now':<12}{render.clean(read_error(explanation.error)['message'])}")
     else:
-        _error(explanation)
+        render.error("the error", explanation.error)
     todo(view)
     _facts(explanation)
     render.heading("handlers")
@@ -289,19 +289,15 @@ def todo(view: AutomationView) -> None:
 
 def change_lines(row: LedgerRow) -> None:
     """One change, with exactly the parameters it is made with."""
-    recorded = read_error(row.error)["message"] if row.error else None
-    lines = [
+    render.facts([
         ("title", row.title),
         ("tool", f"{row.tool} ({row.safety}), called by {row.handler}"),
         ("status", settled(row)),
-        ("said", recorded),
+        ("said", read_error(row.error)["message"] if row.error else None),
         ("key", row.id),
         ("run", row.run_id),
         ("since", render.clock(row.created_at)),
-    ]
-    for name, value in lines:
-        if value:
-            click.echo(f"  {name:<12}{render.clean(value)}")
+    ])  # fmt: skip
     spread("parameters", row.params)
     if row.result is not None:
         spread("result", row.result)
@@ -327,23 +323,14 @@ def spread(name: str, text: str) -> None:
         click.echo(f"  {'':<12}{render.clean(line)}")
 
 
-def _error(explanation: AutomationPage) -> None:
-    if explanation.error is None:
-        return
-    detail = read_error(explanation.error)
-    render.heading("the error")
-    click.echo(f"  {render.clean(detail['type'])}: {render.clean(detail['message'])}")
-    for line in own_frames(detail["trace"].rstrip()):
-        click.echo(f"  {render.clean(line)}")
-
-
 def _facts(explanation: AutomationPage) -> None:
     one, view = explanation.view.automation, explanation.view
     pending = ", ".join(f"{topic} {n}" for topic, n in sorted(view.pending.items()))
     stale = (
         f"{explanation.stale_count} not done for long: `rota automation inputs {one.name} --stale`"
     )
-    lines = [
+    render.heading("about it")
+    render.facts([
         ("schedule", view.schedule),
         ("version", f"{one.version}, since {render.clock(explanation.deployed_at)}"),
         ("paused", _paused(view)),
@@ -351,11 +338,7 @@ def _facts(explanation: AutomationPage) -> None:
         ("run", view.open_run and f"{view.open_run.id} ({view.open_run.label})"),
         ("pending", pending or "no events"),
         ("inputs", stale if explanation.stale_count else None),
-    ]
-    render.heading("about it")
-    for name, value in lines:
-        if value:
-            click.echo(f"  {name:<12}{render.clean(value)}")
+    ])  # fmt: skip
 
 
 def _paused(view: AutomationView) -> str | None:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli import connect, render
-from rota.cli.base import CommandGroup, CommonOptions
+from rota.cli.base import CommandGroup, CommonOptions, limit_option
 from rota.core.notifications.model import KINDS, one_line
 from rota.core.runs.ids import short_id
 from rota.core.time.instants import iso
 
 if TYPE_CHECKING:
-    from rota.client.client import Client
     from rota.client.notifications import RecordedNotification
 
 
@@ -26,16 +25,13 @@ def notification() -> None:
 
 @notification.command("list")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only this kind.")
-@click.option("--limit", default=50, type=click.IntRange(1, 1000), help="How many.")
+@limit_option(50)
 @click.pass_obj
 def list_notifications(call: CommonOptions, kinds: Sequence[Any], limit: int) -> None:
     """List recorded notifications, newest first."""
-
-    async def query(client: Client) -> tuple[list[RecordedNotification], int]:
-        found = await client.notifications.list(kinds=kinds, limit=limit)
-        return found, client.clock.now()
-
-    rows, now = connect.ask(call, query)
+    rows, now = connect.ask_with_time(
+        call, lambda client: client.notifications.list(kinds=kinds, limit=limit)
+    )
     if call.json:
         render.document([_document(row) for row in rows])
         return
@@ -56,11 +52,11 @@ def _sent(row: RecordedNotification) -> str:
 
 
 def _document(row: RecordedNotification) -> dict[str, Any]:
-    one = row.notification
+    about = row.notification
     return {
-        "id": one.id, "at": iso(one.at), "kind": str(one.kind), "source": one.source,
-        "name": one.name, "schedule": one.schedule, "queue": one.queue, "tags": one.tags,
-        "run": one.run_id, "text": one.text, "reason": one.reason, "error": one.error,
+        "id": about.id, "at": iso(about.at), "kind": str(about.kind), "source": about.source,
+        "name": about.name, "schedule": about.schedule, "queue": about.queue, "tags": about.tags,
+        "run": about.run_id, "text": about.text, "reason": about.reason, "error": about.error,
         "rules": row.rules,
     }  # fmt: skip
 
@@ -77,7 +73,5 @@ def test_rule(call: CommonOptions, rule: str) -> None:
         )
     app = connect.app_of(call, found)
     message_id = asyncio.run(app.notifications.test(rule))
-    if call.json:
-        render.document({"rule": rule, "message": message_id})
-    else:
-        click.echo(f"{rule} took the test message {message_id}")
+    text = f"{rule} took the test message {message_id}"
+    render.report(call, {"rule": rule, "message": message_id}, text)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from rota.cli import connect, render
-from rota.cli.base import BaseCommand, CommandGroup, CommonOptions
-from rota.core.access.model import ApiToken, AuditEntry, Role
+from rota.cli.base import BaseCommand, CommandGroup, CommonOptions, limit_option
+from rota.core.access.model import ApiToken, Role
 from rota.core.time.instants import iso
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def create(call: CommonOptions, name: str, role: str, expires_in: str | None) ->
 
     made = connect.ask(call, make)
     if call.json:
-        render.document(_document(made.token) | {"token": made.text})
+        render.document(render.record(made.token) | {"token": made.text})
         return
     click.echo(made.text)
     click.echo(
@@ -70,13 +69,9 @@ def user_name() -> str:
 @click.pass_obj
 def list_tokens(call: CommonOptions) -> None:
     """List tokens, without their secrets."""
-
-    async def query(client: Client) -> tuple[Sequence[ApiToken], int]:
-        return await client.tokens.list(), client.clock.now()
-
-    rows, now = connect.ask(call, query)
+    rows, now = connect.ask_with_time(call, lambda client: client.tokens.list())
     if call.json:
-        render.document([_document(row) for row in rows])
+        render.document([render.record(row) for row in rows])
         return
     lines = [
         (
@@ -105,37 +100,21 @@ def revoke(call: CommonOptions, name: str) -> None:
         return ended
 
     ended = connect.ask(call, end)
-    if call.json:
-        render.document(_document(ended))
-    else:
-        click.echo(f"token {render.clean(ended.name)} is revoked")
+    render.report(call, render.record(ended), f"token {render.clean(ended.name)} is revoked")
 
 
 @click.command("audit", cls=BaseCommand)
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many."
-)
+@limit_option(50)
 @click.option("--before", metavar="ID", help="Older than this entry: the next page.")
 @click.pass_obj
 def audit(call: CommonOptions, limit: int, before: str | None) -> None:
     """List who did what through the API and the dashboard."""
-
-    async def query(client: Client) -> tuple[Sequence[AuditEntry], int]:
-        return await client.audit.list(limit=limit, before=before), client.clock.now()
-
-    rows, now = connect.ask(call, query)
+    rows, now = connect.ask_with_time(
+        call, lambda client: client.audit.list(limit=limit, before=before)
+    )
     if call.json:
-        render.document([_document(row) | {"detail": render.parsed(row.detail)} for row in rows])
+        render.document([render.record(row) for row in rows])
         return
     lines = [(render.ago(row.at, now), row.who, row.verb, row.target) for row in rows]
     render.table(("when", "who", "verb", "target"), lines, "no entries yet")
-    if len(rows) == limit:
-        click.echo(f"more: --before {rows[-1].id}", err=True)
-
-
-def _document(row: ApiToken | AuditEntry) -> dict[str, Any]:
-    return {
-        name: render.at(getattr(row, name)) if name == "at" or name.endswith("_at")
-        else getattr(row, name)
-        for name in row.__struct_fields__
-    }  # fmt: skip
+    render.more(rows, limit, "--before", lambda row: row.id)

@@ -26,10 +26,8 @@ def move(call: CommonOptions, before: str) -> None:
     to repeat. On PostgreSQL run it as the owner of the tables.
     """
     count = connect.ask(call, lambda client: client.operations.archive(before))
-    if call.json:
-        render.document({"before": before, "runs": count})
-    else:
-        click.echo(f"moved {render.count(count, 'run')} that ended before {before}")
+    text = f"moved {render.count(count, 'run')} that ended before {before}"
+    render.report(call, {"before": before, "runs": count}, text)
 
 
 @archive.command("list")
@@ -53,7 +51,4 @@ def drop(call: CommonOptions, month: str) -> None:
     On PostgreSQL the month is the table archive_YYYY_MM: to keep it, dump it before.
     """
     connect.ask(call, lambda client: client.operations.drop_archive(month))
-    if call.json:
-        render.document({"month": month, "dropped": True})
-    else:
-        click.echo(f"deleted {month} from the archive")
+    render.report(call, {"month": month, "dropped": True}, f"deleted {month} from the archive")

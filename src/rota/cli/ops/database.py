@@ -27,12 +27,8 @@ def migrate(call: CommonOptions, plans: bool) -> None:
         _print_plan(call, *asyncio.run(checkup.plan_migration(place.url, place.settings)))
         return
     where, applied = asyncio.run(checkup.bring_up_to_date(place.url, place.settings))
-    if call.json:
-        render.document({"database": where, "applied": applied})
-    elif applied:
-        click.echo(f"{where}: applied {', '.join(applied)}")
-    else:
-        click.echo(f"{where}: up to date")
+    text = f"applied {', '.join(applied)}" if applied else "up to date"
+    render.report(call, {"database": where, "applied": applied}, f"{where}: {text}")
 
 
 def _print_plan(call: CommonOptions, where: str, plan: MigrationPlan) -> None:
@@ -74,10 +70,8 @@ def backup(call: CommonOptions, file: Path, disarmed: bool) -> None:
     target = str(file.absolute())
     copying = checkup.back_up(place.url, place.settings, target, disarmed=disarmed)
     where, size = asyncio.run(copying)
-    if call.json:
-        render.document({"database": where, "file": target, "bytes": size})
-    else:
-        click.echo(f"{where}: copied to {target} ({size} bytes)")
+    facts = {"database": where, "file": target, "bytes": size}
+    render.report(call, facts, f"{where}: copied to {target} ({size} bytes)")
 
 
 @click.command(cls=BaseCommand)

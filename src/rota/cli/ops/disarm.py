@@ -51,9 +51,6 @@ def arm(call: CommonOptions) -> None:
         return client.connection.database.place, await client.operations.arm()
 
     where, ended = connect.ask(call, switch, notes=False)
-    if call.json:
-        render.document({"database": where, "was_disarmed": ended is not None})
-    elif ended is None:
-        click.echo(f"{where} is armed already")
-    else:
-        click.echo(f"{where} is armed: workers begin at their next heartbeat")
+    text = " already" if ended is None else ": workers begin at their next heartbeat"
+    facts = {"database": where, "was_disarmed": ended is not None}
+    render.report(call, facts, f"{where} is armed{text}")

@@ -11,9 +11,6 @@ import click
 from rota.cli import complete, connect, exit_codes
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.ops.access import user_name
-from rota.cli.ops.serve import client_of
-from rota.core import redaction
-from rota.core.redaction import Redactor
 
 if TYPE_CHECKING:
     from rota.client.client import Client
@@ -33,14 +30,11 @@ def mcp(call: CommonOptions, target: str | None, write: bool) -> int:
     nothing can be changed. No tool approves or answers for a person: the assistant gets the
     address of the page. Each call is in `rota audit`.
     """
-    from rota import project
     from rota.http.mcp.protocol import McpServer
     from rota.http.request import Identity, SiteState, WebRequest
 
     call.project = target or call.project
-    client = client_of(call)
-    project.must_exist(client.url)
-    client.migrates = False
+    client = connect.client_of(call)
     options = connect.http_options(connect.project_of(call), None)
     who = Identity(f"{user_name()} (mcp)", "operate" if write else "read")
     state = SiteState(url=options.address(options.port))
@@ -53,7 +47,6 @@ async def _serve(client: Client, server: McpServer) -> int:
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     await client.connect()
-    redaction.serve(Redactor(client.settings.secret_fields))
     try:
         while line := await reader.readline():
             if line.strip() and (answer := await server.answer(line)) is not None:

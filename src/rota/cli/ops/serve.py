@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +11,7 @@ import msgspec
 
 from rota.cli import complete, connect, exit_codes
 from rota.cli.base import BaseCommand, CommonOptions
-from rota.cli.ops.up import write_logs
+from rota.cli.ops.up import StopSignals, write_logs
 
 if TYPE_CHECKING:
     from rota.client.client import Client
@@ -38,45 +37,28 @@ def serve(call: CommonOptions, target: str | None, address: str | None, socket: 
 
     A Unix socket has the mode 0600: only this user can connect, and may do everything.
     """
-    from rota import project
     from rota.http import server
 
     server.require_installed()
     if address and socket:
         raise click.UsageError("--http and --socket are two places: give one.")
     call.project = target or call.project
-    found = connect.project_of(call)
-    options = connect.http_options(found, address)
+    options = connect.http_options(connect.project_of(call), address)
     if socket:
         options = msgspec.structs.replace(options, socket=socket)
-    client = client_of(call)
-    project.must_exist(client.url)
-    client.migrates = False
+    client = connect.client_of(call)
     write_logs(call)
     return asyncio.run(_serve(client, server.HttpServer(client, options)))
 
 
-def client_of(call: CommonOptions) -> Client:
-    """The project's app, which knows its workflows; without one, a bare client."""
-    from rota.client.client import Client
-
-    found = connect.project_of(call)
-    if found is not None and found.app is not None:
-        return connect.app_of(call, found)
-    place = connect.place_of(call)
-    return Client(place.url, settings=place.settings)
-
-
 async def _serve(client: Client, server: HttpServer) -> int:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    signals = StopSignals()
+    signals.listen()
     await client.connect()
     try:
         await server.start()
         log.info("API and dashboard: %s", server.address)
-        await stop.wait()
+        await signals.stop.wait()
     finally:
         await server.stop()
         await client.close()

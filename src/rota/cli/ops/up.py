@@ -1,4 +1,4 @@
-"""`rota up`: the worker daemon of a project, from its first line to its last."""
+"""`rota up`: the worker daemon of a project; and the signals and logs of every daemon."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -74,6 +74,8 @@ def up(
     SIGTERM and Ctrl-C stop it gracefully: runs get `stop_s` seconds to end, the rest is handed
     over. A second one stops it at once. Logs go to stderr; with --json, one object per line.
     """
+    from rota import project
+
     call.project = target or call.project
     found = connect.project_of(call)
     if found is None:
@@ -89,7 +91,7 @@ def up(
         )
     app.migrates = app.migrates or migrate
     write_logs(call)
-    _warn_of_namespace(connect.known_place(call, found), app)
+    _warn_of_namespace(project.place_without_code(found, connect.given(call)), app)
     server = None if no_http else _server(app, connect.http_options(found, address), address)
     code = asyncio.run(WorkerDaemon(app, queues, server).live())
     leave_threads(code)
@@ -97,7 +99,7 @@ def up(
 
 
 def _server(app: Rota, options: HttpOptions, address: str | None) -> HttpServer | None:
-    """The server beside the worker. A server by default does not start if it cannot."""
+    """The server beside the worker; None if its extra is missing and no address was named."""
     from rota.http import server
 
     if address is None and not server.is_installed():
@@ -106,7 +108,7 @@ def _server(app: Rota, options: HttpOptions, address: str | None) -> HttpServer 
 
 
 def _warn_of_namespace(place: ProjectLocation | None, app: Rota) -> None:
-    """The other commands do not import code, so a namespace named only there is lost on them."""
+    """Other commands do not import code, so they do not see a namespace that only code names."""
     if place is not None and place.settings.namespace != app.settings.namespace:
         log.warning(
             "this worker serves namespace %s, as its code says, but `rota run list` and the like "
@@ -115,24 +117,56 @@ def _warn_of_namespace(place: ProjectLocation | None, app: Rota) -> None:
         )  # fmt: skip
 
 
+class StopSignals:
+    """SIGTERM and Ctrl-C: the first signal stops a daemon gracefully, the second at once."""
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    def listen(self) -> None:
+        """Handle the signals of this process from now on."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled)
+
+    def _signalled(self) -> None:
+        if self.stop.is_set():
+            self._hurry.set()
+        self.stop.set()
+
+    async def drain(
+        self, gracefully: Coroutine[Any, Any, None], at_once: Callable[[], Awaitable[None]]
+    ) -> tuple[str, int]:
+        """Stop gracefully; after a second signal, at once. Returns which, and the exit code."""
+        draining = asyncio.create_task(gracefully)
+        hurrying = asyncio.create_task(self._hurry.wait())
+        await asyncio.wait({draining, hurrying}, return_when=asyncio.FIRST_COMPLETED)
+        if draining.done():
+            hurrying.cancel()
+            await draining
+            return "gracefully", exit_codes.OK
+        draining.cancel()
+        await asyncio.gather(draining, return_exceptions=True)
+        await at_once()
+        return "at once, runs handed over", exit_codes.INTERRUPTED
+
+
 class WorkerDaemon:
-    """One worker and the signals it obeys."""
+    """One worker, until a signal stops it."""
 
     def __init__(self, app: Rota, queues: Sequence[str], server: HttpServer | None = None) -> None:
         self._app = app
         self._server = server
         self._queues = list(queues) or None
-        self._stop = asyncio.Event()
-        self._hurry = asyncio.Event()
+        self._signals = StopSignals()
 
     async def live(self) -> int:
         """Work until a signal comes, drain, sign off; returns the exit code."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._signalled)
+        self._signals.listen()
         try:
             starting = asyncio.create_task(self._app.start_worker(self._queues))
-            stopping = asyncio.create_task(self._stop.wait())
+            stopping = asyncio.create_task(self._signals.stop.wait())
             await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if not starting.done():  # asked to stop while it still waits for the database
                 starting.cancel()
@@ -151,11 +185,6 @@ class WorkerDaemon:
                 await self._server.stop()
             await self._app.close()
 
-    def _signalled(self) -> None:
-        if self._stop.is_set():
-            self._hurry.set()
-        self._stop.set()
-
     async def _drain(self) -> int:
         runtime = self._app.runtime
         assert runtime is not None
@@ -164,20 +193,10 @@ class WorkerDaemon:
             "stopping: %s still running, %.0f s to end; a second signal stops at once",
             render.count(len(worker.held), "run"), self._app.settings.stop_s,
         )  # fmt: skip
-        draining = asyncio.create_task(self._app.stop_worker())
-        hurrying = asyncio.create_task(self._hurry.wait())
-        await asyncio.wait({draining, hurrying}, return_when=asyncio.FIRST_COMPLETED)
-        at_once = not draining.done()
-        if at_once:
-            draining.cancel()
-            await asyncio.gather(draining, return_exceptions=True)
-            await self._app.stop_worker(0)
-        else:
-            hurrying.cancel()
-            await draining
-        how = "at once, runs handed over" if at_once else "gracefully"
+        stop = self._app.stop_worker
+        how, code = await self._signals.drain(stop(), lambda: stop(0))
         log.info("worker %s stopped %s", worker.id, how)
-        return exit_codes.INTERRUPTED if at_once else exit_codes.OK
+        return code
 
     async def _say_up(self) -> None:
         from rota.client.doctor import served
@@ -185,7 +204,7 @@ class WorkerDaemon:
         app = self._app
         assert app.runtime is not None
         worker_id = app.runtime.worker.id
-        # As it signed on, so that the first line says what others see.
+        # From the database, so that the line says what other processes see.
         rows = [row for row in await app.workers() if row.id == worker_id]
         log.info(
             "worker %s is up on %s: namespace %s, queues %s, %d slots, %s",
@@ -196,16 +215,16 @@ class WorkerDaemon:
 
 
 def _performs(app: Rota) -> str:
-    said = {"workflows": sorted(app.workflows), "automations": sorted(app.automations.declared)}
-    return ", ".join(f"{word} {', '.join(names)}" for word, names in said.items() if names)
+    kinds = {"workflows": sorted(app.workflows), "automations": sorted(app.automations.declared)}
+    return ", ".join(f"{kind} {', '.join(names)}" for kind, names in kinds.items() if names)
 
 
 def write_logs(call: CommonOptions) -> None:
-    """Logs to stderr, passwords out; a project that sets up logging itself has its way."""
-    wire = logging.StreamHandler(sys.stderr)
-    wire.setFormatter(_Lines(call))
-    wire.addFilter(RunIdFilter())
-    logging.basicConfig(level=logging.DEBUG if call.debug else logging.INFO, handlers=[wire])
+    """Log to stderr, without passwords. A project that has set up logging keeps its own."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Lines(call))
+    handler.addFilter(RunIdFilter())
+    logging.basicConfig(level=logging.DEBUG if call.debug else logging.INFO, handlers=[handler])
     for name in ("asyncio", *LOUD):
         logging.getLogger(name).setLevel(logging.WARNING)
 
@@ -220,8 +239,8 @@ class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The record as text, or as one JSON object."""
         run_id = getattr(record, "run_id", "")
-        said = run_id in record.getMessage()  # Rota's own lines about a run name it
-        record.of_run = "" if said else f" [run {short_id(run_id)}]"
+        names_run = run_id in record.getMessage()  # Rota's own lines about a run name it
+        record.of_run = "" if names_run else f" [run {short_id(run_id)}]"
         if record.name == RUNS and record.exc_info:  # what failed is user code, not Rota
             trace = self.formatException(record.exc_info)
             record.exc_text = "\n".join(own_frames(trace))
@@ -245,9 +264,9 @@ class _Lines(logging.Formatter):
 
 
 def leave_threads(code: int) -> None:
-    """Python would wait for threads that hang in user code; their runs are handed over already."""
+    """Exit without the threads that hang in user code. Their runs are already handed over."""
     hanging = [t for t in threading.enumerate() if t.name.startswith("rota-") and not t.daemon]
-    if any(thread.is_alive() for thread in hanging):
+    if hanging:
         log.warning("left behind: %s in user code", render.count(len(hanging), "thread"))
         logging.shutdown()
         os._exit(code)

@@ -29,10 +29,10 @@ def worker() -> None:
 def list_workers(call: CommonOptions, everyone: bool) -> None:
     """List workers, with the time since each last reported."""
 
-    async def query(client: Client) -> tuple[Sequence[WorkerRecord], Settings, int]:
-        return await client.workers(everyone=everyone), client.settings, client.clock.now()
+    async def query(client: Client) -> tuple[Sequence[WorkerRecord], Settings]:
+        return await client.workers(everyone=everyone), client.settings
 
-    rows, settings, now = connect.ask(call, query)
+    (rows, settings), now = connect.ask_with_time(call, query)
     if call.json:
         render.document([_document(row, settings, now) for row in rows])
         return
@@ -56,11 +56,8 @@ def _queues(row: WorkerRecord) -> list[str]:
 def _document(row: WorkerRecord, settings: Settings, now: int) -> dict[str, Any]:
     from rota.client.doctor import absence
 
-    age_s = (now - row.heartbeat_at) / 1e6
-    return render.record(row) | {
-        "heartbeat_age_s": round(age_s, 3),
-        "absent": absence(row, settings, now),
-    }
+    age_s = round((now - row.heartbeat_at) / 1e6, 3)
+    return render.record(row) | {"heartbeat_age_s": age_s, "absent": absence(row, settings, now)}
 
 
 def _heartbeat(row: WorkerRecord, settings: Settings, now: int) -> str:
@@ -160,7 +157,5 @@ def resume(call: CommonOptions, name: str) -> None:
 
 def _set_paused(call: CommonOptions, name: str, paused: bool) -> None:
     connect.ask(call, lambda client: client.pause_queue(name, paused=paused))
-    if call.json:
-        render.document({"name": name, "paused": paused})
-    else:
-        click.echo(f"queue {name} is {'paused' if paused else 'open again'}")
+    text = f"queue {name} is {'paused' if paused else 'open again'}"
+    render.report(call, {"name": name, "paused": paused}, text)

@@ -11,6 +11,7 @@ import msgspec
 
 from rota.cli import complete, render
 from rota.cli.base import BaseCommand, CommonOptions
+from rota.cli.pipeline.options import AI
 from rota.cli.pipeline.progress import money
 from rota.errors import BadInput
 
@@ -24,10 +25,7 @@ if TYPE_CHECKING:
 @complete.PATH
 @click.option("-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter.")
 @click.option("--model", metavar="MODEL", help="This model: provider:model.")
-@click.option(
-    "--ai", metavar="FILE", type=click.Path(path_type=Path),
-    help="AI settings: providers, limits, prices. [ROTA_AI_FILE]",
-)  # fmt: skip
+@AI
 @click.pass_obj
 def generate(
     call: CommonOptions, path: str, params: tuple[str, ...], model: str | None, ai: Path | None
@@ -57,10 +55,8 @@ def generate(
     for item in items:
         click.echo(msgspec.json.encode(item).decode())
     cost = "no price is known" if reply.cost_usd is None else money(reply.cost_usd)
-    told = (
-        f"{render.count(len(items), 'item')}, {reply.tokens_in + reply.tokens_out} tokens, {cost}"
-    )
-    click.echo(told, err=True)
+    tokens = reply.tokens_in + reply.tokens_out
+    click.echo(f"{render.count(len(items), 'item')}, {tokens} tokens, {cost}", err=True)
 
 
 async def _made(

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from rota.cli import complete, connect, render
-from rota.cli.base import BaseCommand, CommonOptions
+from rota.cli.base import BaseCommand, CommonOptions, limit_option
 from rota.cli.pipeline.progress import money
 from rota.cli.pipeline.run import result_document, summary
 from rota.cli.pipeline.runner import chosen_run, client_of, never_ran
@@ -58,13 +58,7 @@ class HistoryEntry(NamedTuple):
 
 @click.command("history", cls=BaseCommand)
 @complete.PATH
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1000),
-    default=20,
-    show_default=True,
-    help="How many runs; with --run, how many items.",
-)
+@limit_option(text="How many runs; with --run, how many items.")
 @click.option("--run", "run_id", metavar="ID", help="Show the items and errors of this run.")
 @click.option("--result", is_flag=True, help="Print only the result of the (newest) run.")
 @click.pass_obj
@@ -89,10 +83,9 @@ def history(call: CommonOptions, path: str, limit: int, run_id: str | None, resu
         render.document([document(each) for each in found])
         return
     rows = [_row(each, client.clock.now()) for each in found] if client else []
-    heads = ["run", "status", "trigger", "started", "took", "items", "cost", "note"]
-    if not any(row[-1] for row in rows):
-        heads, rows = heads[:-1], [row[:-1] for row in rows]
-    render.table(heads, rows, f"no runs yet; `rota pipeline run {path}` makes one")
+    heads = ("run", "status", "trigger", "started", "took", "items", "cost", "note")
+    empty = f"no runs yet; `rota pipeline run {path}` makes one"
+    render.table(heads, rows, empty, optional=["note"])
     if found:
         click.echo(f"more about one: rota pipeline history {path} --run ID", err=True)
 
@@ -152,13 +145,11 @@ def _page(explanation: PipelineRunPage, path: Path, limit: int) -> None:
     entry = HistoryEntry(run, result, explanation.attempts)
     outcome = run.label if run.status == "skipped" else entry.outcome
     click.echo(f"run {run.root_id}  {render.coloured(summary(result, outcome))}")
-    for name, value in (
+    render.facts([
         ("trigger", entry.first.trigger), ("attempt", run.attempt),
         ("started", render.clock(entry.first.started_at)),
         ("results", result.result_file and path / result.result_file), ("error", result.error),
-    ):  # fmt: skip
-        if value:
-            click.echo(f"  {name:<12}{render.clean(str(value))}")
+    ])  # fmt: skip
     render.heading("items")
     # People look for failures first; these must not be hidden among thousands.
     shown = sorted(explanation.items, key=lambda each: (GOOD.get(each.status, 0), each.position))[

@@ -1,9 +1,12 @@
-"""Which folder of pipelines is meant, and where its runs are kept."""
+"""Finds the folder of pipelines that is meant, and the database of its runs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from rota.cli import connect
 from rota.cli.base import CommonOptions
@@ -11,10 +14,13 @@ from rota.errors import UsageError
 
 if TYPE_CHECKING:
     from rota.app import Rota
+    from rota.client.client import Client
+    from rota.pipelines.folder.commands import ScheduleCommands
     from rota.pipelines.trust import Trust
     from rota.project import ProjectLocation
 
 PLACES = (".", "pipelines", ".vscode/pipelines")
+FOLDER = click.option("--folder", metavar="PATH", help="The folder that holds the pipelines.")
 
 
 def root_of(folder: str | None) -> Path:
@@ -45,7 +51,7 @@ def root_of(folder: str | None) -> Path:
 
 
 def place_of(call: CommonOptions, root: Path, **flags: Any) -> ProjectLocation:
-    """Database and settings: what is said, the project of this folder, or a file in the root.
+    """Database and settings: those named, those of the project, or a file in the root.
 
     `flags` are settings of the command line; one that is None was not given.
     """
@@ -65,13 +71,25 @@ def place_of(call: CommonOptions, root: Path, **flags: Any) -> ProjectLocation:
     return ProjectLocation(call.url, settings.load(values, source="settings"))
 
 
-def app_of(call: CommonOptions, root: Path, *, migrate: bool | None = None, **flags: Any) -> Rota:
-    """An app on that database, without user code; with the notification rules of the file."""
+def app_of(
+    call: CommonOptions,
+    root: Path,
+    *,
+    ai: Path | None = None,
+    migrate: bool | None = None,
+    **flags: Any,
+) -> Rota:
+    """An app on that database, without user code; with the notification rules of the file.
+
+    `ai` is the file of AI settings that was named.
+    """
     from rota.app import Rota
 
     place = place_of(call, root, **flags)
     app = Rota(place.url, settings=place.settings, migrate=migrate)
     app.pipelines.trust = trust_of(call)
+    if ai is not None:
+        app.pipelines.use(ai)
     found = connect.project_of(call)
     if found is not None and found.is_file:
         origin = str(Path(found.source).resolve())
@@ -85,6 +103,17 @@ def trust_of(call: CommonOptions) -> Trust:
 
     found = connect.project_of(call)
     return Trust(found.folder if found is not None else Path.cwd())
+
+
+def commands_of(
+    call: CommonOptions, root: Path, client: Client | None, *, now: Callable[[], int]
+) -> ScheduleCommands:
+    """The commands about the schedules of a folder; without a client they read only files."""
+    from rota.pipelines.folder.commands import ScheduleCommands
+    from rota.pipelines.folder.registry import PipelineRegistry
+
+    registry = PipelineRegistry(client, root, trust=trust_of(call))
+    return ScheduleCommands(client, registry, now=now)
 
 
 def exists(url: str) -> bool:

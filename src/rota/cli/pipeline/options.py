@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from rota.cli.base import F, add_options
 from rota.errors import BadInput, MissingExtra, UsageError
 
 if TYPE_CHECKING:
     from rota.pipelines.definition.loader import Loaded
 
-F = TypeVar("F", bound=Callable[..., Any])
 FORMATS = ("csv", "json", "jsonl", "lines")
-
+AI = click.option(
+    "--ai", metavar="FILE", type=click.Path(path_type=Path),
+    help="AI settings: providers, limits, prices. [ROTA_AI_FILE]",
+)  # fmt: skip
 _OPTIONS = (
     click.option(
         "-p", "--param", "params", multiple=True, metavar="NAME=VALUE",
@@ -45,10 +48,8 @@ _OPTIONS = (
 
 
 def choices(command: F) -> F:
-    """The options."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    """Give a command the options."""
+    return add_options(_OPTIONS, command)
 
 
 class PreparedRun(NamedTuple):

@@ -12,7 +12,7 @@ import msgspec
 from rota.cli import complete, render
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.pipeline import text
-from rota.cli.pipeline.options import choices, piped, prepare
+from rota.cli.pipeline.options import AI, choices, piped, prepare
 
 if TYPE_CHECKING:
     from rota.pipelines.preview.dry_run import Forecast, PreviewedPrompt, Share
@@ -28,10 +28,7 @@ UNKNOWN = "?"
     help="Show N prompts of each part.",
 )  # fmt: skip
 @click.option("--all", "every", is_flag=True, help="Show all prompts.")
-@click.option(
-    "--ai", metavar="FILE", type=click.Path(path_type=Path),
-    help="AI settings, for models and prices. [ROTA_AI_FILE]",
-)  # fmt: skip
+@AI
 @click.option("--run-commands", is_flag=True, help="Run the command that the items come from.")
 @click.pass_obj
 def render_(

@@ -12,10 +12,11 @@ import click
 import msgspec
 
 from rota.cli import complete, exit_codes, render
-from rota.cli.base import BaseCommand, CommonOptions
-from rota.cli.pipeline.options import choices, must_be_ready, piped, prepare
+from rota.cli.base import BaseCommand, CommonOptions, F, add_options
+from rota.cli.pipeline import location
+from rota.cli.pipeline.options import AI, choices, must_be_ready, piped, prepare
 from rota.cli.pipeline.progress import Meter, money
-from rota.cli.pipeline.runner import Begin, Life, PipelineRunEnd, app_of, chosen_run
+from rota.cli.pipeline.runner import Begin, Life, PipelineRunEnd, chosen_run
 from rota.core.time.instants import SECOND, micros
 from rota.errors import BadInput
 
@@ -37,19 +38,14 @@ _OUT = (
         "-o", "--output", "out", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
         help="Write the result to this file instead of stdout.",
     ),
-    click.option(
-        "--ai", metavar="FILE", type=click.Path(path_type=Path),
-        help="AI settings: providers, limits, prices. [ROTA_AI_FILE]",
-    ),
+    AI,
     click.option("-q", "--quiet", is_flag=True, help="Show no progress, only problems."),
 )  # fmt: skip
 
 
-def ending(command: Any) -> Any:
-    """The options of every command that executes a run here."""
-    for option in reversed(_OUT):
-        command = option(command)
-    return command
+def ending(command: F) -> F:
+    """Give a command the options of those that execute a run in this process."""
+    return add_options(_OUT, command)
 
 
 @click.command("run", cls=BaseCommand)
@@ -129,10 +125,13 @@ def live(
     out: Path | None,
     quiet: bool,
 ) -> int:
+    """Begin a run, execute it here, print its result; returns the exit code."""
+    from rota.pipelines.definition.locate import root_of
+
     hush(call)
 
     async def perform() -> int:
-        life = Life(app_of(call, path, ai), Meter(quiet=quiet))
+        life = Life(location.app_of(call, root_of(path), ai=ai), Meter(quiet=quiet))
         end = await life.live(begin)
         _give(call, end, out, said)
         if not quiet or end.result.outcome != "completed":

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from rota.core.runs.model import Run
     from rota.pipelines.outcome import PipelineResult, Progress
 
-DATABASE = ".rota.db"  # as in pipelines.finding, which is loaded only when it is needed
 PAGE = 50
 REFRESH_S = 1.0
 SETTLE_S = 0.05  # between the end of an attempt and its row
@@ -39,18 +38,8 @@ Begin = Callable[["Rota", str], Awaitable["RunHandle[PipelineResult]"]]
 # -- where runs are kept -----------------------------------------------------------------------
 
 
-def app_of(call: CommonOptions, path: Path, ai: Path | None) -> Rota:
-    """An app on the database of a pipeline, that asks whom the AI settings name."""
-    from rota.pipelines.definition.locate import root_of
-
-    app = location.app_of(call, root_of(path))
-    if ai is not None:
-        app.pipelines.use(ai)
-    return app
-
-
 def client_of(call: CommonOptions, path: Path) -> Client | None:
-    """Only to look; None where no database was made yet, and so nothing has run."""
+    """A client that only reads; None if there is no database yet, so that nothing has run."""
     from rota.client.client import Client
     from rota.pipelines.definition.locate import root_of
 
@@ -61,18 +50,22 @@ def client_of(call: CommonOptions, path: Path) -> Client | None:
 
 
 def flag_of(call: CommonOptions) -> str:
-    """The options that a command about runs needs to find this database, when nothing else names
-    it."""
-    if call.database or not (call.url or "").endswith(f"/{DATABASE}"):
+    """The option that names this database, for a command about runs; empty if none is needed."""
+    from rota.pipelines.definition.locate import DATABASE
+
+    url = call.url or ""
+    if call.database or not url.endswith(f"/{DATABASE}"):
         return ""
-    path = Path((call.url or "").removeprefix("sqlite:///"))
+    path = Path(url.removeprefix("sqlite:///"))
     here = Path.cwd()
     return f" --database sqlite:///{path.relative_to(here) if path.is_relative_to(here) else path}"
 
 
 async def chosen_run(app: Client, path: Path, run_id: str | None) -> Run:
-    """The newest attempt of the run that is meant; skipped occurrences are none, nor are those that
-    wait behind another run of their schedule."""
+    """The newest attempt of the run that is meant.
+
+    Without an id it is the newest run that has begun: not a skipped occurrence, nor a queued one.
+    """
     from rota.core.pipelines.names import run_name
     from rota.pipelines.definition.loader import entry_file
 
@@ -96,7 +89,7 @@ def _has_not_begun(run: Run) -> bool:
 
 
 def never_ran(path: Path) -> UnknownRun:
-    """There is nothing to continue with, or to look at."""
+    """The error for a pipeline without a run."""
     return UnknownRun(
         f"{path} has not run yet, as far as this database knows",
         hint=f"Run it: `rota pipeline run {path}`; or name another --database.",

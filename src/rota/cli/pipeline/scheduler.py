@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
+import msgspec
 
 from rota.cli import connect, render
-from rota.cli.base import CommandGroup, CommonOptions
+from rota.cli.base import CommandGroup, CommonOptions, limit_option
 from rota.cli.pipeline import location, scheduler_page
 from rota.cli.pipeline.scheduler_start import start
 from rota.cli.pipeline.scheduler_trigger import trigger
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from rota.pipelines.usage import PipelineUsage
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @click.group(cls=CommandGroup)
@@ -37,90 +38,60 @@ def scheduler() -> None:
 scheduler.add_command(start)
 
 
-def in_folder(command: F) -> F:
-    """The option that names the folder."""
-    return click.option("--folder", metavar="PATH", help="The folder that holds the pipelines.")(
-        command
-    )
-
-
 def with_commands(
     call: CommonOptions,
     folder: str | None,
     work: Callable[[ScheduleCommands], Awaitable[T]],
     *,
-    writes: bool,
-) -> T:
-    """Look at a folder, or change something about it; only what changes it makes a database."""
+    writes: bool = False,
+) -> tuple[T, int]:
+    """Run a command about a folder; returns its answer, and the time.
+
+    Only a command that writes creates a database.
+    """
     from rota.app import Rota
-    from rota.pipelines.folder.commands import ScheduleCommands
-    from rota.pipelines.folder.registry import PipelineRegistry
 
     root = location.root_of(folder)
     place = location.place_of(call, root)
     is_there = location.exists(place.url)
     app = Rota(place.url, settings=place.settings, migrate=None if not is_there else False)
 
-    def folder_commands(client: Client | None) -> ScheduleCommands:
-        trust = location.trust_of(call)
-        registry = PipelineRegistry(client, root, trust=trust)
-        return ScheduleCommands(client, registry, now=app.clock.now)
+    async def timed(client: Client | None) -> tuple[T, int]:
+        found = await work(location.commands_of(call, root, client, now=app.clock.now))
+        return found, app.clock.now()
 
-    async def query(client: Client) -> T:
-        return await work(folder_commands(client))
-
-    if is_there or writes:
-        return connect.run(app, query)
-    import asyncio
-
-    async def without() -> T:
-        return await work(folder_commands(None))
-
-    return asyncio.run(without())
+    return connect.run(app, timed) if is_there or writes else asyncio.run(timed(None))
 
 
 # -- looking -----------------------------------------------------------------------------------
 
 
 @scheduler.command("list")
-@in_folder
+@location.FOLDER
 @click.pass_obj
 def list_(call: CommonOptions, folder: str | None) -> None:
     """List scheduled pipelines, broken ones included."""
+    from rota.pipelines.folder import lock_file
 
-    async def query(
-        folder_commands: ScheduleCommands,
-    ) -> tuple[list[Scheduled], dict[str, str], int]:
-        return (
-            await folder_commands.list_schedules(),
-            folder_commands.registry.broken,
-            folder_commands.now(),
-        )
+    async def query(commands: ScheduleCommands) -> tuple[list[Scheduled], dict[str, str]]:
+        return await commands.list_schedules(), commands.registry.broken
 
-    found, broken, now = with_commands(call, folder, query, writes=False)
+    (found, broken), now = with_commands(call, folder, query)
     if call.json:
-        lines = [scheduler_page.document(info) for info in found]
+        lines = msgspec.to_builtins(found)
         lines += [scheduler_page.broken_document(*each) for each in broken.items()]
         render.document(lines)
         return
     empty = "no pipeline here has a schedule; add a `schedule:` block with `cron:` to one"
     scheduler_page.table(found, broken, now, empty)
-    _report_holder(folder, now)
-
-
-def _report_holder(folder: str | None, now: int) -> None:
-    """Whether a scheduler executes what is listed: on stderr, so that the list stays a list."""
-    from rota.pipelines.folder import lock_file
-
     root = location.root_of(folder)
-    holder = lock_file.living(root, now=now)
-    if holder is None:
-        click.echo(scheduler_page.holder_line(root, holder, now), err=True)
+    if lock_file.living(root, now=now) is None:  # on stderr, so that the list stays a list
+        click.echo(scheduler_page.holder_line(root, None, now), err=True)
 
 
 @scheduler.command("status")
 @click.argument("schedule_id", required=False, metavar="[ID]")
-@in_folder
+@location.FOLDER
 @click.pass_obj
 def status(call: CommonOptions, schedule_id: str | None, folder: str | None) -> None:
     """Show a schedule; without ID, whether a scheduler runs.
@@ -133,18 +104,12 @@ def status(call: CommonOptions, schedule_id: str | None, folder: str | None) -> 
 
     from rota.pipelines.folder.commands import is_looked_after
 
-    async def query(
-        folder_commands: ScheduleCommands,
-    ) -> tuple[Scheduled, PipelineUsage | None, int]:
-        return (
-            await folder_commands.show(schedule_id),
-            await folder_commands.spent(schedule_id),
-            folder_commands.now(),
-        )
+    async def query(commands: ScheduleCommands) -> tuple[Scheduled, PipelineUsage | None]:
+        return await commands.show(schedule_id), await commands.spent(schedule_id)
 
-    info, spent, now = with_commands(call, folder, query, writes=False)
+    (info, spent), now = with_commands(call, folder, query)
     if call.json:
-        render.document(scheduler_page.document(info) | scheduler_page.spent_document(spent))
+        render.document(msgspec.to_builtins(info) | {"spent": msgspec.to_builtins(spent)})
         return
     looked_after = is_looked_after(location.root_of(folder), now=now)
     scheduler_page.page(info, now, looked_after=looked_after, spent=spent)
@@ -153,10 +118,10 @@ def status(call: CommonOptions, schedule_id: str | None, folder: str | None) -> 
 def _status_of_scheduler(call: CommonOptions, folder: str | None) -> None:
     from rota.pipelines.folder import lock_file
 
-    async def query(folder_commands: ScheduleCommands) -> tuple[Path, int]:
-        return folder_commands.registry.root, folder_commands.now()
+    async def query(commands: ScheduleCommands) -> Path:
+        return commands.registry.root
 
-    root, now = with_commands(call, folder, query, writes=False)
+    root, now = with_commands(call, folder, query)
     holder = lock_file.living(root, now=now)
     if call.json:
         render.document(scheduler_page.holder_document(holder))
@@ -168,10 +133,8 @@ def _status_of_scheduler(call: CommonOptions, folder: str | None) -> None:
 
 @scheduler.command("history")
 @click.argument("schedule_id", metavar="ID")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many."
-)
-@in_folder
+@limit_option(10)
+@location.FOLDER
 @click.pass_obj
 def history(call: CommonOptions, schedule_id: str, limit: int, folder: str | None) -> None:
     """Show executions, newest first, skipped ones included.
@@ -179,12 +142,11 @@ def history(call: CommonOptions, schedule_id: str, limit: int, folder: str | Non
     The last 50 that took place are kept in the pipeline's folder, the others in the database.
     """
 
-    async def query(folder_commands: ScheduleCommands) -> tuple[list[RunRecord], list[Skipped]]:
-        return await folder_commands.get_history(schedule_id, limit), await folder_commands.skipped(
-            schedule_id, limit
-        )
+    async def query(commands: ScheduleCommands) -> tuple[list[RunRecord], list[Skipped]]:
+        ran = await commands.get_history(schedule_id, limit)
+        return ran, await commands.skipped(schedule_id, limit)
 
-    ran, skipped = with_commands(call, folder, query, writes=False)
+    (ran, skipped), _ = with_commands(call, folder, query)
     if call.json:
         render.document(scheduler_page.history_document(ran, skipped)[:limit])
     else:
@@ -192,18 +154,12 @@ def history(call: CommonOptions, schedule_id: str, limit: int, folder: str | Non
 
 
 @scheduler.command("upcoming")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many."
-)
-@in_folder
+@limit_option(10)
+@location.FOLDER
 @click.pass_obj
 def upcoming(call: CommonOptions, limit: int, folder: str | None) -> None:
     """Show the next executions of all pipelines."""
-
-    async def query(folder_commands: ScheduleCommands) -> tuple[list[Any], int]:
-        return await folder_commands.get_upcoming(limit), folder_commands.now()
-
-    found, now = with_commands(call, folder, query, writes=False)
+    found, now = with_commands(call, folder, lambda commands: commands.get_upcoming(limit))
     if call.json:
         render.document([
             {"scheduleId": one.schedule_id, "pipelineId": one.pipeline_id,
@@ -221,42 +177,37 @@ scheduler.add_command(trigger)
 @scheduler.command("pause")
 @click.argument("schedule_id", metavar="ID")
 @click.option("--note", metavar="WHY", default="", help="Reason, shown while it is paused.")
-@in_folder
+@location.FOLDER
 @click.pass_obj
 def pause(call: CommonOptions, schedule_id: str, note: str, folder: str | None) -> None:
     """Pause a schedule. An execution in progress continues."""
-
-    async def rest(folder_commands: ScheduleCommands) -> tuple[Scheduled, int]:
-        return await folder_commands.pause(schedule_id, note=note), folder_commands.now()
-
-    _done(call, *with_commands(call, folder, rest, writes=True))
+    _change(call, folder, lambda commands: commands.pause(schedule_id, note=note))
 
 
 @scheduler.command("resume")
 @click.argument("schedule_id", metavar="ID")
-@in_folder
+@location.FOLDER
 @click.pass_obj
 def resume(call: CommonOptions, schedule_id: str, folder: str | None) -> None:
     """Resume a paused schedule from its next execution."""
-
-    async def wake(folder_commands: ScheduleCommands) -> tuple[Scheduled, int]:
-        return await folder_commands.resume(schedule_id), folder_commands.now()
-
-    _done(call, *with_commands(call, folder, wake, writes=True))
+    _change(call, folder, lambda commands: commands.resume(schedule_id))
 
 
-def _done(call: CommonOptions, info: Scheduled, now: int) -> None:
-    if call.json:
-        render.document(scheduler_page.document(info))
-        return
-    upcoming = info.state.next_run
-    rest = f"; it runs {scheduler_page.when(upcoming, now)}" if upcoming else ""
-    click.echo(f"schedule {info.schedule_id} is {info.state.status}{rest}")
+def _change(
+    call: CommonOptions,
+    folder: str | None,
+    change: Callable[[ScheduleCommands], Awaitable[Scheduled]],
+) -> None:
+    info, now = with_commands(call, folder, change, writes=True)
+    next_run = info.state.next_run
+    rest = f"; it runs {scheduler_page.when(next_run, now)}" if next_run else ""
+    text = f"schedule {info.schedule_id} is {info.state.status}{rest}"
+    render.report(call, msgspec.to_builtins(info), text)
 
 
 @scheduler.command("cancel")
 @click.argument("schedule_id", metavar="ID")
-@in_folder
+@location.FOLDER
 @click.pass_obj
 def cancel(call: CommonOptions, schedule_id: str, folder: str | None) -> None:
     """Cancel the execution in progress and the queued one.
@@ -264,11 +215,5 @@ def cancel(call: CommonOptions, schedule_id: str, folder: str | None) -> None:
     The schedule itself continues.
     """
 
-    async def call_off(folder_commands: ScheduleCommands) -> list[str]:
-        return await folder_commands.cancel(schedule_id)
-
-    ids = with_commands(call, folder, call_off, writes=True)
-    if call.json:
-        render.document({"cancelled": ids})
-    else:
-        click.echo(f"cancelled: {', '.join(ids)}")
+    ids, _ = with_commands(call, folder, lambda commands: commands.cancel(schedule_id), writes=True)
+    render.report(call, {"cancelled": ids}, f"cancelled: {', '.join(ids)}")

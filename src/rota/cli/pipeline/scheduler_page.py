@@ -25,12 +25,6 @@ if TYPE_CHECKING:
 LAST_COUNT = 5
 
 
-def document(info: Scheduled) -> dict[str, Any]:
-    """A schedule for machines."""
-    found: dict[str, Any] = msgspec.to_builtins(info)
-    return found
-
-
 def broken_document(name: str, problem: str) -> dict[str, Any]:
     """A pipeline that has no schedule because its file is broken, for machines."""
     return {"scheduleId": None, "pipelineId": name, "status": "broken", "problem": problem}
@@ -41,27 +35,23 @@ def broken_document(name: str, problem: str) -> dict[str, Any]:
 
 def table(found: Sequence[Scheduled], broken: dict[str, str], now: int, empty: str) -> None:
     """One line for each scheduled pipeline; broken ones after them."""
-    notes = bool(broken) or any(_note(info) for info in found)
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             info.pipeline_id, info.state.status, when(info.state.next_run, now), _last(info, now),
-            _totals(info), info.config.cron, *([_note(info)] if notes else []),
+            _totals(info), info.config.cron, _note(info),
         )
         for info in found
     ]  # fmt: skip
     rows += [(name, "broken", "-", "-", "-", "-", problem) for name, problem in broken.items()]
-    heads = ("pipeline", "status", "next", "last", "runs", "cron", *(["note"] if notes else []))
-    render.table(heads, rows, empty)
+    heads = ("pipeline", "status", "next", "last", "runs", "cron", "note")
+    render.table(heads, rows, empty, optional=["note"])
 
 
 def when(text: str | None, now: int) -> str:
-    """A time of a state file, for people."""
-    if text is None:
-        return "-"
+    """When something comes next, by the time in a state file."""
     from rota.pipelines.folder.state_file import read_time
 
-    said = render.ago(read_time(text), now)
-    return f"due {said}" if said.endswith("ago") else said
+    return "-" if text is None else render.due(read_time(text), now)
 
 
 def _last(info: Scheduled, now: int) -> str:
@@ -107,7 +97,7 @@ def page(info: Scheduled, now: int, *, looked_after: bool, spent: PipelineUsage 
     click.echo(f"{info.schedule_id}  {name}  {render.coloured(info.state.status)}")
     zone = f" ({info.config.timezone})" if info.config.timezone else ""
     run = info.state.last_run
-    lines = [
+    render.facts([
         ("folder", info.pipeline_directory),
         ("cron", f"{info.config.cron}{zone}"),
         ("means", means(info)),
@@ -120,10 +110,7 @@ def page(info: Scheduled, now: int, *, looked_after: bool, spent: PipelineUsage 
         ("result", None if run is None or run.result_file is UNSET else run.result_file),
         ("error", None if run is None or not run.error else run.error),
         ("note", _note(info)),
-    ]  # fmt: skip
-    for head, value in lines:
-        if value:
-            click.echo(f"  {head:<12}{render.clean(str(value))}")
+    ])  # fmt: skip
     if info.state.history:
         render.heading("last executions")
         history(info.state.history[:LAST_COUNT])
@@ -142,11 +129,6 @@ def means(info: Scheduled) -> str | None:
         return describe(timed(info.config, workflow="", host_zone=host_zone_name()).intent.spec)
     except RotaError:
         return None
-
-
-def spent_document(spent: PipelineUsage | None) -> dict[str, Any]:
-    """The cost so far, for machines."""
-    return {"spent": msgspec.to_builtins(spent)}
 
 
 def _spent(spent: PipelineUsage | None) -> str | None:
@@ -211,7 +193,7 @@ def history_document(
 ) -> list[dict[str, Any]]:
     """The same for machines."""
     rows: list[tuple[str, dict[str, Any]]] = [
-        (run.started_at, {"status": _outcome(run)} | _fields(run)) for run in records
+        (run.started_at, {"status": _outcome(run)} | msgspec.to_builtins(run)) for run in records
     ]
     for one in skipped:
         fields = {"status": "skipped", "dueAt": iso(one.due_at), "reason": one.reason}
@@ -225,28 +207,17 @@ def _outcome(run: RunRecord) -> str:
     return known if run.outcome is UNSET else run.outcome
 
 
-def _fields(run: RunRecord) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(run)
-    return found
-
-
 def upcoming(found: Sequence[Upcoming], now: int) -> None:
     """The next execution."""
-    rows = [
-        (_clock_at(instant(one.next_run)), render.ago(instant(one.next_run), now), one.pipeline_id)
-        for one in found
-    ]
+    times = [(instant(one.next_run), one.pipeline_id) for one in found]
+    rows = [(render.clock(at), render.ago(at, now), pipeline_id) for at, pipeline_id in times]
     render.table(("at", "in", "pipeline"), rows, "nothing is going to run")
 
 
 def _clock(text: str | None) -> str:
     from rota.pipelines.folder.state_file import read_time
 
-    return "-" if text is None else _clock_at(read_time(text))
-
-
-def _clock_at(at: int) -> str:
-    return render.clock(at)
+    return "-" if text is None else render.clock(read_time(text))
 
 
 def _millis(duration: object) -> str:
@@ -260,10 +231,7 @@ def _millis(duration: object) -> str:
 
 def holder_document(holder: LockContent | None) -> dict[str, Any]:
     """Who looks after the folder, for machines."""
-    if holder is None:
-        return {"running": False}
-    found: dict[str, Any] = {"running": True} | msgspec.to_builtins(holder)
-    return found
+    return {"running": False} if holder is None else {"running": True} | msgspec.to_builtins(holder)
 
 
 def holder_line(root: Path, holder: LockContent | None, now: int) -> str:

@@ -1,19 +1,19 @@
-"""`rota scheduler start`: the daemon of a folder of pipelines, from its first line to its last."""
+"""`rota scheduler start`: the daemon of a folder of pipelines."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from rota.cli import exit_codes, render
+from rota.cli import render
 from rota.cli.base import BaseCommand, CommonOptions
-from rota.cli.ops.up import leave_threads, write_logs
+from rota.cli.ops.up import StopSignals, leave_threads, write_logs
 from rota.cli.pipeline import location, scheduler_page
+from rota.cli.pipeline.options import AI
 from rota.core.time.instants import micros
 
 if TYPE_CHECKING:
@@ -28,10 +28,7 @@ log = logging.getLogger("rota.scheduler")
 @click.argument("folder", required=False)
 @click.option("--folder", "named", metavar="PATH", help="The same as FOLDER.")
 @click.option("--events", is_flag=True, help="Print every event as a line of JSON on stdout.")
-@click.option(
-    "--ai", metavar="FILE", type=click.Path(path_type=Path),
-    help="AI settings: providers, limits, prices. [ROTA_AI_FILE]",
-)  # fmt: skip
+@AI
 @click.option("--slots", type=int, help="Runs to execute at the same time. [ROTA_SLOTS]")
 @click.option("--migrate", is_flag=True, help="PostgreSQL: migrate the tables first.")
 @click.option(
@@ -62,9 +59,7 @@ def start(
     """
     timeout_s = micros(stop_timeout) / 1e6
     root = location.root_of(folder or named)
-    app = location.app_of(call, root, migrate=True if migrate else None, slots=slots)
-    if ai is not None:
-        app.pipelines.use(ai)
+    app = location.app_of(call, root, ai=ai, migrate=migrate or None, slots=slots)
     write_logs(call)
     code = asyncio.run(SchedulerDaemon(app, root, prints=events, timeout_s=timeout_s).live())
     leave_threads(code)
@@ -72,29 +67,26 @@ def start(
 
 
 class SchedulerDaemon:
-    """One scheduler and the signals it obeys."""
+    """One scheduler, until a signal stops it."""
 
     def __init__(self, app: Rota, root: Path, *, prints: bool, timeout_s: float) -> None:
         self._app = app
         self._root = root
         self._prints = prints
         self._timeout_s = timeout_s
-        self._stop = asyncio.Event()
-        self._hurry = asyncio.Event()
+        self._signals = StopSignals()
 
     async def live(self) -> int:
-        """Run until a signal comes, drain, let go; returns the exit code."""
+        """Run until a signal comes, drain, release the lock; returns the exit code."""
         from rota.pipelines.folder.scheduler import PipelineScheduler
 
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._signalled)
+        self._signals.listen()
         scheduler = PipelineScheduler(self._app, self._root)
         scheduler.on("*", _print if self._prints else _say)
         try:
             await scheduler.start()
             await self._say_up(scheduler)
-            stopping = asyncio.create_task(self._stop.wait())
+            stopping = asyncio.create_task(self._signals.stop.wait())
             ended = asyncio.create_task(scheduler.stopped.wait())
             await asyncio.wait({stopping, ended}, return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()
@@ -105,11 +97,6 @@ class SchedulerDaemon:
         finally:
             await self._app.close()
 
-    def _signalled(self) -> None:
-        if self._stop.is_set():
-            self._hurry.set()
-        self._stop.set()
-
     async def _drain(self, scheduler: PipelineScheduler) -> int:
         count = scheduler.begun_count
         if count:
@@ -117,19 +104,10 @@ class SchedulerDaemon:
                 "stopping: %s in progress, %.0f s to end; a second signal stops at once",
                 render.count(count, "execution"), self._timeout_s,
             )  # fmt: skip
-        draining = asyncio.create_task(scheduler.stop(self._timeout_s))
-        hurrying = asyncio.create_task(self._hurry.wait())
-        await asyncio.wait({draining, hurrying}, return_when=asyncio.FIRST_COMPLETED)
-        at_once = not draining.done()
-        if at_once:
-            draining.cancel()
-            await asyncio.gather(draining, return_exceptions=True)
-            await scheduler.stop_at_once()
-        else:
-            hurrying.cancel()
-            await draining
-        log.info("stopped %s", "at once, runs handed over" if at_once else "gracefully")
-        return exit_codes.INTERRUPTED if at_once else exit_codes.OK
+        stop = scheduler.stop(self._timeout_s)
+        how, code = await self._signals.drain(stop, scheduler.stop_at_once)
+        log.info("stopped %s", how)
+        return code
 
     async def _say_up(self, scheduler: PipelineScheduler) -> None:
         found = await scheduler.list_schedules()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     "--ai", metavar="FILE", type=click.Path(path_type=Path),
     help="AI settings for a run in this process. [ROTA_AI_FILE]",
 )  # fmt: skip
-@click.option("--folder", metavar="PATH", help="The folder that holds the pipelines.")
+@location.FOLDER
 @click.pass_obj
 def trigger(
     call: CommonOptions,
@@ -55,9 +55,7 @@ def trigger(
         patience_micros(timeout)
     hush(call)
     root = location.root_of(folder)
-    app = location.app_of(call, root)
-    if ai is not None:
-        app.pipelines.use(ai)
+    app = location.app_of(call, root, ai=ai)
     end = asyncio.run(_live(call, app, root, schedule_id, wait=wait, timeout=timeout))
     if end is None:
         return exit_codes.OK
@@ -74,13 +72,10 @@ async def _live(
     call: CommonOptions, app: Rota, root: Path, schedule_id: str, *, wait: bool, timeout: str | None
 ) -> PipelineRunEnd | None:
     from rota.pipelines.folder import lock_file
-    from rota.pipelines.folder.commands import ScheduleCommands
-    from rota.pipelines.folder.registry import PipelineRegistry
 
     await app.connect()
     try:
-        registry = PipelineRegistry(app, root, trust=app.pipelines.trust)
-        folder_commands = ScheduleCommands(app, registry, now=app.clock.now)
+        folder_commands = location.commands_of(call, root, app, now=app.clock.now)
         scheduled = await folder_commands.show(schedule_id)
         holder = lock_file.living(root, now=app.clock.now())
         if holder is None:
@@ -88,17 +83,11 @@ async def _live(
         run_id = await folder_commands.trigger(scheduled.schedule_id)
         if wait:
             return await _await(app, run_id, timeout)
-        _report_started(call, run_id, scheduled.schedule_id, holder.pid)
+        text = f"run {run_id} of {scheduled.schedule_id} started; process {holder.pid} executes it"
+        render.report(call, {"id": run_id, "schedule": scheduled.schedule_id}, text)
         return None
     finally:
         await app.close()
-
-
-def _report_started(call: CommonOptions, run_id: str, schedule_id: str, pid: int) -> None:
-    if call.json:
-        render.document({"id": run_id, "schedule": schedule_id})
-    else:
-        click.echo(f"run {run_id} of {schedule_id} started; process {pid} executes it")
 
 
 async def _perform(
@@ -106,10 +95,10 @@ async def _perform(
 ) -> PipelineRunEnd:
     """Do the work in this process, and nothing else: no other schedule is fired."""
     meter = Meter()
-    place = _place(scheduled)
+    name, folder = _name_and_folder(scheduled)
 
     async def begin(app: Rota, _: str) -> RunHandle[PipelineResult]:
-        app.pipelines.know(*place)
+        app.pipelines.know(name, folder)
         run_id = await folder_commands.trigger(scheduled.schedule_id)
         meter.say(f"no scheduler runs here: this command executes run {run_id}")
         return app.runs.handle(run_id)
@@ -129,26 +118,26 @@ async def _perform(
     return end
 
 
-def _place(scheduled: Scheduled) -> tuple[str, Path]:
-    """The pipeline as its runs call it, and its folder; a link has the name it leads to."""
+def _name_and_folder(scheduled: Scheduled) -> tuple[str, Path]:
+    """The name of the pipeline in its runs, which is that of the target of a link; its folder."""
     folder = Path(scheduled.pipeline_directory)
     return folder.resolve().name, folder
 
 
 async def _await(app: Rota, run_id: str, timeout: str | None) -> PipelineRunEnd:
-    """Wait for a run of another process; it continues when we do not wait any longer."""
+    """Wait for a run of another process. The run continues after a timeout or Ctrl-C."""
     from rota.core.runs.stored_errors import read_error
 
-    query = f"Look with `rota run show {run_id}`."
+    hint = f"Look with `rota run show {run_id}`."
     try:
         await app.connection.wakeups.listen()
         ended = await app.runs.wait(run_id, timeout=timeout)
     except TimeoutError as error:
-        said = f"run {run_id} has not ended within {timeout}; it continues"
-        raise exit_codes.TookTooLong(said, hint=query) from error
+        message = f"run {run_id} has not ended within {timeout}; it continues"
+        raise exit_codes.TookTooLong(message, hint=hint) from error
     except asyncio.CancelledError:
-        said = f"stopped waiting; run {run_id} continues"
-        raise exit_codes.Interrupted(said, hint=query) from None
+        message = f"stopped waiting; run {run_id} continues"
+        raise exit_codes.Interrupted(message, hint=hint) from None
     error_type = None
     with contextlib.suppress(ValueError):
         error_type = read_error(ended.error)["type"] if ended.error else None

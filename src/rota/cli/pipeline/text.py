@@ -132,7 +132,7 @@ def page(found: Listed, loaded: Loaded, next_at: int | None, now: int) -> None:
         f"pipeline {found.pipeline_id}  {click.style(render.clean(pipeline.name), bold=True)}"
     )
     next_words = next_at and f"{render.clock(next_at)} ({render.ago(next_at, now)})"
-    for name, value in (
+    render.facts([
         ("file", str(loaded.file)),
         ("about", pipeline.description),
         ("form", pipeline.mode),
@@ -140,9 +140,7 @@ def page(found: Listed, loaded: Loaded, next_at: int | None, now: int) -> None:
         ("budget", budget_words(pipeline.settings.budget)),
         ("schedule", when(loaded)),
         ("next", next_words),
-    ):
-        if value:
-            click.echo(f"  {name:<12}{render.clean(str(value))}")
+    ])  # fmt: skip
     given = parameters_of(pipeline)
     if given:
         render.heading("parameters")

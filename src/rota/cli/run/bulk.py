@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rota.cli import connect, render
-from rota.cli.base import CommonOptions
+from rota.cli.base import CommonOptions, F
 from rota.cli.run.filters import run_filters, selection
 
 if TYPE_CHECKING:
     from rota.client.bulk import BulkResult, BulkVerb
     from rota.client.client import Client
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 
-
-def many_options(command: Command) -> Command:
-    """Give a verb the options of its form for many runs."""
+def many_options(command: F) -> F:
+    """Give a command the options that apply it to many runs."""
     yes = click.option("--yes", is_flag=True, help="With --all: do it; otherwise only count.")
     every = click.option("--all", "every", is_flag=True, help="All runs that fit the filters.")
     return every(yes(run_filters(command)))
@@ -27,12 +24,11 @@ def many_options(command: Command) -> Command:
 
 def check(run_id: str | None, every: bool, given: dict[str, Any]) -> None:
     """One run by its id, or all that fit: not both, not neither."""
-    filters = any(value for value in given.values())
     if every and run_id is None:
         return
     if run_id is None:
         raise click.UsageError("Missing argument 'ID', or --all with filters.")
-    if every or filters:
+    if every or any(given.values()):
         raise click.UsageError("an ID names one run: leave out --all and the filters.")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli import complete, connect, render, values
-from rota.cli.base import CommandGroup, CommonOptions
+from rota.cli.base import CommandGroup, CommonOptions, limit_option
 from rota.cli.run import bulk, page
 from rota.cli.run import watch as watching
 from rota.cli.run.filters import run_filters, selection
@@ -15,7 +15,6 @@ from rota.cli.run.logs import logs
 from rota.cli.run.start import start
 from rota.cli.run.wait import Waiter
 from rota.core.runs.ids import short_id
-from rota.core.time.instants import patience_micros
 
 if TYPE_CHECKING:
     from rota.client.client import Client
@@ -33,9 +32,7 @@ run.add_command(logs)
 
 @run.command("list")
 @run_filters
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many."
-)
+@limit_option()
 @click.option("--before", metavar="ID", help="Older than this run: the next page.")
 @watching.OPTION
 @click.pass_obj
@@ -64,19 +61,19 @@ def _show_list(
     if call.json:
         render.document([render.record(run) for run in found])
         return
-    # A narrow terminal has space for what differs only.
+    # A narrow terminal has space only for what differs.
     queues = any(run.queue != "default" for run in found)
     rows = [
         (
-            short_id(run.id), run.name, run.label, *([run.queue] if queues else []), _number(run),
+            short_id(run.id), run.name, run.label, run.queue if queues else "", _number(run),
             render.ago(run.created_at, now), render.took(run.started_at, run.finished_at),
         )
         for run in found
     ]  # fmt: skip
-    heads = ("id", "name", "status", *(["queue"] if queues else []), "try", "created", "took")
-    render.table(heads, rows, "no runs" + (" fit these filters" if filtered else " yet"))
-    if len(found) == limit:
-        click.echo(f"more: --before {found[-1].id}", err=True)
+    heads = ("id", "name", "status", "queue", "try", "created", "took")
+    empty = "no runs" + (" fit these filters" if filtered else " yet")
+    render.table(heads, rows, empty, optional=["queue"])
+    render.more(found, limit, "--before", lambda run: run.id)
 
 
 def _number(run: Run) -> str:
@@ -120,8 +117,6 @@ def result(call: CommonOptions, run_id: str, timeout: str | None) -> None:
 
     The result is the only thing on stdout, as JSON.
     """
-    if timeout is not None:
-        patience_micros(timeout)
     waiter = Waiter(call, timeout)
 
     async def wait(client: Client) -> None:
@@ -152,10 +147,8 @@ def cancel(
         bulk.apply(call, "cancel", given, yes=yes, reason=reason)
         return
     ids = list(connect.ask(call, lambda client: client.runs.cancel(run_id, reason=reason)))
-    if call.json:
-        render.document({"cancelled": ids})
-    else:
-        click.echo(f"cancelled {render.count(len(ids), 'run')}: {', '.join(ids)}")
+    text = f"cancelled {render.count(len(ids), 'run')}: {', '.join(ids)}"
+    render.report(call, {"cancelled": ids}, text)
 
 
 @run.command("retry")
@@ -173,10 +166,8 @@ def retry(call: CommonOptions, /, run_id: str | None, every: bool, yes: bool, **
         bulk.apply(call, "retry", given, yes=yes)
         return
     root_id, newest = connect.ask(call, lambda client: _retry(client, run_id))
-    if call.json:
-        render.document({"id": root_id, "run": render.record(newest)})
-    else:
-        click.echo(f"run {newest.id} takes it up again (attempt {newest.attempt})")
+    text = f"run {newest.id} takes it up again (attempt {newest.attempt})"
+    render.report(call, {"id": root_id, "run": render.record(newest)}, text)
 
 
 async def _retry(client: Client, run_id: str) -> tuple[str, Run]:
@@ -196,10 +187,8 @@ def signal(call: CommonOptions, run_id: str, name: str, value: str | None) -> No
     """
     body = None if value is None else values.loose(value)
     connect.ask(call, lambda client: client.runs.signal(run_id, name, body))
-    if call.json:
-        render.document({"id": run_id, "signal": name, "value": body})
-    else:
-        click.echo(f"signal {name} sent to run {run_id}")
+    sent = {"id": run_id, "signal": name, "value": body}
+    render.report(call, sent, f"signal {name} sent to run {run_id}")
 
 
 @run.command("fork")
@@ -218,7 +207,5 @@ def fork(call: CommonOptions, run_id: str, from_step: str) -> None:
     The new run has the same input and remembers every step before STEP.
     """
     ref = connect.ask(call, lambda client: client.runs.fork(run_id, from_step=from_step))
-    if call.json:
-        render.document({"id": ref.id, "forked_from": run_id, "from_step": from_step})
-    else:
-        click.echo(f"run {ref.id} started from step {from_step}")
+    made = {"id": ref.id, "forked_from": run_id, "from_step": from_step}
+    render.report(call, made, f"run {ref.id} started from step {from_step}")

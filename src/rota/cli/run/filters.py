@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from rota.cli import complete
+from rota.cli.base import F, add_options
 from rota.core.runs.filters import KINDS, STATUSES, RunSelection
 from rota.core.time.instants import micros, moment
 from rota.errors import BadInput
 
 if TYPE_CHECKING:
     from rota.client.client import Client
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 _OPTIONS = (
     click.option("--name", help="Only runs of this workflow.", shell_complete=complete.workflows),
@@ -41,11 +39,9 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def run_filters(command: Command) -> Command:
+def run_filters(command: F) -> F:
     """Give a command the options that select runs."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return add_options(_OPTIONS, command)
 
 
 def selection(client: Client, given: dict[str, Any]) -> RunSelection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli import complete, connect, render
-from rota.cli.base import BaseCommand, CommonOptions
+from rota.cli.base import BaseCommand, CommonOptions, limit_option
 from rota.core.time.instants import SECOND
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ FOLLOW_LIMIT = 1_000
 @click.command("logs", cls=BaseCommand)
 @complete.RUN_ID
 @click.option("--after", metavar="N", type=click.IntRange(0), default=0, help="After this line.")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=200, show_default=True, help="How many."
-)
+@limit_option(200)
 @click.option("--follow", is_flag=True, help="Print new lines until the run ends, or Ctrl-C.")
 @click.pass_obj
 def logs(call: CommonOptions, run_id: str, after: int, limit: int, follow: bool) -> None:
@@ -44,12 +43,11 @@ def logs(call: CommonOptions, run_id: str, after: int, limit: int, follow: bool)
     _print(found)
     if not found:
         click.echo("no log lines" + (f" after {after}" if after else ""))
-    if len(found) == limit:
-        click.echo(f"more: --after {found[-1].position}", err=True)
+    render.more(found, limit, "--after", lambda line: line.position)
 
 
 def _follow(call: CommonOptions, run_id: str, after: int) -> None:
-    async def work(client: Client) -> None:
+    async def follow(client: Client) -> None:
         seen, ends = after, 0
         while True:
             run = await client.runs.get(run_id)
@@ -66,10 +64,8 @@ def _follow(call: CommonOptions, run_id: str, after: int) -> None:
                 return
             await client.clock.wait(asyncio.Event(), client.clock.now() + FOLLOW_US)
 
-    try:
-        connect.ask(call, work)
-    except KeyboardInterrupt:
-        return
+    with contextlib.suppress(KeyboardInterrupt):
+        connect.ask(call, follow)
 
 
 def _print(lines: Sequence[LogLine]) -> None:

@@ -14,7 +14,7 @@ from rota.core.automations.text import deed
 from rota.core.pipelines.names import pipeline_id_of
 from rota.core.redaction import shown_text
 from rota.core.runs.ids import short_id
-from rota.core.runs.stored_errors import own_frames, read_error
+from rota.core.runs.stored_errors import read_error
 from rota.errors import UnknownRun
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from rota.core.automations.model import SeenRun, Touched
     from rota.core.runs.model import Run, StoredStep
 
-# The folder of the package, with its last slash.
 VALUE_WIDTH = 2000
 CELL_WIDTH = 48
 EVENTS_MAX = 20
@@ -146,7 +145,7 @@ def page(explanation: RunPage) -> None:
     if explanation.last.kind == "pipeline":
         name = render.clean(pipeline_id_of(explanation.last.name))
         click.echo(f"\nitems: rota pipeline history {name} --run {explanation.last.root_id}")
-    _error(explanation.last)
+    render.error("error", explanation.last.error)
     click.echo()
     click.echo(_next_step(explanation))
 
@@ -156,7 +155,7 @@ def _head(explanation: RunPage) -> None:
     click.echo(f"run {short_id(run.id)}  {click.style(render.clean(run.name), bold=True)}  "
         f"{render.coloured(render.clean(run.label))}")  # fmt: skip
     ended = run.finished_at or (explanation.now if first.started_at else None)
-    lines = [
+    lines: list[tuple[str, object]] = [
         ("id", run.id),
         ("queue", f"{run.queue}, priority {run.priority}"),
         ("trigger", first.trigger + (f" by run {first.parent_id}" if first.parent_id else "")),
@@ -171,18 +170,16 @@ def _head(explanation: RunPage) -> None:
         ("wakes", run.status == "sleeping" and run.available_at
             and _when(run.available_at, explanation.now)),
         ("worker", run.lease_owner),
-        ("input", shown_text(first.input or "none")),
+        ("input", render.short(shown_text(first.input or "none"), VALUE_WIDTH)),
         ("output", _output(run)),
     ]  # fmt: skip
-    for name, value in lines:
-        if value:
-            click.echo(f"  {name:<12}{render.short(str(value), VALUE_WIDTH)}")
+    render.facts(lines)
 
 
 def _output(run: Run) -> str | None:
     if run.output is None:
         return "null" if run.status == "completed" else None
-    return shown_text(run.output)
+    return render.short(shown_text(run.output), VALUE_WIDTH)
 
 
 def _when(at: int, now: int) -> str:
@@ -236,13 +233,3 @@ def _outcome(step: StoredStep) -> str:
     if step.kind == "child":
         return f"run {short_id(step.child_id or '')}"
     return render.short(shown_text(step.output or ""), CELL_WIDTH)
-
-
-def _error(run: Run) -> None:
-    if run.error is None:
-        return
-    detail = read_error(run.error)
-    render.heading("error")
-    click.echo(f"  {render.clean(detail['type'])}: {render.clean(detail['message'])}")
-    for line in own_frames(detail["trace"].rstrip()):
-        click.echo(f"  {render.clean(line)}")

@@ -1,8 +1,7 @@
-"""`rota run start`: arguments in, a run (and, on request, its result) out."""
+"""`rota run start`: start a run and, on request, wait for its result."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +9,7 @@ import click
 from rota.cli import complete, connect, render, values
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.run.wait import Waiter
-from rota.core.time.instants import micros, patience_micros
+from rota.core.time.instants import micros
 from rota.errors import BadInput
 
 if TYPE_CHECKING:
@@ -59,10 +58,8 @@ def start(
     With a project, the arguments are checked against the workflow; with only --database they are
     sent unchanged.
     """
-    given, said = values.arguments(arguments, source)
+    given = values.arguments(arguments, source)
     chosen = _start_options(tags, **options)
-    if timeout is not None:
-        patience_micros(timeout)  # refused before anything is started
     waiter = Waiter(call, timeout)
 
     async def begin(client: Client, workflow: Any, kwargs: dict[str, Any]) -> None:
@@ -72,27 +69,8 @@ def start(
             await waiter.wait(client, ref.id, existed=ref.existed)
 
     with waiter.interruptible():
-        _run(call, name, given, said, begin)
+        connect.run_checked(call, name, given, begin)
     waiter.show()
-
-
-def _run(
-    call: CommonOptions,
-    name: str,
-    given: dict[str, Any],
-    said: dict[str, str],
-    begin: Callable[[Client, Any, dict[str, Any]], Awaitable[None]],
-) -> None:
-    """With a project's app the input is checked; with a bare database it is sent unchanged."""
-    found = connect.project_of(call)
-    if found is None or found.app is None:
-        connect.ask(call, lambda client: begin(client, name, given))
-        return
-    app = connect.app_of(call, found)
-    workflow = app.starter.workflow_named(name)
-    limit = app.settings.payload_bytes_max
-    kwargs = values.checked(workflow, given, said, bytes_max=limit)
-    connect.run(app, lambda client: begin(client, workflow, kwargs))
 
 
 def _start_options(
@@ -108,7 +86,7 @@ def _start_options(
 
 
 def _report(call: CommonOptions, ref: RunHandle[Any], name: str, *, waits: bool) -> None:
-    """Say the id: on stdout, or on stderr when stdout is for the result."""
+    """Print the id: on stdout, or on stderr when stdout is for the result."""
     if call.json:
         if not waits:
             render.document({"id": ref.id, "name": name, "existed": ref.existed})

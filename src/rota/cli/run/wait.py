@@ -1,4 +1,4 @@
-"""Waiting for the end of a run, with a limit and with Ctrl-C; the run continues either way."""
+"""Waits for the end of a run. A timeout or Ctrl-C ends the wait; the run continues."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rota.cli import render
 from rota.cli.base import CommonOptions
 from rota.cli.exit_codes import Interrupted, TookTooLong
 from rota.core.runs.stored_errors import end_of, run_failed
-from rota.core.time.instants import SECOND
+from rota.core.time.instants import SECOND, patience_micros
 from rota.errors import RotaError
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ class Waiter:
     """Waits for one run and remembers how it ended."""
 
     def __init__(self, call: CommonOptions, timeout: str | None) -> None:
+        if timeout is not None:
+            patience_micros(timeout)  # refused before anything is started
         self._call = call
         self._timeout = timeout
         self._run_id: str | None = None
@@ -78,11 +80,11 @@ class Waiter:
                 raise
             raise Interrupted(
                 f"stopped waiting; run {self._run_id} continues",
-                hint=f"`rota run cancel {self._run_id}` would cancel it.",
+                hint=f"`rota run cancel {self._run_id}` cancels it.",
             ) from None
 
     def show(self) -> None:
-        """Print the result, or raise what the run ended with."""
+        """Print the result, or raise the error that the run ended with."""
         if self._problem is not None:
             raise self._problem
         if not self._over:

@@ -1,8 +1,9 @@
-"""`--watch`: look again and again, and print what has changed."""
+"""`--watch`: ask every two seconds, and print the answer when it has changed."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -30,7 +31,7 @@ def watch(
     shape: Callable[[T], object],
     is_over: Callable[[T], bool] = lambda _: False,
 ) -> None:
-    """Show what `look` finds whenever its `shape` has changed, until it is over or Ctrl-C."""
+    """Show the answer of `query` whenever its `shape` has changed, until `is_over` or Ctrl-C."""
 
     async def work(client: Client) -> None:
         before: object = None
@@ -46,7 +47,5 @@ def watch(
                 return
             await client.clock.wait(asyncio.Event(), client.clock.now() + LOOK_US)
 
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         connect.ask(call, work)
-    except KeyboardInterrupt:
-        return

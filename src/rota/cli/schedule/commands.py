@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rota.cli import complete, connect, render
-from rota.cli.base import CommandGroup, CommonOptions
+from rota.cli.base import AFTER, SEARCH, CommandGroup, CommonOptions, limit_option
 from rota.cli.run.wait import Waiter
 from rota.cli.schedule import page
-from rota.cli.schedule.edit import create, in_a_line, reset, update
+from rota.cli.schedule.edit import create, report, reset, update
 from rota.cli.schedule.next import occurrence_document, occurrences
-from rota.core.time.instants import micros, patience_micros
+from rota.core.time.instants import micros
 
 if TYPE_CHECKING:
     from rota.client.client import Client
-    from rota.client.schedule_view import Occurrence, ScheduleView
+    from rota.client.schedule_view import ScheduleView
 
 
 @click.group(cls=CommandGroup)
@@ -33,45 +32,35 @@ schedule.add_command(create)
 
 
 @schedule.command("list")
-@render.SEARCH
-@click.option("--after", default="", metavar="NAME", help="After this one: the next page.")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="How many."
-)
+@SEARCH
+@AFTER
+@limit_option(100)
 @click.pass_obj
 def list_(call: CommonOptions, search: str, after: str, limit: int) -> None:
     """List schedules by name, with their next occurrence."""
-
-    async def query(client: Client) -> tuple[Sequence[ScheduleView], int]:
-        found = await client.schedules.list(search=search, after=after, limit=limit)
-        return found, client.clock.now()
-
-    found, now = connect.ask(call, query)
+    found, now = connect.ask_with_time(
+        call, lambda client: client.schedules.list(search=search, after=after, limit=limit)
+    )
     if call.json:
         render.document([page.document(shown) for shown in found])
         return
-    notes = any(page.note(shown) for shown in found)
     rows = [
         (
             shown.schedule.name, shown.schedule.status, shown.intent.workflow, _next(shown, now),
-            shown.intent.text if shown.problem else shown.text,
-            *([page.note(shown)] if notes else []),
+            shown.intent.text if shown.problem else shown.text, page.note(shown),
         )
         for shown in found
     ]  # fmt: skip
-    heads = ("name", "status", "workflow", "next", "means", *(["note"] if notes else []))
+    heads = ("name", "status", "workflow", "next", "means", "note")
     empty = "no schedules yet; make one with `rota schedule create`"
-    render.table(heads, rows, render.not_found("schedule", search) or empty)
-    if len(found) == limit:
-        render.more(search, found[-1].schedule.name)
+    empty = render.not_found("schedule", search) or empty
+    render.table(heads, rows, empty, optional=["note"])
+    render.more(found, limit, "--after", lambda shown: shown.schedule.name, search)
 
 
 def _next(shown: ScheduleView, now: int) -> str:
     row = shown.schedule
-    if row.status != "scheduled":
-        return "-"
-    said = render.ago(row.available_at, now)
-    return f"due {said}" if said.endswith("ago") else said
+    return render.due(row.available_at, now) if row.status == "scheduled" else "-"
 
 
 @schedule.command("show")
@@ -97,9 +86,7 @@ schedule.add_command(reset)
 @click.option(
     "--status", metavar="STATUS[:REASON]", default="", help="Only these: failed, skipped:missed."
 )
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many."
-)
+@limit_option()
 @click.pass_obj
 def history(
     call: CommonOptions, name: str, start: str | None, end: str | None, status: str, limit: int
@@ -130,7 +117,7 @@ def history(
 async def _times(
     client: Client, name: str, *texts: str | None
 ) -> tuple[str, list[datetime | None]]:
-    """The zone of a schedule, and times written on its wall."""
+    """The zone of a schedule, and times that were written as wall time in that zone."""
     from rota.core.time.instants import moment
     from rota.schedules.preview import read_time, to_instant, zone_of
 
@@ -146,32 +133,25 @@ async def _times(
 @click.option(
     "--within", metavar="DURATION", default="1d", show_default=True, help="How far to look."
 )
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many."
-)
+@limit_option()
 @click.pass_obj
 def upcoming(call: CommonOptions, within: str, limit: int) -> None:
     """Show the next occurrences of all schedules.
 
     In this machine's wall time and in UTC.
     """
-    micros(within)
-
-    async def query(client: Client) -> tuple[Sequence[Occurrence], int]:
-        found = await client.schedules.upcoming(within=within, limit=limit)
-        return found, client.clock.now()
-
     from rota.schedules.host_zone import host_zone_name
 
-    found, now = connect.ask(call, query)
+    micros(within)
+    found, now = connect.ask_with_time(
+        call, lambda client: client.schedules.upcoming(within=within, limit=limit)
+    )
     zone = host_zone_name()
     if call.json:
         lines = [{"schedule": one.schedule} | occurrence_document(one, zone) for one in found]
         render.document(lines)
-    elif found:
-        occurrences(list(found), zone, now, names=True)
     else:
-        click.echo(f"nothing fires within {within}")
+        occurrences(found, zone, now, names=True, empty=f"nothing fires within {within}")
 
 
 # -- commands ----------------------------------------------------------------------------------
@@ -189,7 +169,7 @@ def pause(call: CommonOptions, name: str, note: str, until: str | None) -> None:
         _, [until_at] = await _times(client, name, until)
         return await client.schedules.pause(name, note=note, until=until_at)
 
-    _done(call, connect.ask(call, stop))
+    report(call, connect.ask(call, stop))
 
 
 @schedule.command("resume")
@@ -198,14 +178,7 @@ def pause(call: CommonOptions, name: str, note: str, until: str | None) -> None:
 @click.pass_obj
 def resume(call: CommonOptions, name: str, catch_up: bool) -> None:
     """Resume a paused schedule from its next occurrence."""
-    _done(call, connect.ask(call, lambda client: client.schedules.resume(name, catch_up=catch_up)))
-
-
-def _done(call: CommonOptions, shown: ScheduleView) -> None:
-    if call.json:
-        render.document(page.document(shown))
-    else:
-        click.echo(in_a_line(shown))
+    report(call, connect.ask(call, lambda client: client.schedules.resume(name, catch_up=catch_up)))
 
 
 @schedule.command("trigger")
@@ -218,8 +191,6 @@ def trigger(call: CommonOptions, name: str, wait: bool, timeout: str | None) -> 
 
     The schedule itself does not move.
     """
-    if timeout is not None:
-        patience_micros(timeout)
     waiter = Waiter(call, timeout)
 
     async def fire(client: Client) -> None:
@@ -270,18 +241,13 @@ def backfill(
         }  # fmt: skip
 
     found = connect.ask(call, fill)
-    if call.json:
-        render.document(found)
-        return
     count, run_count = found["occurrence_count"], found["run_count"]
-    said = f"{count:,} occurrence{'' if count == 1 else 's'} in this range"
     rest = f"; {count - run_count:,} had a run already" if count > run_count else ""
+    done = f"started, {parallel} at a time{rest}"
     if dry_run:
-        click.echo(
-            f"{said}: {render.count(run_count, 'run')} would start{rest}; nothing was started"
-        )
-    else:
-        click.echo(f"{said}: {render.count(run_count, 'run')} started, {parallel} at a time{rest}")
+        done = f"would start{rest}; nothing was started"
+    text = f"{count:,} occurrence{'' if count == 1 else 's'} in this range"
+    render.report(call, found, f"{text}: {render.count(run_count, 'run')} {done}")
 
 
 @schedule.command("delete")
@@ -290,7 +256,5 @@ def backfill(
 def delete(call: CommonOptions, name: str) -> None:
     """Delete a schedule. Its runs stay."""
     connect.ask(call, lambda client: client.schedules.delete(name))
-    if call.json:
-        render.document({"deleted": name})
-    else:
-        click.echo(f"schedule {name} is deleted; the runs it fired stay")
+    text = f"schedule {name} is deleted; the runs it fired stay"
+    render.report(call, {"deleted": name}, text)

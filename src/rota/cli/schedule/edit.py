@@ -1,16 +1,16 @@
-"""`rota schedule create` and `update`: the words of a schedule, from options to the client."""
+"""`rota schedule create`, `update` and `reset`: the definition of a schedule from options."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rota.cli import complete, connect, render, values
-from rota.cli.base import BaseCommand, CommonOptions
+from rota.cli.base import BaseCommand, CommonOptions, F
 from rota.cli.schedule import page
 from rota.cli.schedule.options import zone_options
 from rota.core.schedules.intent import Missed, Overlap
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rota.client.client import Client
     from rota.client.schedule_view import ScheduleView
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Callback = Callable[[click.Context, click.Parameter, str | None], int | str | None]
 POLICIES = ("overlap", "missed", "missed_max", "max_delay", "jitter", "max_runs",
     "pause_after_failures", "retries", "timeout", "grace", "expires_after")  # fmt: skip
@@ -49,13 +48,13 @@ def _count(low: int) -> Callback:
 
 
 def _length(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
-    """Reads a duration, or `none`; refused before anything is opened."""
+    """Reads a duration, or `none`; a bad one is refused before a database is opened."""
     if text is not None and text != NONE:
         micros(text)
     return text
 
 
-def _options(command: Decorated) -> Decorated:
+def _options(command: F) -> F:
     """The options of a schedule beside its time; `none` clears a limit."""
     rows: list[tuple[str, Any, str | None, str]] = [
         ("--overlap", click.Choice([o.value for o in Overlap]), None,
@@ -106,27 +105,24 @@ def create(
     words (weekdays at 9:30); several quoted ones are one schedule. `rota next WHEN` shows what it
     means first. TIME is wall time in the schedule's zone, unless it has an offset.
     """
-    pairs = [word for word in words if _PAIR.match(word)]
-    when = [word for word in words if not _PAIR.match(word)]
+    when, pairs = _split(words)
     if not when:
         raise UsageError("WHEN is missing", hint="Say when: 5m, '0 9 * * *', weekdays at 9:30.")
-    given, said = values.arguments(pairs, options.pop("input"))
+    given = values.arguments(pairs, options.pop("input"))
 
     async def make(client: Client, target: Any, kwargs: dict[str, Any]) -> ScheduleView:
         from rota.schedules.host_zone import host_zone_name
         from rota.schedules.preview import read_when
 
-        # Not said, it stays unsaid: a schedule that is made again keeps the zone it has.
+        # Without the option it stays None: a schedule that is made again keeps its zone.
         timezone = options.pop("timezone")
-        wall = timezone or host_zone_name()
-        words_of = _policies(options) | _bounds(options, wall, client.clock.now())
-        rest = {key: value for key, value in options.items() if value is not None}
+        zone = timezone or host_zone_name()
+        fields = _fields(options, zone, client.clock.now())
         return await client.schedules.create(
-            name, target, read_when(when, zone=wall), input=kwargs, timezone=timezone,
-            **words_of, **rest,
-        )  # fmt: skip
+            name, target, read_when(when, zone=zone), input=kwargs, timezone=timezone, **fields
+        )
 
-    _done(call, _checked(call, workflow, given, said, make))
+    report(call, connect.run_checked(call, workflow, given, make))
 
 
 @click.command(cls=BaseCommand)
@@ -143,41 +139,37 @@ def update(call: CommonOptions, /, name: str, words: tuple[str, ...], **options:
     ones. Rota refuses an edit that would run missed occurrences at once, unless you confirm. A
     schedule that has ended continues if the edit allows it. An edit repairs a quarantined one.
     """
-    pairs = [word for word in words if _PAIR.match(word)]
-    when = [word for word in words if not _PAIR.match(word)]
+    when, pairs = _split(words)
     if not words and not any(value not in (None, False) for value in options.values()):
         raise UsageError("nothing to change was named", hint="See `rota schedule update --help`.")
     source = options.pop("input")
-    given, said = values.arguments(pairs, source)
+    has_input = bool(pairs) or source is not None
+    given = values.arguments(pairs, source)
 
     async def change(client: Client, _: Any, kwargs: dict[str, Any]) -> ScheduleView:
         from rota.schedules.preview import read_when, zone_of
 
         shown = await client.schedules.get(name)
         zone = options["timezone"] or zone_of(shown.intent.spec)
-        words_of = _policies(options) | _bounds(options, zone, client.clock.now())
-        rest = {key: value for key, value in options.items() if value is not None}
-        if pairs or source is not None:
-            rest["input"] = kwargs
+        fields = _fields(options, zone, client.clock.now())
+        if has_input:
+            fields["input"] = kwargs
         if when:
-            rest["when"] = read_when(when, zone=zone)
-        return await client.schedules.update(name, **words_of, **rest)
+            fields["when"] = read_when(when, zone=zone)
+        return await client.schedules.update(name, **fields)
 
-    async def keep(client: Client) -> ScheduleView:
-        return await change(client, None, {})
-
-    if not pairs and source is None:
-        found = connect.project_of(call) if options["workflow"] else None
-        if found is not None and found.app is not None:  # it knows its workflows
-            _done(call, connect.run(connect.app_of(call, found), keep))
-        else:
-            _done(call, connect.ask(call, keep))
+    workflow = options["workflow"]
+    if has_input:
+        if workflow is None:
+            shown = connect.ask(call, lambda client: client.schedules.get(name))
+            workflow = shown.intent.workflow
+        report(call, connect.run_checked(call, workflow, given, change))
         return
-    workflow = (
-        options["workflow"]
-        or connect.ask(call, lambda client: client.schedules.get(name)).intent.workflow
-    )
-    _done(call, _checked(call, workflow, given, said, change))
+    app = connect.project_app(call) if workflow else None  # it knows its workflows
+    if app is not None:
+        report(call, connect.run(app, lambda client: change(client, None, {})))
+    else:
+        report(call, connect.ask(call, lambda client: change(client, None, {})))
 
 
 @click.command(cls=BaseCommand)
@@ -193,11 +185,23 @@ def reset(call: CommonOptions, name: str, fields: tuple[str, ...], confirm: bool
     lists them with both values. A pause stays.
     """
     names = [field.replace("-", "_") for field in fields]
-    _done(call, connect.ask(call, lambda c: c.schedules.reset(name, *names, confirm=confirm)))
+    report(call, connect.ask(call, lambda c: c.schedules.reset(name, *names, confirm=confirm)))
+
+
+def _split(words: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """The words of WHEN, and the arguments: words such as `KEY=VALUE`."""
+    pairs = [word for word in words if _PAIR.match(word)]
+    return [word for word in words if word not in pairs], pairs
+
+
+def _fields(options: dict[str, Any], zone: str, now: int) -> dict[str, Any]:
+    """The fields of a schedule that the options name, for the client."""
+    fields = _policies(options) | _bounds(options, zone, now)
+    return fields | {key: value for key, value in options.items() if value is not None}
 
 
 def _policies(options: dict[str, Any]) -> dict[str, Any]:
-    """The policies that were named; `none` as None, and no jitter as none of it."""
+    """The policies that were named; `none` becomes None, for jitter 0."""
     named = {key: options.pop(key) for key in POLICIES}
     chosen = {key: value for key, value in named.items() if value is not None}
     return {
@@ -217,32 +221,15 @@ def _bounds(options: dict[str, Any], zone: str, now: int) -> dict[str, Any]:
     }
 
 
-def _checked(
-    call: CommonOptions,
-    name: str,
-    given: dict[str, Any],
-    said: dict[str, str],
-    work: Callable[[Client, Any, dict[str, Any]], Awaitable[ScheduleView]],
-) -> ScheduleView:
-    """With a project's app the input is checked; with a bare database it is taken unchanged."""
-    found = connect.project_of(call)
-    if found is None or found.app is None:
-        return connect.ask(call, lambda client: work(client, name, given))
-    app = connect.app_of(call, found)
-    workflow = app.starter.workflow_named(name)
-    limit = app.settings.payload_bytes_max
-    kwargs = values.checked(workflow, given, said, bytes_max=limit)
-    return connect.run(app, lambda client: work(client, workflow, kwargs))
-
-
-def _done(call: CommonOptions, shown: ScheduleView) -> None:
+def report(call: CommonOptions, shown: ScheduleView) -> None:
+    """A schedule after a command changed it."""
     if call.json:
         render.document(page.document(shown))
     else:
-        click.echo(in_a_line(shown))
+        click.echo(_in_a_line(shown))
 
 
-def in_a_line(shown: ScheduleView) -> str:
+def _in_a_line(shown: ScheduleView) -> str:
     """A schedule in one line: its state, what it means, and when it comes next."""
     from rota.schedules.preview import wall, zone_of
 

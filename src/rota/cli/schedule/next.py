@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,12 +21,9 @@ if TYPE_CHECKING:
 @click.argument("words", nargs=-1, required=True, metavar="WHEN...")
 @zone_options
 @click.option(
-    "--count",
-    type=click.IntRange(1, 1000),
-    default=5,
-    show_default=True,
+    "--count", type=click.IntRange(1, 1000), default=5, show_default=True,
     help="How many occurrences.",
-)
+)  # fmt: skip
 @click.option("--from", "start", metavar="TIME", help="Look from this time on, instead of now.")
 @click.pass_obj
 def next_(
@@ -61,25 +59,27 @@ def next_(
         click.echo(f"Clock change: {remark.text}.")
 
 
-def occurrences(found: list[Occurrence], zone: str, now: int, *, names: bool = False) -> None:
-    """A table of what is to come; columns that would be empty are skipped."""
+def occurrences(
+    found: Sequence[Occurrence],
+    zone: str,
+    now: int,
+    *,
+    names: bool = False,
+    empty: str = "nothing to come",
+) -> None:
+    """A table of future occurrences; columns that would be empty are omitted."""
     from rota.schedules.preview import utc, wall
 
-    noted = any(one.notes for one in found)
     moved = any(one.runs_at != one.due_at for one in found)
     rows = []
     for one in found:
         due_at, runs_at = instant(one.due_at), instant(one.runs_at)
-        rows.append(
-            [
-                *([one.schedule] if names else []),
-                wall(due_at, zone), utc(due_at), render.ago(due_at, now),
-                *([wall(runs_at, zone)] if moved else []),
-                *(["; ".join(one.notes)] if noted else []),
-            ]
-        )  # fmt: skip
-    heads = [*(["schedule"] if names else []), "when", "utc", "in", *(["runs"] if moved else [])]
-    render.table([*heads, *(["note"] if noted else [])], rows, "nothing to come")
+        rows.append((
+            one.schedule if names else "", wall(due_at, zone), utc(due_at),
+            render.ago(due_at, now), wall(runs_at, zone) if moved else "", "; ".join(one.notes),
+        ))  # fmt: skip
+    heads = ("schedule", "when", "utc", "in", "runs", "note")
+    render.table(heads, rows, empty, optional=["schedule", "runs", "note"])
 
 
 def occurrence_document(one: Occurrence, zone: str) -> dict[str, Any]:
@@ -97,11 +97,9 @@ def occurrence_document(one: Occurrence, zone: str) -> dict[str, Any]:
 
 def _document(found: Preview) -> dict[str, Any]:
     return {
-        "text": found.text,
-        "forms": found.forms,
-        "timezone": found.zone,
+        "text": found.text, "forms": found.forms, "timezone": found.zone,
         "occurrences": [occurrence_document(one, found.zone) for one in found.occurrences],
         "remarks": [
             {"at": render.at(one.at), "kind": one.kind, "text": one.text} for one in found.remarks
         ],
-    }
+    }  # fmt: skip

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 NEXT_COUNT = 5
 LAST_COUNT = 5
+INPUT_WIDTH = 2000
 
 
 class LedgerEntry(NamedTuple):
@@ -158,12 +159,10 @@ def page(explanation: SchedulePage) -> None:
     row = shown.schedule
     name = click.style(render.clean(row.name), bold=True)
     click.echo(f"schedule {name}  {render.coloured(row.status)}")
-    for what, value in _lines(shown, explanation.now):
-        if value:
-            click.echo(f"  {what:<12}{render.short(str(value), 2000)}")
+    render.facts(_lines(shown, explanation.now))
     if explanation.upcoming:
         render.heading("next")
-        occurrences(list(explanation.upcoming), zone_of(shown.intent.spec), explanation.now)
+        occurrences(explanation.upcoming, zone_of(shown.intent.spec), explanation.now)
     if explanation.ledger:
         render.heading("last")
         ledger(explanation.ledger, zone_of(shown.intent.spec))
@@ -189,7 +188,7 @@ def _lines(shown: ScheduleView, now: int) -> list[tuple[str, object]]:
         ("means", shown.text),
         ("written", intent.text if forms in said else f"{intent.text}  [{forms}]"),
         ("workflow", f"{intent.workflow}, queue {row.queue}, priority {row.priority}"),
-        ("input", shown_text(row.input or "none")),
+        ("input", render.short(shown_text(row.input or "none"), INPUT_WIDTH)),
         ("policies", _policies(intent.policies)),
         ("runs", runs_max and f"{intent.fired_count} of {runs_max}"),
         ("note", note(shown)),
@@ -217,15 +216,13 @@ def ledger(found: Sequence[LedgerEntry], zone: str) -> None:
     """Occurrences and what became of them."""
     rows = [
         (
-            _when(row, zone), outcome(row), _run(last), _label(last),
+            _when(row, zone), outcome(row), *_run_and_status(last),
             render.took(last.started_at, last.finished_at), _note(row, zone),
         )
         for row, last in found
     ]  # fmt: skip
-    noted = any(line[5] for line in rows)
-    heads = ("when", "outcome", "run", "status", "took", *(["note"] if noted else []))
-    lines = rows if noted else [line[:5] for line in rows]
-    render.table(heads, lines, "no occurrence has been recorded yet")
+    heads = ("when", "outcome", "run", "status", "took", "note")
+    render.table(heads, rows, "no occurrence has been recorded yet", optional=["note"])
 
 
 def _when(row: Run, zone: str) -> str:
@@ -234,12 +231,8 @@ def _when(row: Run, zone: str) -> str:
     return wall(row.due_at if row.due_at is not None else row.created_at, zone)
 
 
-def _run(run: Run) -> str:
-    return "-" if run.status == Status.SKIPPED else short_id(run.id)
-
-
-def _label(run: Run) -> str:
-    return "-" if run.status == Status.SKIPPED else run.label
+def _run_and_status(run: Run) -> tuple[str, str]:
+    return ("-", "-") if run.status == Status.SKIPPED else (short_id(run.id), run.label)
 
 
 def _detail(row: Run) -> str | None:
