@@ -15,15 +15,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rota.core.notifications.model import NotificationKind, one_line
+import msgspec
+
+from rota.core.notifications.model import Notification, NotificationKind, one_line
 from rota.core.notifications.rules import NotificationMessage
 from rota.core.runs.failures import names_of
-from rota.core.time.instants import SECOND
+from rota.core.time.instants import SECOND, iso
 from rota.engine.notifier import DELIVERY
 from rota.errors import Rejected, RotaError, Transient
 from rota.notifications import command, mail, ping, webhook
 from rota.notifications.definition import DeclaredRule
-from rota.notifications.payload import payload
 from rota.notifications.ping import Ping
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ async def _send(rule: DeclaredRule, message: NotificationMessage, now_s: int) ->
     if rule.hook is not None:
         await _call(rule, message)
     elif channel.webhook is not None:
-        body = payload(message)
+        body = _payload(message)
         await webhook.post(
             channel.webhook, channel.secret_env, message_id=message.id, timestamp=now_s, body=body
         )
@@ -121,10 +122,36 @@ async def _run(line: str, pass_env: Sequence[str], message: NotificationMessage)
     }  # fmt: skip
     try:
         ended = await command.run(
-            line, Path(os.getcwd()), stdin=payload(message).decode(), env=env, pass_env=pass_env,
+            line, Path(os.getcwd()), stdin=_payload(message).decode(), env=env, pass_env=pass_env,
             timeout_s=COMMAND_S,
         )  # fmt: skip
     except Transient as error:  # errors are stored, and the line may hold a secret
         raise Transient(error.message.replace(f"`{line}`", "the command")) from None
     if ended.code != 0:
         raise Transient(ended.end_text("the command"))
+
+
+def _payload(message: NotificationMessage) -> bytes:
+    """A message as JSON. `text` says all of it to people; a digest has `entries`."""
+    fields: dict[str, Any] = {
+        "id": message.id, "kind": message.kind, "text": message.text, "count": message.count,
+    }  # fmt: skip
+    if message.single is not None:
+        return msgspec.json.encode(fields | _fields(message.single))
+    entries = [
+        {"count": one.count, "since": iso(one.since), "text": one.last.text, **_fields(one.last)}
+        for one in message.entries
+    ]
+    more = {"since": iso(message.since), "entries": entries, "others": message.others}
+    return msgspec.json.encode(fields | more)
+
+
+def _fields(one: Notification) -> dict[str, Any]:
+    details = one.details
+    return {
+        "kind": one.kind, "source": one.source, "name": one.name, "schedule": one.schedule,
+        "run": one.run_id, "queue": one.queue, "tags": one.tags, "at": iso(one.at),
+        "reason": details.reason, "error": details.error, "attempt": details.attempt,
+        "dueAt": None if details.due_at is None else iso(details.due_at),
+        "occurrences": details.occurrences,
+    }  # fmt: skip
