@@ -94,6 +94,25 @@ def test_prose_is_wrapped_names_are_cut_and_ids_stay_whole(
     ]
 
 
+def test_sentences_break_between_words_and_commands_stay_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "→ Nothing to do before Monday; to continue: `rota schedule resume nightly`."
+    render.say(text)
+    assert capsys.readouterr().out == f"{text}\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    render.say(text, hang=2)
+    render.facts([("input", "one two three four five six seven")])
+    assert capsys.readouterr().out.splitlines() == [
+        "→ Nothing to do before Monday; to",
+        "  continue:",
+        "  `rota schedule resume nightly`.",
+        "  input       one two three four five",
+        "              six seven",
+    ]
+
+
 def test_wide_letters_count_twice(capsys: pytest.CaptureFixture[str]) -> None:
     render.table(("name", "status"), [("東京", "ok"), ("ab", "ok")], "")
     assert capsys.readouterr().out == "NAME  STATUS\n東京  ok\nab    ok\n"

@@ -8,9 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
-
-from rota.cli import values
+from rota.cli import render, values
 from rota.cli.base import CommonOptions
 
 # Commands import these when they need them: `rota --help` must not load the engine.
@@ -43,11 +41,11 @@ def place_of(call: CommonOptions) -> ProjectLocation:
     from rota import project
 
     place = project.place(project_of(call), given(call))
-    _hide_secrets(call, place.url, place.settings)
+    hide_secrets(call, place.url, place.settings)
     return place
 
 
-def _hide_secrets(call: CommonOptions, url: str, settings: Settings) -> None:
+def hide_secrets(call: CommonOptions, url: str, settings: Settings) -> None:
     """Keep the password of the URL and the values of secret fields out of all output."""
     from rota.core import redaction
     from rota.core.redaction import Redactor
@@ -62,7 +60,7 @@ def app_of(call: CommonOptions, found: Project, **flags: Any) -> Rota:
 
     said = given(call, **flags)  # first: a bad setting is not a fault of the project's code
     app = project.configure(project.load(found), found, said)
-    _hide_secrets(call, app.url, app.settings)
+    hide_secrets(call, app.url, app.settings)
     return app
 
 
@@ -164,4 +162,5 @@ async def _note_disarmed(client: Client) -> None:
     disarmed = await client.operations.disarmed()
     if disarmed is not None:
         where = client.connection.database.place
-        click.echo(f"{where} {disarmed_clause(disarmed)}\n→ {ARM_HINT}", err=True)
+        render.say(f"{where} {disarmed_clause(disarmed)}", err=True)
+        render.say(f"→ {ARM_HINT}", hang=2, err=True)

@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import click
 
+from rota.cli import render
 from rota.core.suggest import close_names, hint_of
 from rota.errors import RotaError
 
@@ -128,10 +129,10 @@ def report(error: BaseException, *, as_json: bool, debug: bool, url: str | None)
     else:
         sentence, _, details = message.partition("\n")
         end = "" if sentence.endswith((":", "?")) else "."
-        click.echo(f"Error: {sentence.rstrip('.')}{end}", err=True)
+        render.say(f"Error: {sentence.rstrip('.')}{end}", err=True)
         if details:  # the place, with a caret under it, or a list
             click.echo(details, err=True)
-        click.echo(f"Hint: {hint}", err=True)
+        render.say(f"Hint: {hint}", err=True)
     return EXITS.get(ours.code, FAILED)
 
 

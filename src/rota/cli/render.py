@@ -85,6 +85,7 @@ NAMES = (
     "input", "topic", "from", "publishes", "runs on", "payload", "trigger", "result file", "cause",
 )  # fmt: skip
 NAME_WIDTH = 8
+_QUOTED = re.compile(r"`[^`]*`")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tabs and ends of lines
 
 # -- documents ---------------------------------------------------------------------------------
@@ -100,7 +101,7 @@ def report(call: CommonOptions, value: Any, text: str) -> None:
     if call.json:
         document(value)
     else:
-        click.echo(text)
+        say(text)
 
 
 def result(text: str | None) -> None:
@@ -204,6 +205,21 @@ def count(number: int, noun: str) -> str:
 # -- pages -------------------------------------------------------------------------------------
 
 
+def say(text: str, *, hang: int = 0, err: bool = False) -> None:
+    """Print a line. A terminal gets it broken between words, later lines indented by `hang`.
+
+    A command in backticks stays whole, because people copy it.
+    """
+    if (sys.stderr if err else sys.stdout).isatty():
+        whole = _QUOTED.sub(lambda match: match.group().replace(" ", "\0"), text)
+        lines = textwrap.wrap(
+            whole, shutil.get_terminal_size().columns, subsequent_indent=" " * hang,
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
+        text = "\n".join(lines).replace("\0", " ")
+    click.echo(text, err=err)
+
+
 def heading(text: str) -> None:
     """The title of a part of a page."""
     click.echo()
@@ -214,7 +230,14 @@ def facts(pairs: Iterable[tuple[str, object]]) -> None:
     """Names and values, one pair a line. A pair without a value is omitted."""
     for name, value in pairs:
         if value:
-            click.echo(f"  {name:<12}{clean(str(value))}")
+            say(f"  {name:<12}{clean(str(value))}", hang=14)
+
+
+def explanation(sentence: str, hint: str | None) -> None:
+    """Why something runs or does not, and what to do about it."""
+    say(clean(sentence))
+    if hint:
+        say(f"→ {clean(hint)}", hang=2)
 
 
 def error(title: str, stored: str | None) -> None:
@@ -262,7 +285,7 @@ def table(
     A column that is `optional` is omitted if all its cells are empty.
     """
     if not rows:
-        click.echo(empty)
+        say(empty)
         return
     cells = [[clean(str(cell)) for cell in row] for row in rows]
     columns = zip(heads, *cells, strict=True)

@@ -1,4 +1,4 @@
-"""A name that nothing has any more: a schedule that was deleted, or is in another namespace."""
+"""A name that nothing has: a schedule that was deleted, or is in another namespace."""
 
 from __future__ import annotations
 
@@ -37,6 +37,10 @@ async def explain_deleted(client: Client, name: str, unknown: UnknownSchedule) -
     others = await client.connection.database.read(
         store.namespaces_with, namespace=namespace, name=name
     )
+    if unknown.advice == UnknownSchedule.hint:
+        unknown.advice = (
+            "List what there is: `rota schedule list`, `rota automation list`, `rota run list`."
+        )
     if others:
         unknown.message += f" in namespace {namespace}"
         unknown.advice = (

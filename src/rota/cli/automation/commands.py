@@ -65,7 +65,7 @@ def list_(call: CommonOptions, archived: bool, search: str, after: str) -> None:
         fits = search.lower() in refusal.automation.lower() and not after and len(found) < PAGE_SIZE
         if refusal.automation not in shown and fits:
             problems = "; ".join(refusal.problems)
-            click.echo(f"{refusal.automation} is not deployed; refused: {problems}", err=True)
+            render.say(f"{refusal.automation} is not deployed; refused: {problems}", err=True)
     render.more(found, PAGE_SIZE, "--after", lambda one: one.automation.name, search)
 
 
@@ -138,7 +138,7 @@ def deploy(call: CommonOptions, names: tuple[str, ...]) -> None:
         render.document([_deployed_document(one) for one in done])
     elif not call.json:
         for one in done:
-            click.echo(_deployed_words(one))
+            render.say(_deployed_words(one))
             _report_lost(one.name, one.lost)
         _report_restarts(done)
     if broken:
@@ -191,7 +191,7 @@ def _deployed_document(one: Deployed) -> dict[str, Any]:
 
 def _report_lost(name: str, lost: Sequence[str]) -> None:
     for handler in lost:
-        click.echo(
+        render.say(
             f"the state of {name}'s handler {handler} is lost, because the handler is gone; "
             f"a handler that is only renamed keeps it with renamed_from={handler!r}", err=True,
         )  # fmt: skip
@@ -207,7 +207,7 @@ def _report_restarts(done: Sequence[Deployed]) -> None:
     for worker, names in stale.items():
         listed = ", ".join(names[:STALE_SHOWN])
         more = f" and {len(names) - STALE_SHOWN} more" if len(names) > STALE_SHOWN else ""
-        click.echo(f"restart worker {worker}: it has other code of {listed}{more}", err=True)
+        render.say(f"restart worker {worker}: it has other code of {listed}{more}", err=True)
 
 
 @automation.command("rollback")
@@ -274,10 +274,10 @@ def report(call: CommonOptions, view: AutomationView, words: str, **facts: Any) 
     if call.json:
         render.document(page.document(view) | facts)
         return
-    click.echo(render.clean(words))
+    render.say(render.clean(words))
     sentence = render.clean(view.sentence)
     state = "" if sentence.startswith(view.status) else f"{render.coloured(view.status)}: "
-    click.echo(f"→ {state}{sentence}.")
+    render.say(f"→ {state}{sentence}.", hang=2)
     if view.status == "Needs attention":
         page.todo(view)
 

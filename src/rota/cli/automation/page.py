@@ -252,11 +252,11 @@ def page(explanation: AutomationPage) -> None:
     view = explanation.view
     name = click.style(render.clean(view.automation.name), bold=True)
     click.echo(f"automation {name}  {render.coloured(view.status)}")
-    click.echo(f"  {render.clean(_unclaimed(explanation) or view.sentence + '.')}")
+    render.say(f"  {render.clean(_unclaimed(explanation) or view.sentence + '.')}", hang=2)
     if explanation.notification is not None:
         recorded = explanation.notification
         kind, at = recorded.notification.kind, render.clock(recorded.notification.at)
-        click.echo(f"  Notification {kind} of {at} {render.clean(recorded.receivers)}.")
+        render.say(f"  Notification {kind} of {at} {render.clean(recorded.receivers)}.", hang=2)
     change = in_the_way(view)
     if change is not None:
         render.heading("the change")
@@ -284,7 +284,7 @@ def todo(view: AutomationView) -> None:
     render.heading("what you can do")
     for one in found:  # the command on a line of its own: it is there to be copied
         click.echo(f"  {one['command']}")
-        click.echo(f"      {one['means']}")
+        render.say(f"      {one['means']}", hang=6)
 
 
 def change_lines(row: LedgerRow) -> None:

@@ -46,7 +46,7 @@ def create(call: CommonOptions, name: str, role: str, expires_in: str | None) ->
         render.document(render.record(made.token) | {"token": made.text})
         return
     click.echo(made.text)
-    click.echo(
+    render.say(
         f"Keep it: it is not shown again. Role {role} in namespace {made.token.namespace}, "
         + (f"until {iso(made.token.expires_at)}." if made.token.expires_at else "without an end."),
         err=True,

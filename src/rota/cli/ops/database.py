@@ -115,9 +115,9 @@ def doctor(call: CommonOptions, repairs: bool, full: bool) -> int:
 
 def _line(level: str, what: str, says: str, hint: str | None) -> None:
     mark = render.coloured(level) + " " * (5 - len(level))
-    click.echo(f"{mark} {what:<11} {render.clean(says)}")
+    render.say(f"{mark} {what:<11} {render.clean(says)}", hang=18)
     if hint:
-        click.echo(f"{'':<17} → {render.clean(hint)}")
+        render.say(f"{'':<17} → {render.clean(hint)}", hang=20)
 
 
 def _sum(levels: list[Any]) -> None:

@@ -34,9 +34,9 @@ def disarm(call: CommonOptions, reason: str) -> None:
         since = render.at(found.at)
         render.document({"database": where, "disarmed_at": since, "reason": found.reason})
         return
-    click.echo(f"{where} is disarmed: nothing fires, runs or is sent until `rota arm`")
+    render.say(f"{where} is disarmed: nothing fires, runs or is sent until `rota arm`")
     if on:
-        click.echo(f"{render.count(on, 'worker')} may be on: they notice at their next heartbeat")
+        render.say(f"{render.count(on, 'worker')} may be on: they notice at their next heartbeat")
 
 
 @click.command(cls=BaseCommand)

@@ -34,9 +34,7 @@ def why(call: CommonOptions, name: str, at_text: str | None) -> None:
     if call.json:
         render.document(found._asdict())
         return
-    click.echo(render.clean(found.sentence))
-    if found.hint:
-        click.echo(f"→ {render.clean(found.hint)}")
+    render.explanation(found.sentence, found.hint)
 
 
 async def _ask(client: Client, name: str, at_text: str | None) -> Explanation:

@@ -144,7 +144,7 @@ def _page(explanation: PipelineRunPage, path: Path, limit: int) -> None:
     run, result = explanation.run, explanation.result
     entry = HistoryEntry(run, result, explanation.attempts)
     outcome = run.label if run.status == "skipped" else entry.outcome
-    click.echo(f"run {run.root_id}  {render.coloured(summary(result, outcome))}")
+    render.say(f"run {run.root_id}  {render.coloured(summary(result, outcome))}")
     render.facts([
         ("trigger", entry.first.trigger), ("attempt", run.attempt),
         ("started", render.clock(entry.first.started_at)),

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from rota.cli import render
 from rota.cli.base import F, add_options
 from rota.errors import BadInput, MissingExtra, UsageError
 
@@ -88,7 +89,7 @@ def prepare(
         open_pipeline(place), items=items, form=items_format, limit=limit, sample=sample, seed=seed
     )
     for remark in check_given(given, loaded.pipeline, names_of(loaded)):
-        click.echo(f"Warning: {remark}", err=True)
+        render.say(f"Warning: {remark}", err=True)
     return PreparedRun(loaded, path, place, given)
 
 

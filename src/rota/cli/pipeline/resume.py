@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from rota.cli import complete
+from rota.cli import complete, render
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.pipeline.run import ending, live, must_be_writable
 from rota.cli.pipeline.runner import chosen_run, client_of, flag_of, never_ran
@@ -92,7 +92,7 @@ def _report_changes(last: Run, place: Path, path: str) -> None:
     except BadPipeline:
         now = ""
     if now != snapshot.read(last.input).digest:
-        click.echo(
+        render.say(
             "note: the pipeline has changed since this run began; it continues unchanged (the new "
             f"one, without paying again for what is the same: rota pipeline run {path} "
             f"--reuse last)",

@@ -204,17 +204,17 @@ def result_document(result: PipelineResult) -> dict[str, Any]:
 def _sum_up(end: PipelineRunEnd, said: str) -> None:
     """The outcome, in a line; then the failures, and what may be done."""
     result = end.result
-    click.echo(f"{result.pipeline_id}: {summary(result)} (run {end.run_id})", err=True)
+    render.say(f"{result.pipeline_id}: {summary(result)} (run {end.run_id})", err=True)
     for each in result.errors[:ERRORS_SHOWN]:
-        told = render.clean(each.message)
-        click.echo(f"  item {each.position + 1}: {each.type}: {told}", err=True)
+        message = render.clean(each.message)
+        render.say(f"  item {each.position + 1}: {each.type}: {message}", hang=4, err=True)
     more = result.failed - min(len(result.errors), ERRORS_SHOWN)
     if more > 0:
         click.echo(f"  and {render.count(more, 'more failed item')}", err=True)
     if result.error and result.outcome != "cancelled" and not result.errors:
-        click.echo(f"  {render.clean(result.error)}", err=True)
+        render.say(f"  {render.clean(result.error)}", err=True)
     for warning in [*result.warnings, *_emptiness(result)]:
-        click.echo(f"  warning: {render.clean(warning)}", err=True)
+        render.say(f"  warning: {render.clean(warning)}", hang=4, err=True)
     if result.outcome != "completed":
         _advise(end, said)
 
@@ -230,7 +230,7 @@ def _advise(end: PipelineRunEnd, said: str) -> None:
     """The commands that may help."""
     result = end.result
     if end.error_type in HINTS:
-        click.echo(f"Hint: {HINTS[end.error_type]}", err=True)
+        render.say(f"Hint: {HINTS[end.error_type]}", err=True)
     if end.text is None and result.processed and result.result_file:
         click.echo(f"finished items: {result.result_file} in the pipeline's folder", err=True)
     if end.error_type == "BudgetSpent":

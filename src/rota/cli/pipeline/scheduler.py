@@ -86,7 +86,7 @@ def list_(call: CommonOptions, folder: str | None) -> None:
     scheduler_page.table(found, broken, now, empty)
     root = location.root_of(folder)
     if lock_file.living(root, now=now) is None:  # on stderr, so that the list stays a list
-        click.echo(scheduler_page.holder_line(root, None, now), err=True)
+        render.say(scheduler_page.holder_line(root, None, now), err=True)
 
 
 @scheduler.command("status")
@@ -126,7 +126,7 @@ def _status_of_scheduler(call: CommonOptions, folder: str | None) -> None:
     if call.json:
         render.document(scheduler_page.holder_document(holder))
     else:
-        click.echo(scheduler_page.holder_line(root, holder, now))
+        render.say(scheduler_page.holder_line(root, holder, now))
     if holder is None:
         click.get_current_context().exit(1)
 

@@ -115,7 +115,7 @@ def page(info: Scheduled, now: int, *, looked_after: bool, spent: PipelineUsage 
         render.heading("last executions")
         history(info.state.history[:LAST_COUNT])
     click.echo()
-    click.echo(_advice(info, looked_after=looked_after))
+    render.say(_advice(info, looked_after=looked_after))
 
 
 def means(info: Scheduled) -> str | None:

@@ -147,7 +147,7 @@ def page(explanation: RunPage) -> None:
         click.echo(f"\nitems: rota pipeline history {name} --run {explanation.last.root_id}")
     render.error("error", explanation.last.error)
     click.echo()
-    click.echo(_next_step(explanation))
+    render.say(_next_step(explanation))
 
 
 def _head(explanation: RunPage) -> None:

@@ -91,7 +91,7 @@ def _options(command: F) -> F:
 @click.command(cls=BaseCommand)
 @click.argument("name")
 @click.argument("workflow", shell_complete=complete.workflows)
-@click.argument("words", nargs=-1, required=True, metavar="WHEN... [KEY=VALUE]...")
+@click.argument("words", nargs=-1, metavar="WHEN... [KEY=VALUE]...")
 @_options
 @click.option("--paused", is_flag=True, help="Create it paused.")
 @click.option("--replace", is_flag=True, help="Replace the schedule if it exists.")
@@ -226,7 +226,7 @@ def report(call: CommonOptions, shown: ScheduleView) -> None:
     if call.json:
         render.document(page.document(shown))
     else:
-        click.echo(_in_a_line(shown))
+        render.say(_in_a_line(shown))
 
 
 def _in_a_line(shown: ScheduleView) -> str:

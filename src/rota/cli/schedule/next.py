@@ -56,7 +56,7 @@ def next_(
     click.echo()
     occurrences(found.occurrences, found.zone, found.now)
     for remark in found.remarks:
-        click.echo(f"Clock change: {remark.text}.")
+        render.say(f"Clock change: {remark.text}.")
 
 
 def occurrences(

@@ -167,9 +167,7 @@ def page(explanation: SchedulePage) -> None:
         render.heading("last")
         ledger(explanation.ledger, zone_of(shown.intent.spec))
     click.echo()
-    click.echo(render.clean(explanation.why.sentence))
-    if explanation.why.hint:
-        click.echo(f"→ {render.clean(explanation.why.hint)}")
+    render.explanation(explanation.why.sentence, explanation.why.hint)
 
 
 def _lines(shown: ScheduleView, now: int) -> list[tuple[str, object]]:
