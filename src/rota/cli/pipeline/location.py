@@ -61,14 +61,14 @@ def place_of(call: CommonOptions, root: Path, **flags: Any) -> ProjectLocation:
 
     found = connect.project_of(call)
     said = connect.given(call, **flags)
+    place: ProjectLocation | None = None
     if found is not None or said.database is not None:
-        known = project.place_without_code(found, said)
-        if known is not None:
-            call.url = known.url
-            return known
-    values = (found.file.settings if found else {}) | said.settings
-    call.url = database_url(root)
-    return ProjectLocation(call.url, settings.load(values, source="settings"))
+        place = project.place_without_code(found, said)
+    if place is None:
+        values = (found.file.settings if found else {}) | said.settings
+        place = ProjectLocation(database_url(root), settings.load(values, source="settings"))
+    connect.hide_secrets(call, place.url, place.settings)
+    return place
 
 
 def app_of(
