@@ -137,7 +137,7 @@ class CommandGroup(_Page, click.Group):
         return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Commands first: they are what people look for."""
+        """Write the commands before the options."""
         self.format_commands(ctx, formatter)
         super().format_options(ctx, formatter)
 

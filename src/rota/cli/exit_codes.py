@@ -31,7 +31,7 @@ MEANINGS: dict[int, str] = {
     INTERRUPTED: "interrupted with Ctrl-C, or the pipeline was cancelled",
 }
 
-# Every code of `rota.errors`, and the two that only a terminal knows.
+# Every code of `rota.errors`, and those of this module.
 _CODES: dict[int, tuple[str, ...]] = {
     FAILED: (
         "error", "run_failed", "run_cancelled", "run_crashed", "step_failed", "step_timeout",
@@ -78,7 +78,7 @@ class Interrupted(RotaError):
 
 
 class NoSuchCommand(click.UsageError):
-    """An unknown command; knows the nearest ones, or all."""
+    """An unknown command, with the nearest commands or all of them."""
 
     def __init__(self, name: str, known: list[str], context: click.Context) -> None:
         super().__init__(f"there is no command {name!r}", context)

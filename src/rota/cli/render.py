@@ -1,6 +1,6 @@
-"""How things look: JSON for machines, tables for people, colour only on a terminal.
+"""Output: JSON for machines, text and tables for people, colour only on a terminal.
 
-Nothing that was stored (names, errors, results) reaches a terminal with control characters.
+Control characters of stored text (names, errors, results) never reach a terminal.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress, zip_longest
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from unicodedata import east_asian_width
 
 import click
@@ -22,9 +22,6 @@ import msgspec
 from rota.core.redaction import shown, shown_text
 from rota.core.runs.stored_errors import own_frames, read_error
 from rota.core.time.instants import MINUTE, SECOND, iso, moment, span
-
-if TYPE_CHECKING:
-    from rota.cli.base import CommonOptions
 
 T = TypeVar("T")
 COLOURS = {
@@ -96,9 +93,9 @@ def document(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def report(call: CommonOptions, value: Any, text: str) -> None:
+def report(as_json: bool, value: Any, text: str) -> None:
     """The effect of a command: `value` as a document with --json, otherwise a line of text."""
-    if call.json:
+    if as_json:
         document(value)
     else:
         say(text)

@@ -95,7 +95,7 @@ def checked(
     *,
     bytes_max: int,
 ) -> dict[str, Any]:
-    """Arguments that fit the workflow. `order=7` is a number, unless it wants a string there."""
+    """Arguments that fit the workflow. `order=7` is a number, unless the parameter is a string."""
     tried: dict[str, BadInput] = {}
     while True:
         try:

@@ -436,7 +436,7 @@ class ScheduleExplainer:
         hint = repair if self._problem else f"To continue: {resume}"
         return self._say("paused", text, hint, **facts, until=_iso(until))
 
-    # -- it is none ------------------------------------------------------------------------
+    # -- it has no occurrence then ---------------------------------------------------------
 
     def _no_occurrence(self, asked: Moment) -> Explanation:
         at = asked.first_at

@@ -132,7 +132,7 @@ async def _run(line: str, pass_env: Sequence[str], message: NotificationMessage)
 
 
 def _payload(message: NotificationMessage) -> bytes:
-    """A message as JSON. `text` says all of it to people; a digest has `entries`."""
+    """A message as JSON. `text` is the whole message for people; a digest has `entries`."""
     fields: dict[str, Any] = {
         "id": message.id, "kind": message.kind, "text": message.text, "count": message.count,
     }  # fmt: skip

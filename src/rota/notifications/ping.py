@@ -19,7 +19,7 @@ PATHS: dict[Ping, str] = {"start": "/start", "success": "", "fail": "/fail", "mi
 
 
 def address(url: str, event: Ping, *, run_id: str) -> str:
-    """The address to call; `rid` tells which calls belong to one execution."""
+    """The address to call. Calls of one execution have the same `rid`."""
     if PLACE in url:
         return url.replace(PLACE, event)
     parts = urlsplit(url)

@@ -25,7 +25,7 @@ class DeclaredRules(dict[str, DeclaredRule]):
     _file: str | None = None
 
     def add(self, rule: DeclaredRule) -> None:
-        """Take a rule along."""
+        """Add a rule."""
         if rule.name in self:
             raise UsageError(
                 f"notification rule {rule.name} is declared twice",
@@ -34,7 +34,7 @@ class DeclaredRules(dict[str, DeclaredRule]):
         self[rule.name] = rule
 
     def add_file(self, origin: str, tables: Mapping[str, NotificationTable]) -> None:
-        """Take the rules of a project's file along, in place of those it had before."""
+        """Replace the rules of a project's file."""
         self._file = origin
         for name in [name for name, rule in self.items() if rule.origin == origin]:
             del self[name]
@@ -69,10 +69,11 @@ class AppNotifications(Notifications):
             The id of the message.
         """
         if name not in self.declared:
-            known = ", ".join(sorted(self.declared)) or "none"
+            known = ", ".join(sorted(self.declared))
+            declare = f"Declare it in rota.toml as [notifications.{name}], or with app.notify()."
             raise UsageError(
                 f"there is no notification rule {name!r}{did_you_mean(name, self.declared)}",
-                hint=f"Declared rules: {known}.",
+                hint=f"Declared rules: {known}." if known else declare,
             )
         now = self._client.clock.now()
         message_id = self._client.ids.make(now)

@@ -44,7 +44,7 @@ COMMAND_S = 60.0
 
 
 async def began(base: EngineContext, claim: Claim) -> None:
-    """Tell a dead-man's switch that an execution has begun; once, however often it begins."""
+    """Record for a dead-man's switch that an execution has begun; only once for all attempts."""
     if claim.schedule_id is None:
         return
     body = await base.database.read(stored_recipients.of, claim.schedule_id)
@@ -99,7 +99,7 @@ class NotificationSender:
         if facts is None:
             return []
         if what == "began":
-            # Reported late, it would look like an execution that never ended.
+            # The monitor would take a late report for an execution that never ended.
             over = facts.last.is_final
             url = recipients.notify.ping
             return [] if over or url is None else [messages.ping(url, "start", run_id)]

@@ -87,7 +87,7 @@ class DeclaredSchedules:
     def add(
         self, name: str, workflow: Startable[..., Any], when: When, words: dict[str, Any]
     ) -> None:
-        """Take a declaration of the code along."""
+        """Add a declaration of the code."""
         if name in self._code:
             raise UsageError(f"schedule {name} is declared twice", hint="Give one a name.")
         self._code[name] = (workflow, when, words)
@@ -95,8 +95,10 @@ class DeclaredSchedules:
     def add_file(
         self, origin: str, tables: Mapping[str, ScheduleTable], bad: Mapping[str, BadSetting]
     ) -> None:
-        """Take the declarations of a project file along; its path is their origin. Those that are
-        `bad` leave what is there alone, which the deploy logs."""
+        """Add the declarations of a project file; its path is their origin.
+
+        The deploy logs those that are `bad`, and leaves their schedules unchanged.
+        """
         twice = sorted(self._code.keys() & {*tables, *bad})
         if twice:
             raise UsageError(
@@ -131,7 +133,7 @@ class _Deploy:
         self._workflows = workflows
         self._declared = declared
         self._bad: set[str] = set()
-        # Schedules that these declared before are this program's to look after.
+        # This program also manages the schedules that these origins declared before.
         self._origins = {origin_of(workflow) for workflow in workflows.values()}
 
     def add_file(
@@ -153,7 +155,7 @@ class _Deploy:
             self._declared.append(Declared(name, workflow, one.when, origin, one.words(), True))
 
     async def apply(self) -> None:
-        """Make and update what is declared; look after what was, and is no more."""
+        """Create and update the declared schedules; handle those that are no longer declared."""
         known = {shown.schedule.name: shown for shown in await self._ours()}
         for one in self._declared:
             await self._apply(one, known.get(one.name))
@@ -176,7 +178,7 @@ class _Deploy:
         return [view_of(row) for row in rows]
 
     async def _adopt_orphans(self) -> None:
-        """A module that has been removed cannot look after its schedules: the package does."""
+        """Take over the schedules of modules that were removed from a package of this program."""
         packages = {origin.partition(".")[0] for origin in self._origins if "." in origin}
         for package in sorted(packages):
             origins = await self._client.connection.database.read(

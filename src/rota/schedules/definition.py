@@ -1,6 +1,6 @@
 """The definition of a schedule: a definition becomes a row, an edit becomes another row.
 
-Also the remains of a schedule with an unreadable row. Writes nothing.
+Also reads what is left of an unreadable row. Writes nothing.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def policies(
     grace: Duration = "30s",
     expires_after: Duration | None = None,
 ) -> Policies:
-    """Policies from the words people use."""
+    """Policies from the options that people write."""
     if micros(grace) < GRACE_US_MIN:
         raise BadSchedule(
             f"grace={grace!r} is shorter than a second, so that every occurrence would be late",
@@ -128,8 +128,8 @@ def policies(
 def check_when(
     when: When, *, zone: str, gap: str = "auto", repeat: str = "auto", sub_second: bool = False
 ) -> None:
-    """Refuse a timing that is wrong at any time. Code outlives its times: whether they are over
-    is not checked."""
+    """Refuse a timing that is never valid. A timing that is over is valid here, because code may
+    stay longer than its times."""
     parse(when, zone=zone, now=0, gap=gap, repeat=repeat, sub_second=sub_second)
 
 
@@ -149,7 +149,7 @@ def check_declared(when: When, zone: str, options: ScheduleOptions) -> None:
 
 
 def merged(old: Policies, words: PolicyOptions) -> Policies:
-    """Policies with the words of an edit laid over them."""
+    """Policies with the options of an edit applied."""
     if not words:
         return old
     fresh = policies(**words)
@@ -174,7 +174,7 @@ class ScheduleDefinition(NamedTuple):
 
     name: str
     when: When
-    zone: str | None  # as it was said; without one, a schedule that exists keeps its own
+    zone: str | None  # as written; without one, a schedule that exists keeps its own
     host_zone: str
     gap: str
     repeat: str
@@ -248,7 +248,7 @@ class ParsedDefinition(NamedTuple):
 
 
 def found(schedule: Schedule) -> ParsedDefinition:
-    """The intent of a row. One that makes no sense (any more) is salvaged, part by part."""
+    """The intent of a row; an unreadable row keeps the parts that can still be read."""
     try:
         return ParsedDefinition(understand(schedule.spec))
     except Exception as error:
@@ -277,13 +277,13 @@ def redefined(old: Schedule, definition: ScheduleDefinition, *, now: int) -> Sch
     timing that is written as before continues as before (an interval keeps its anchor)."""
     before, problem = found(old)
     if definition.owner == CODE and before.owner != CODE and before.workflow != LOST:
-        # A person's schedule is not the code's to change. That it would is put on record.
+        # Code does not change an operator's schedule. The row records that it tried.
         marked = msgspec.structs.replace(before, ignored=definition.origin)
         if problem is not None:
             return old
         return msgspec.structs.replace(old, spec=stored(marked), parent_id=definition.origin)
     if definition.owner == CODE and before.declared == definition.mark and problem is None:
-        # A person's edit of the code's schedule outlives a deploy that says what the last said.
+        # An operator's edit stays if this deploy declares the same as the last one.
         moved = msgspec.structs.replace(before, origin=definition.origin)
         return msgspec.structs.replace(old, spec=stored(moved), parent_id=definition.origin)
     known = overrides.declared_zone(before) if problem is None else None
@@ -304,8 +304,10 @@ def redefined(old: Schedule, definition: ScheduleDefinition, *, now: int) -> Sch
 
 
 def continued(intent: Intent, before: Intent, *, spec: Spec) -> Intent:
-    """A new intent of a schedule that was there before, with what the schedule has lived through.
-    `spec` is that of either."""
+    """A new intent of an existing schedule, with its counts and times so far.
+
+    `spec` is that of the new intent or of the old one.
+    """
     return msgspec.structs.replace(
         intent, fired_count=before.fired_count, paused_at=before.paused_at,
         forgiven_at=before.forgiven_at, since_at=before.since_at, changed_at=before.changed_at,
@@ -353,7 +355,7 @@ class Edit(NamedTuple):
     confirm: bool
 
     def of(self, old: Schedule, now: int) -> tuple[Schedule, Intent]:
-        """The row after it, or an error that says what is wrong; a poison row may be fixed."""
+        """The row after the edit, and its intent. An edit may repair a quarantined row."""
         before, problem = found(old)
         if problem is not None:
             self._check_lost(old.name, before, problem)
@@ -419,7 +421,7 @@ def _owed(old: Schedule, intent: Intent, now: int, confirm: bool) -> int | None:
 
 
 def _placed(kept: Schedule, intent: Intent, *, repaired: bool) -> Schedule:
-    """The row with its state: it rests as it did, unless what made it rest is no more."""
+    """The row with its state. A paused schedule stays paused, unless the cause is gone."""
     reason = kept.reason or ""
     awake = kept.status == Status.SCHEDULED or reason in ENDED
     awake = awake or (

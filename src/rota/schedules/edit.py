@@ -28,7 +28,7 @@ class Retiming(NamedTuple):
     sub_second: bool
 
     def of(self, old: Intent, now: int) -> Spec:
-        """The old spec with what is said."""
+        """The old spec with the edit applied."""
         if self[:6] == (None, None, None, None, ..., ...):
             return old.spec
         first = old.spec.timings[0] if old.spec.timings else Timing(zone=self.zone or "UTC")

@@ -90,7 +90,7 @@ def uncovered(spec: Spec, covered: Iterable[Covered], *, after: int, before: int
 
 
 def _running_last(rows: Sequence[Covered]) -> list[int]:
-    """How far the rows up to each place reach: never falling, so that it can be searched."""
+    """The latest end among the rows up to each one. It never falls, so it can be searched."""
     lasts: list[int] = []
     for row in rows:
         lasts.append(max(row.last_at, lasts[-1]) if lasts else row.last_at)

@@ -132,7 +132,7 @@ def differences(row: Schedule, intent: Intent) -> list[FieldDifference]:
 
 
 def run_options(rules: Policies) -> RunOptions:
-    """The policies that each run carries along."""
+    """The policies that each run gets as options."""
     timeout = None if rules.timeout_us is None else rules.timeout_us / 1e6
     return RunOptions(retries=rules.retry, timeout=timeout)
 
@@ -220,7 +220,7 @@ def _said(values: CodeValues, name: str) -> str:
 
 
 def policy_words(policies: Policies) -> dict[str, Any]:
-    """Policies by the words of the command line."""
+    """Policies by the names of their options."""
 
     def length(duration_us: int | None) -> str | None:
         return None if duration_us is None else span(duration_us)

@@ -69,7 +69,7 @@ def look_ahead(
 
 
 def form_of(timing: Timing) -> str:
-    """The stored form of a timing, in the shortest form that says it."""
+    """The stored form of a timing, as short as possible."""
     if timing.cron is not None:
         return timing.cron
     if timing.every_us is not None:

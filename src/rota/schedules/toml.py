@@ -21,12 +21,12 @@ from rota.schedules.host_zone import host_zone_name
 from rota.schedules.preview import read_time
 
 POLICIES = tuple(PolicyOptions.__annotations__)
-# Said or not: None is never a value of its own here.
+# Options for which None means that the table does not name them.
 PLAIN = ("gap", "repeat", "queue", "priority", "sub_second", "paused")
 
 
 class ScheduleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One `[schedules.NAME]`: the words of `Schedules.create`."""
+    """One `[schedules.NAME]`: the options of `Schedules.create`."""
 
     workflow: str
     when: str | list[str]

@@ -218,8 +218,8 @@ def rollback(call: CommonOptions, name: str, version: int) -> None:
     """Deploy an earlier version again.
 
     Workers that still have its code run it at once; others have to be started with it. A worker
-    that starts with the code you rolled back from does not put it in force again; new code does,
-    and so does `rota automation deploy`.
+    that starts with the code you rolled back from does not deploy it again; new code is deployed,
+    and `rota automation deploy` deploys any.
     """
     done, view = _steer(call, name, lambda client: client.automations.rollback(name, version))
     if done.version == done.before:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rota.cli import complete, connect, render
 from rota.cli.automation import page
 from rota.cli.base import BaseCommand, CommonOptions, limit_option
-from rota.core.automations.model import SeenInput
 from rota.core.automations.phases import EventStatus, Mutation
 from rota.core.redaction import shown_text
 from rota.core.runs.ids import short_id
@@ -19,20 +18,17 @@ from rota.errors import BadInput, UnknownRun
 
 if TYPE_CHECKING:
     from rota.client.client import Client
-    from rota.core.automations.model import AnswerRow, LedgerRow, StoredEvent
+    from rota.core.automations.model import (
+        AnswerRow,
+        InputRow,
+        LedgerRow,
+        SeenInput,
+        StoredEvent,
+    )
 
 CELL_WIDTH = 60
 PRUNED = "runs that used its events were pruned (keep_days), and the changes they made with them"
 BEFORE = click.option("--before", default="", metavar="ID", help="Older than this: the next page.")
-
-
-class Trail(NamedTuple):
-    """One input with its outputs, or one output with its inputs and answers."""
-
-    inputs: Sequence[SeenInput]
-    outputs: Sequence[LedgerRow]
-    is_pruned: bool = False  # more may have happened than is kept
-    answers: Sequence[AnswerRow] = ()
 
 
 # -- inputs ------------------------------------------------------------------------------------
@@ -60,8 +56,7 @@ def inputs(
     With ID: one input, and every change it led to.
     """
     if input_id is not None:
-        trail = connect.ask(call, lambda client: _outcome(client, name, input_id))
-        _show_input(call, trail)
+        _show_input(call, *connect.ask(call, lambda client: _outcome(client, name, input_id)))
         return
     if before and (pending or stale):
         raise BadInput("--pending and --stale have no further pages", hint="Raise --limit.")
@@ -82,17 +77,20 @@ def inputs(
         render.more(found, limit, "--before", lambda one: one.input.id)
 
 
-async def _outcome(client: Client, name: str, input_id: str) -> Trail:
+async def _outcome(
+    client: Client, name: str, input_id: str
+) -> tuple[SeenInput, Sequence[LedgerRow], bool]:
     one, led_to = await client.automations.outcome(name, input_id)
-    return Trail([one], led_to, await client.automations.is_pruned(input_id))
+    return one, led_to, await client.automations.is_pruned(input_id)
 
 
-def _show_input(call: CommonOptions, trail: Trail) -> None:
-    [one] = trail.inputs
+def _show_input(
+    call: CommonOptions, one: SeenInput, led_to: Sequence[LedgerRow], is_pruned: bool
+) -> None:
+    """One input; with `is_pruned` more may have happened than is kept."""
     if call.json:
-        outputs = [page.output_document(row) for row in trail.outputs]
-        facts = {"outputs": outputs, "ledger_pruned": trail.is_pruned}
-        render.document(input_document(one) | facts)
+        facts = {"outputs": [page.output_document(row) for row in led_to]}
+        render.document(input_document(one) | facts | {"ledger_pruned": is_pruned})
         return
     row = one.input
     click.echo(f"input {row.id}  {render.clean(row.title)}  {render.coloured(one.status)}")
@@ -103,11 +101,11 @@ def _show_input(call: CommonOptions, trail: Trail) -> None:
         ("events", _far(one)),
     ])  # fmt: skip
     render.heading("what it led to")
-    if trail.is_pruned:
-        click.echo(f"  {PRUNED}")
-    elif not trail.outputs:
+    if is_pruned:
+        render.say(f"  {PRUNED}", hang=2)
+    elif not led_to:
         click.echo("  no change to anything outside" + ("" if one.status == "done" else " so far"))
-    for number, output in enumerate(trail.outputs):
+    for number, output in enumerate(led_to):
         click.echo() if number else None
         page.change_lines(output)
 
@@ -174,7 +172,7 @@ def outputs(
     also the key that the tool gives to its counterpart.
     """
     if output_id is not None:
-        _show_output(call, connect.ask(call, lambda client: _behind(client, name, output_id)))
+        _show_output(call, *connect.ask(call, lambda client: _behind(client, name, output_id)))
         return
 
     async def query(client: Client) -> Sequence[LedgerRow]:
@@ -199,7 +197,9 @@ def outputs(
     render.more(found, limit, "--before", lambda row: row.id)
 
 
-async def _behind(client: Client, name: str, output_id: str) -> Trail:
+async def _behind(
+    client: Client, name: str, output_id: str
+) -> tuple[LedgerRow, Sequence[InputRow], Sequence[AnswerRow]]:
     """One change. Its id sorts just before itself with a `z` at the end."""
     root, dash, number = output_id.partition("-")  # a change is numbered within its chain of runs
     if dash:
@@ -213,30 +213,30 @@ async def _behind(client: Client, name: str, output_id: str) -> Trail:
             hint=f"See `rota automation outputs {name}`.",
         )
     behind = await client.automations.inputs_of(rows[0].id)
-    answers = await client.automations.answers(name, change_id=rows[0].id)
-    return Trail([SeenInput(row, 0, 0) for row in behind], rows, answers=answers)
+    return rows[0], behind, await client.automations.answers(name, change_id=rows[0].id)
 
 
-def _show_output(call: CommonOptions, trail: Trail) -> None:
-    [row] = trail.outputs
+def _show_output(
+    call: CommonOptions,
+    row: LedgerRow,
+    behind: Sequence[InputRow],
+    answers: Sequence[AnswerRow],
+) -> None:
     if call.json:
-        behind = [
-            {"id": one.input.id, "title": one.input.title, "source": one.input.source,
-             "type": one.input.type, "external_id": one.input.external_id}
-            for one in trail.inputs
-        ]  # fmt: skip
-        answers = [page.answer_document(one) for one in trail.answers]
-        render.document(page.output_document(row) | {"inputs": behind, "answers": answers})
+        fields = ("id", "title", "source", "type", "external_id")
+        inputs = [{name: getattr(one, name) for name in fields} for one in behind]
+        answered = [page.answer_document(answer) for answer in answers]
+        render.document(page.output_document(row) | {"inputs": inputs, "answers": answered})
         return
     click.echo(f"change {row.id}  {render.coloured(row.status)}")
     page.change_lines(row)
-    if trail.answers:
+    if answers:
         render.heading("answers")
-        page.answer_lines(trail.answers)
+        page.answer_lines(answers)
     render.heading("because of")
-    for one in trail.inputs:
-        click.echo(f"  {one.input.id}  {render.clean(one.input.title)}")
-    if not trail.inputs:
+    for one in behind:
+        click.echo(f"  {one.id}  {render.clean(one.title)}")
+    if not behind:
         click.echo("  no input that is still known")
 
 

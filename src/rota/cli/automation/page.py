@@ -1,4 +1,4 @@
-"""How an automation looks: its state, what blocks it, and the commands that clear the way."""
+"""The page about an automation: its state, what blocks it, and the commands that resolve it."""
 
 from __future__ import annotations
 
@@ -46,14 +46,13 @@ ACTIONS: dict[str, tuple[str, str]] = {
     "restart": ("rota up", "restart the workers, with the code of version {version}"),
     "rollback": ("rota automation rollback {name} {known}", "or use the code that they have"),
 }
-# The same word, where a change is in doubt: then it says something else.
+# The meaning of an action that differs while the outcome of a change is unknown.
 IN_DOUBT: dict[str, str] = {
     "try-again": "look again whether it happened",
     "skip": "it does not matter: continue without it",
 }
 
-
-# Who said what became of a change, where it was not the call itself.
+# How the outcome of a change was found, if not by the call itself.
 SETTLED = {"reconcile": "looked up", "person": "said by a person", "rejected": "rejected"}
 
 
@@ -75,7 +74,7 @@ class AutomationPage(NamedTuple):
 
 
 async def read(client: Client, name: str) -> AutomationPage:
-    """Ask for all of it."""
+    """Read everything the page shows."""
     import msgspec
 
     from rota.core.automations.graph import AutomationGraph
@@ -277,7 +276,7 @@ def page(explanation: AutomationPage) -> None:
 
 
 def todo(view: AutomationView) -> None:
-    """The exact commands that clear what is in the way."""
+    """Print the exact commands that resolve what blocks the automation."""
     found = actions(view)
     if not found:
         return

@@ -74,4 +74,4 @@ def test_rule(call: CommonOptions, rule: str) -> None:
     app = connect.app_of(call, found)
     message_id = asyncio.run(app.notifications.test(rule))
     text = f"{rule} took the test message {message_id}"
-    render.report(call, {"rule": rule, "message": message_id}, text)
+    render.report(call.json, {"rule": rule, "message": message_id}, text)

@@ -100,7 +100,7 @@ def revoke(call: CommonOptions, name: str) -> None:
         return ended
 
     ended = connect.ask(call, end)
-    render.report(call, render.record(ended), f"token {render.clean(ended.name)} is revoked")
+    render.report(call.json, render.record(ended), f"token {render.clean(ended.name)} is revoked")
 
 
 @click.command("audit", cls=BaseCommand)

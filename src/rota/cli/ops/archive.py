@@ -27,7 +27,7 @@ def move(call: CommonOptions, before: str) -> None:
     """
     count = connect.ask(call, lambda client: client.operations.archive(before))
     text = f"moved {render.count(count, 'run')} that ended before {before}"
-    render.report(call, {"before": before, "runs": count}, text)
+    render.report(call.json, {"before": before, "runs": count}, text)
 
 
 @archive.command("list")
@@ -51,4 +51,4 @@ def drop(call: CommonOptions, month: str) -> None:
     On PostgreSQL the month is the table archive_YYYY_MM: to keep it, dump it before.
     """
     connect.ask(call, lambda client: client.operations.drop_archive(month))
-    render.report(call, {"month": month, "dropped": True}, f"deleted {month} from the archive")
+    render.report(call.json, {"month": month, "dropped": True}, f"deleted {month} from the archive")

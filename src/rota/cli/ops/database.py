@@ -28,7 +28,7 @@ def migrate(call: CommonOptions, plans: bool) -> None:
         return
     where, applied = asyncio.run(checkup.bring_up_to_date(place.url, place.settings))
     text = f"applied {', '.join(applied)}" if applied else "up to date"
-    render.report(call, {"database": where, "applied": applied}, f"{where}: {text}")
+    render.report(call.json, {"database": where, "applied": applied}, f"{where}: {text}")
 
 
 def _print_plan(call: CommonOptions, where: str, plan: MigrationPlan) -> None:
@@ -71,7 +71,7 @@ def backup(call: CommonOptions, file: Path, disarmed: bool) -> None:
     copying = checkup.back_up(place.url, place.settings, target, disarmed=disarmed)
     where, size = asyncio.run(copying)
     facts = {"database": where, "file": target, "bytes": size}
-    render.report(call, facts, f"{where}: copied to {target} ({size} bytes)")
+    render.report(call.json, facts, f"{where}: copied to {target} ({size} bytes)")
 
 
 @click.command(cls=BaseCommand)

@@ -53,4 +53,4 @@ def arm(call: CommonOptions) -> None:
     where, ended = connect.ask(call, switch, notes=False)
     text = " already" if ended is None else ": workers begin at their next heartbeat"
     facts = {"database": where, "was_disarmed": ended is not None}
-    render.report(call, facts, f"{where} is armed{text}")
+    render.report(call.json, facts, f"{where} is armed{text}")

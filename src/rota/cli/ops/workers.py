@@ -158,4 +158,4 @@ def resume(call: CommonOptions, name: str) -> None:
 def _set_paused(call: CommonOptions, name: str, paused: bool) -> None:
     connect.ask(call, lambda client: client.pause_queue(name, paused=paused))
     text = f"queue {name} is {'paused' if paused else 'open again'}"
-    render.report(call, {"name": name, "paused": paused}, text)
+    render.report(call.json, {"name": name, "paused": paused}, text)

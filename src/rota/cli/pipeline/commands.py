@@ -1,4 +1,4 @@
-"""`rota pipeline …`: begin pipelines, check them, look at them, try them, run them."""
+"""`rota pipeline …`: create, check, list and show pipelines; and the group of all commands."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from rota.cli import complete, connect, render
 from rota.cli.base import BaseCommand, CommonOptions, limit_option
 from rota.cli.pipeline.progress import money
 from rota.cli.pipeline.run import result_document, summary
-from rota.cli.pipeline.runner import chosen_run, client_of, never_ran
+from rota.cli.pipeline.runner import chosen_run, client_of, never_ran, run_name_of
 from rota.core.runs.ids import short_id
 from rota.core.runs.stored_errors import read_error
 from rota.errors import WrongState
@@ -93,15 +93,6 @@ def history(call: CommonOptions, path: str, limit: int, run_id: str | None, resu
 # -- one run -----------------------------------------------------------------------------------
 
 
-class PipelineRunPage(NamedTuple):
-    """A run, and its items."""
-
-    run: Run
-    attempts: Sequence[Run]
-    result: PipelineResult
-    items: Sequence[ItemOutcome]
-
-
 def _one(
     call: CommonOptions,
     client: Client | None,
@@ -113,36 +104,42 @@ def _one(
 ) -> None:
     if client is None:
         raise never_ran(path)
-    explanation = connect.run(client, lambda opened: _explanation(opened, path, run_id))
+    entry, found, items = connect.run(client, lambda opened: _read(opened, path, run_id))
+    root_id = entry.run.root_id
     if result:
-        if explanation.result.output is None:
+        if found.output is None:
             raise WrongState(
-                f"run {explanation.run.root_id} is {explanation.run.label}: it has no result",
-                hint=f"Its items: `rota pipeline history {path} --run {explanation.run.root_id}`.",
+                f"run {root_id} is {entry.run.label}: it has no result",
+                hint=f"Its items: `rota pipeline history {path} --run {root_id}`.",
             )
-        render.whole(explanation.result.output)
+        render.whole(found.output)
     elif call.json:
-        render.document(
-            {"run": explanation.run.root_id} | result_document(explanation.result)
-            | {"items": msgspec.to_builtins(explanation.items)}
-        )  # fmt: skip
+        listed = {"items": msgspec.to_builtins(items)}
+        render.document({"run": root_id} | result_document(found) | listed)
     else:
-        _page(explanation, path, limit)
+        _page(entry, found, items, path, limit)
 
 
-async def _explanation(client: Client, path: Path, run_id: str | None) -> PipelineRunPage:
+async def _read(
+    client: Client, path: Path, run_id: str | None
+) -> tuple[HistoryEntry, PipelineResult, list[ItemOutcome]]:
     from rota.pipelines.outcome import shown_item
     from rota.pipelines.run import result_reader
 
     run = await chosen_run(client, path, run_id)
     result = await result_reader.result(client, run.root_id)
     items = [shown_item(each) async for each in result_reader.items(client, run.root_id)]
-    return PipelineRunPage(run, await client.runs.chain(run.root_id), result, items)
+    return HistoryEntry(run, result, await client.runs.chain(run.root_id)), result, items
 
 
-def _page(explanation: PipelineRunPage, path: Path, limit: int) -> None:
-    run, result = explanation.run, explanation.result
-    entry = HistoryEntry(run, result, explanation.attempts)
+def _page(
+    entry: HistoryEntry,
+    result: PipelineResult,
+    items: Sequence[ItemOutcome],
+    path: Path,
+    limit: int,
+) -> None:
+    run = entry.run
     outcome = run.label if run.status == "skipped" else entry.outcome
     render.say(f"run {run.root_id}  {render.coloured(summary(result, outcome))}")
     render.facts([
@@ -152,9 +149,7 @@ def _page(explanation: PipelineRunPage, path: Path, limit: int) -> None:
     ])  # fmt: skip
     render.heading("items")
     # People look for failures first; these must not be hidden among thousands.
-    shown = sorted(explanation.items, key=lambda each: (GOOD.get(each.status, 0), each.position))[
-        :limit
-    ]
+    shown = sorted(items, key=lambda each: (GOOD.get(each.status, 0), each.position))[:limit]
     rows = [
         (
             "-" if each.status == "filtered" else each.position + 1,
@@ -164,8 +159,7 @@ def _page(explanation: PipelineRunPage, path: Path, limit: int) -> None:
         for each in shown
     ]  # fmt: skip
     render.table(("#", "item", "status", "result"), rows, "no items")
-    if len(explanation.items) > len(shown):
-        more = len(explanation.items) - len(shown)
+    if more := len(items) - len(shown):
         click.echo(f"and {more} more: --limit N, or --json for all", err=True)
 
 
@@ -182,12 +176,10 @@ def _said(each: ItemOutcome) -> str:
 
 async def _entries(client: Client, path: Path, limit: int) -> Sequence[HistoryEntry]:
     """Chains by their newest attempts; a page of rows may hold several attempts of one."""
-    from rota.core.pipelines.names import run_name
-    from rota.pipelines.definition.loader import entry_file
     from rota.pipelines.outcome import PipelineResult
     from rota.pipelines.run import result_reader
 
-    name = run_name(entry_file(path).parent.resolve().name)
+    name = run_name_of(path)
     chains: dict[str, Run] = {}
     before = ""
     while len(chains) < limit:

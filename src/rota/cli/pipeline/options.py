@@ -57,7 +57,7 @@ class PreparedRun(NamedTuple):
     """A pipeline, ready for a run."""
 
     loaded: Loaded
-    said: str  # how it was named
+    said: str  # its name on the command line
     path: Path
     given: dict[str, Any]
 
@@ -119,7 +119,7 @@ def must_be_ready(found: PreparedRun, *, model: str | None, ai: Path | None) -> 
 
 
 def _must_be_approved(found: PreparedRun) -> None:
-    """Generated items are looked at by a person, unless the file says otherwise."""
+    """Refuse generated items that no person has checked, unless the file allows it."""
     part = found.loaded.pipeline.input
     if part is not None and part.generate is not None and not part.generate.auto_approve:
         raise BadInput(

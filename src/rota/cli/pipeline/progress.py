@@ -25,7 +25,7 @@ CLEAR = "\r\x1b[2K"
 
 
 class Meter:
-    """Tells the state of a run. One line that is drawn again, or a line now and then."""
+    """Shows the progress of a run: a bar on a terminal, otherwise a line from time to time."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._is_bar = sys.stderr.isatty()
@@ -38,7 +38,7 @@ class Meter:
         self._waiting_at: float | None = None  # when a wait was last reported
 
     def report(self, progress: Progress) -> None:
-        """Take news; show them when it is time."""
+        """Take the progress; show it when the time has come."""
         now = time.monotonic()
         self._last = progress
         self._report_wait(progress, now)
@@ -136,7 +136,7 @@ class Throughput:
         self._from: tuple[float, int] = (0.0, 0)
 
     def see(self, progress: Progress, now: float) -> None:
-        """Take note."""
+        """Take the progress at a time."""
         if self._began_at is None:
             self._began_at = now
         stage = (progress.phase, progress.node)
@@ -144,11 +144,11 @@ class Throughput:
             self._stage, self._from = stage, (now, progress.done)
 
     def age_s(self, now: float) -> float:
-        """Since the first news."""
+        """The time since the first progress."""
         return 0.0 if self._began_at is None else now - self._began_at
 
     def left_s(self, progress: Progress, now: float) -> float | None:
-        """Until all items of this stage have ended, if the pace stays; None: too early to tell."""
+        """The time until all items of this stage have ended; None if it is too early to know."""
         began, count = self._from
         done = progress.done
         if progress.total is None or done - count < LEFT_AFTER or done >= progress.total:

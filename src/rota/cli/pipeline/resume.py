@@ -115,7 +115,7 @@ async def _must_be_free(app: Rota, last: Run, flag: str) -> None:
         host = holder.host.partition("/")[0]
         raise WrongState(
             f"run {last.root_id} is executing right now, by process {holder.pid} on {host}",
-            hint=f"Wait for it, or call it off: `rota run cancel {last.root_id}{flag}`.",
+            hint=f"Wait for it, or cancel it: `rota run cancel {last.root_id}{flag}`.",
         )
 
 

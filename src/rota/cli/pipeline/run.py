@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rota.client.handle import RunHandle
     from rota.pipelines.outcome import PipelineResult
 
-# Replies that were no answers, in the words of the summary.
+# Errors of replies without an answer, and their words in the summary.
 UNANSWERED = {"TruncatedReply": "cut off", "EmptyReply": "empty", "FilteredReply": "refused"}
 ERRORS_SHOWN = 5
 HINTS = {
@@ -166,7 +166,7 @@ def code_of(end: PipelineRunEnd) -> int:
 
 
 def must_be_writable(out: Path | None) -> None:
-    """Refuse a place for the result before anything is paid for."""
+    """Refuse a file that cannot be written, before any call is paid for."""
     if out is not None and str(out) == "-":
         raise BadInput("the result goes to stdout anyway", hint="Leave --output out.")
     if out is not None and not out.resolve().parent.is_dir():

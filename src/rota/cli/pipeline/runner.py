@@ -66,10 +66,7 @@ async def chosen_run(app: Client, path: Path, run_id: str | None) -> Run:
 
     Without an id it is the newest run that has begun: not a skipped occurrence, nor a queued one.
     """
-    from rota.core.pipelines.names import run_name
-    from rota.pipelines.definition.loader import entry_file
-
-    name = run_name(entry_file(path).parent.resolve().name)
+    name = run_name_of(path)
     if run_id is not None:
         last = (await app.runs.chain(run_id))[-1]
         if last.name != name:
@@ -82,6 +79,14 @@ async def chosen_run(app: Client, path: Path, run_id: str | None) -> Run:
             return performed
         before = page[-1].id
     raise never_ran(path)
+
+
+def run_name_of(path: Path) -> str:
+    """The name of the runs of a pipeline."""
+    from rota.core.pipelines.names import run_name
+    from rota.pipelines.definition.loader import entry_file
+
+    return run_name(entry_file(path).parent.resolve().name)
 
 
 def _has_not_begun(run: Run) -> bool:

@@ -202,7 +202,7 @@ def _change(
     next_run = info.state.next_run
     rest = f"; it runs {scheduler_page.when(next_run, now)}" if next_run else ""
     text = f"schedule {info.schedule_id} is {info.state.status}{rest}"
-    render.report(call, msgspec.to_builtins(info), text)
+    render.report(call.json, msgspec.to_builtins(info), text)
 
 
 @scheduler.command("cancel")
@@ -216,4 +216,4 @@ def cancel(call: CommonOptions, schedule_id: str, folder: str | None) -> None:
     """
 
     ids, _ = with_commands(call, folder, lambda commands: commands.cancel(schedule_id), writes=True)
-    render.report(call, {"cancelled": ids}, f"cancelled: {', '.join(ids)}")
+    render.report(call.json, {"cancelled": ids}, f"cancelled: {', '.join(ids)}")

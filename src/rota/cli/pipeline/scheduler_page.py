@@ -1,4 +1,4 @@
-"""How scheduled pipelines look: for people and for machines."""
+"""The text and the documents of scheduled pipelines."""
 
 from __future__ import annotations
 
@@ -230,14 +230,14 @@ def _millis(duration: object) -> str:
 
 
 def holder_document(holder: LockContent | None) -> dict[str, Any]:
-    """Who looks after the folder, for machines."""
+    """The scheduler of the folder, for machines."""
     return {"running": False} if holder is None else {"running": True} | msgspec.to_builtins(holder)
 
 
 def holder_line(root: Path, holder: LockContent | None, now: int) -> str:
-    """Who looks after the folder, in a sentence."""
+    """The scheduler of the folder, in a sentence."""
     if holder is None:
-        return f"no scheduler looks after {root}; `rota scheduler start` begins"
+        return f"no scheduler looks after {root}; start one with `rota scheduler start`"
     from rota.pipelines.folder.state_file import read_time
 
     beat = span(max(0, now - read_time(holder.heartbeat)) // SECOND * SECOND)

@@ -45,7 +45,7 @@ def trigger(
     """Run a scheduled pipeline now.
 
     While a scheduler runs, it does the work; with --wait this command waits for it. While none
-    runs, this command does the work itself and waits for the end; Ctrl-C then calls it off.
+    runs, this command does the work itself and waits for the end; Ctrl-C then cancels it.
     Failures are tried again as the pipeline's retryPolicy says.
 
     The exit code is that of the execution: 0 completed, 1 failed, 7 some items failed, 8 the
@@ -84,7 +84,7 @@ async def _live(
         if wait:
             return await _await(app, run_id, timeout)
         text = f"run {run_id} of {scheduled.schedule_id} started; process {holder.pid} executes it"
-        render.report(call, {"id": run_id, "schedule": scheduled.schedule_id}, text)
+        render.report(call.json, {"id": run_id, "schedule": scheduled.schedule_id}, text)
         return None
     finally:
         await app.close()

@@ -1,4 +1,4 @@
-"""How pipelines look: problems, the list, the page about one."""
+"""The text of pipelines: problems, the list, the page about one."""
 
 from __future__ import annotations
 

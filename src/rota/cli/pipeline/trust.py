@@ -25,8 +25,8 @@ def trust(call: CommonOptions, path: str | None, remove: bool) -> None:
 
     A pipeline.yaml is code: it may name commands and a schedule that runs them. Pipelines in the
     folder of your rota.toml, or without one in the current folder, are your project's own. Others
-    run no commands and no schedule until you trust them. So do folders inside it that are a git
-    repository of their own, or belong to another user.
+    run no commands and no schedule until you trust them. The same holds for folders inside it that
+    are a git repository of their own, or belong to another user.
 
     PATH is a pipeline, or a folder of pipelines. Read its files first. The trust ends when a file
     of the folder changes (tables such as .csv excepted). Without PATH the trusted folders are

@@ -148,7 +148,7 @@ def cancel(
         return
     ids = list(connect.ask(call, lambda client: client.runs.cancel(run_id, reason=reason)))
     text = f"cancelled {render.count(len(ids), 'run')}: {', '.join(ids)}"
-    render.report(call, {"cancelled": ids}, text)
+    render.report(call.json, {"cancelled": ids}, text)
 
 
 @run.command("retry")
@@ -167,7 +167,7 @@ def retry(call: CommonOptions, /, run_id: str | None, every: bool, yes: bool, **
         return
     root_id, newest = connect.ask(call, lambda client: _retry(client, run_id))
     text = f"run {newest.id} takes it up again (attempt {newest.attempt})"
-    render.report(call, {"id": root_id, "run": render.record(newest)}, text)
+    render.report(call.json, {"id": root_id, "run": render.record(newest)}, text)
 
 
 async def _retry(client: Client, run_id: str) -> tuple[str, Run]:
@@ -188,7 +188,7 @@ def signal(call: CommonOptions, run_id: str, name: str, value: str | None) -> No
     body = None if value is None else values.loose(value)
     connect.ask(call, lambda client: client.runs.signal(run_id, name, body))
     sent = {"id": run_id, "signal": name, "value": body}
-    render.report(call, sent, f"signal {name} sent to run {run_id}")
+    render.report(call.json, sent, f"signal {name} sent to run {run_id}")
 
 
 @run.command("fork")
@@ -208,4 +208,4 @@ def fork(call: CommonOptions, run_id: str, from_step: str) -> None:
     """
     ref = connect.ask(call, lambda client: client.runs.fork(run_id, from_step=from_step))
     made = {"id": ref.id, "forked_from": run_id, "from_step": from_step}
-    render.report(call, made, f"run {ref.id} started from step {from_step}")
+    render.report(call.json, made, f"run {ref.id} started from step {from_step}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -58,8 +59,14 @@ def _time(text: str, now: int) -> datetime:
     from rota.schedules.host_zone import host_zone_name
     from rota.schedules.preview import read_time, to_instant
 
-    try:
+    zone = host_zone_name()
+    with contextlib.suppress(BadInput):
         return moment(max(0, now - micros(text)))
-    except BadInput:
-        zone = host_zone_name()
+    try:
         return moment(to_instant(read_time(text, zone, now), zone))
+    except BadInput as error:
+        error.advice = (
+            "Write 2h (that long ago), 9:00 (today), yesterday 9:00 or 2027-03-28T02:30; it is in "
+            "this machine's zone, unless it has an offset as +02:00 or Z."
+        )
+        raise

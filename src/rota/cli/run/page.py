@@ -45,7 +45,7 @@ class RunPage(NamedTuple):
 
 
 async def read(client: Client, run_id: str) -> RunPage:
-    """Ask for all of it."""
+    """Read everything the page shows."""
     try:
         attempts = await client.runs.chain(run_id)
     except UnknownRun:

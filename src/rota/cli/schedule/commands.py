@@ -247,7 +247,7 @@ def backfill(
     if dry_run:
         done = f"would start{rest}; nothing was started"
     text = f"{count:,} occurrence{'' if count == 1 else 's'} in this range"
-    render.report(call, found, f"{text}: {render.count(run_count, 'run')} {done}")
+    render.report(call.json, found, f"{text}: {render.count(run_count, 'run')} {done}")
 
 
 @schedule.command("delete")
@@ -257,4 +257,4 @@ def delete(call: CommonOptions, name: str) -> None:
     """Delete a schedule. Its runs stay."""
     connect.ask(call, lambda client: client.schedules.delete(name))
     text = f"schedule {name} is deleted; the runs it fired stay"
-    render.report(call, {"deleted": name}, text)
+    render.report(call.json, {"deleted": name}, text)

@@ -1,4 +1,4 @@
-"""How schedules and their ledger look: for people and for machines."""
+"""The page about a schedule, its ledger, and the same as documents."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SchedulePage(NamedTuple):
 
 
 async def read(client: Client, name: str) -> SchedulePage:
-    """Ask for all of it."""
+    """Read everything the page shows."""
     from rota.explain.schedule import why
 
     shown = await client.schedules.get(name)
@@ -204,7 +204,7 @@ def _policies(policies: Policies) -> str:
     words = policy_words(policies)
     if words["missed"] != "all":
         del words["missed_max"]
-    if words["grace"] == "30s":  # the default says nothing
+    if words["grace"] == "30s":  # the default
         del words["grace"]
     parts = [(name.replace("_", " "), value) for name, value in words.items()]
     return "; ".join(f"{name} {value}" for name, value in parts if value is not None)
