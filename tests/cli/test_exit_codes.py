@@ -43,6 +43,7 @@ def test_the_help_page_lists_the_exit_codes() -> None:
         (["rnu"], "there is no command 'rnu'", "Did you mean run?"),
         (["run", "lits"], "there is no command 'lits'", "Did you mean list?"),
         (["worker", "xyz"], "there is no command 'xyz'", "Did you mean list?"),
+        (["xyz"], "there is no command 'xyz'", "See `rota --help`."),
         (["run", "list", "--jsno"], "no such option", "Did you mean --json?"),
         (["run", "list", "--limit", "0"], "invalid value for '--limit'", "See `rota run list"),
         (["run", "show"], "missing argument 'ID'", "See `rota run show --help`."),

@@ -17,6 +17,7 @@ from rota.errors import RotaError
 
 OK, FAILED, USAGE, DATABASE, NOT_FOUND, CONFLICT, TIMEOUT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
 PARTIAL, BUDGET = 7, 8
+NAMED_MAX = 3  # commands that a hint names if none is near; `--help` lists more
 
 MEANINGS: dict[int, str] = {
     OK: "success",
@@ -78,11 +79,12 @@ class Interrupted(RotaError):
 
 
 class NoSuchCommand(click.UsageError):
-    """An unknown command, with the nearest commands or all of them."""
+    """An unknown command, with the nearest commands, or all of them if there are few."""
 
     def __init__(self, name: str, known: list[str], context: click.Context) -> None:
         super().__init__(f"there is no command {name!r}", context)
-        self.possibilities = close_names(name, known) or known
+        few = known if len(known) <= NAMED_MAX else []
+        self.possibilities = close_names(name, known) or few
 
 
 def as_ours(error: BaseException) -> RotaError:
