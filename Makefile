@@ -59,8 +59,8 @@ check: lint ## Format, lint, types, import contracts and the house rules
 test: lint ## Everything: check, and all tests on SQLite and on a real PostgreSQL
 	@$(PYTEST) -rR
 
-# No kill loops, no daemons, no browser, no PostgreSQL.
-SLOWEST := --ignore tests/browser --ignore tests/crash --ignore tests/faults
+# No kill loops, no daemons, no browser, no PostgreSQL, no house rules (`make check` has them).
+SLOWEST := $(addprefix --ignore tests/,browser crash examples faults pipelines/folder tidy)
 test-quick: setup ## The tests that need no PostgreSQL, daemon or crash: under two minutes
 	@ROTA_TEST_PROFILE=quick $(PYTEST) -m "not pg and not slow and not wall_clock" $(SLOWEST)
 
