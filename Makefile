@@ -61,7 +61,7 @@ test: lint ## Everything: check, and all tests on SQLite and on a real PostgreSQ
 
 # No kill loops, no daemons, no browser, no PostgreSQL, no house rules (`make check` has them).
 SLOWEST := $(addprefix --ignore tests/,browser crash examples faults pipelines/folder tidy)
-test-quick: setup ## The tests that need no PostgreSQL, daemon or crash: under two minutes
+test-quick: setup ## The tests that need no PostgreSQL, daemon or crash: about two minutes
 	@ROTA_TEST_PROFILE=quick $(PYTEST) -m "not pg and not slow and not wall_clock" $(SLOWEST)
 
 # A failure names its example; the seed makes the whole run again: SEED=… make test-nightly
