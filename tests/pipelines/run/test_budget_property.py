@@ -176,3 +176,14 @@ def test_no_run_is_charged_more_than_its_budget(
     assert found.calls - found.unanswered <= trace.bank.calls <= found.calls
     if not found.unanswered:
         assert found.tokens_in + found.tokens_out == trace.bank.tokens
+
+
+async def test_a_failed_try_is_written_before_the_next_one() -> None:
+    """A kill during the next try must not count the failed one, which was never charged."""
+    trace = Scenario(PipelineBudget(), [Answer(1, "refuse", 0), Answer(1, "answer", 50)], None)
+    life = asyncio.create_task(trace.live(0, 1, None))
+    while not trace.bank.calls:
+        await asyncio.sleep(0)
+    shown = await call_ledger.totals(trace.disk.read())
+    life.cancel()
+    assert (shown.calls, shown.unanswered) == (1, 1)

@@ -182,6 +182,7 @@ class ModelCaller:
                 if again_s is None:
                     return reply.text
                 wait_s = again_s
+            await self._ledger.write(usage.owed)  # this try has no result to be written with
             await self._pause(wait_s)
 
     def _after(self, error: Exception, tries: Attempts, took_s: float) -> float:
