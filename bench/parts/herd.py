@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -39,6 +40,10 @@ class Herd:
         ]
 
 
+def _reached(path: Path, count: int) -> bool:
+    return hits.count(path) == count
+
+
 async def _claims(place: PostgresPlace, count: int) -> Sample:
     name = f"herd{count}"
     url = f"{place.server.create_database(name)}?schema={name}"
@@ -51,7 +56,7 @@ async def _claims(place: PostgresPlace, count: int) -> Sample:
             before = place.server.log().count(CLAIM)
             for number in range(STARTS):
                 await side.start(number)
-                await until(lambda done=number + 1: hits.count(path) == done, "a run")
+                await until(functools.partial(_reached, path, number + 1), "a run")
                 await asyncio.sleep(BETWEEN_S)
             claims = place.server.log().count(CLAIM) - before
     target = Target("<=", 6) if count > 1 else None

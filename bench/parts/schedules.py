@@ -36,7 +36,6 @@ from bench.schedules import (
 from rota import Rota, this_run
 from rota.core.schedules.intent import Intent
 from rota.core.time.occurrences import next_after
-from rota.engine.scheduler import Scheduler
 
 DUE = 1_000
 LATE_S = 60  # Due a minute ago: nothing of what is loaded comes due a second time meanwhile.
@@ -121,7 +120,7 @@ async def _fire(url: str, count: int) -> float:
     """One scheduler of Rota, as a process that has just woken up for them."""
     app = make_app(url)[0]
     async with app.connected():
-        took_s, fired = await _took(Scheduler(app._context()).tick())
+        took_s, fired = await _took(app._make_runtime().scheduler.tick())
     assert fired == count, f"{fired} of {count} were fired"
     return took_s
 
