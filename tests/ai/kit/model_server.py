@@ -20,8 +20,8 @@ class Asked(NamedTuple):
 class Say(NamedTuple):
     """How to answer one question.
 
-    `way`: answer · hang (never) · stall (in a stream) · drop (at once) · cut (in the
-    middle) · linger (complete, stream open)
+    `way`: answer · wait (for `go`) · hang (never) · stall (in a stream) · drop (at once). Also
+    cut (in the middle) · linger (complete, stream open).
     """
 
     way: str = "answer"
@@ -64,6 +64,7 @@ class Model:
         self.connections = 0
         self.hung_up = asyncio.Event()  # the other side closed while we were at work
         self.reached = asyncio.Event()
+        self.go = asyncio.Event()
         self.url = ""
         self._gone = asyncio.Event()
         self._busy: set[asyncio.Task[None]] = set()
@@ -107,6 +108,8 @@ class Model:
             return False
         if say.way == "hang":
             return await self._wait(reader)
+        if say.way == "wait":
+            await self.go.wait()
         if say.raw is not None or say.status != 200:
             writer.write(_page(say))
         elif asked.body.get("stream"):

@@ -16,7 +16,7 @@ from rota.ai.prices import Prices
 from rota.core.runs.model import StoredStep
 from rota.core.runs.retry import RetryPolicy
 from rota.engine.clock import SystemClock
-from rota.errors import BudgetSpent, Rejected, RotaError
+from rota.errors import BadReply, BudgetSpent, Rejected, RotaError
 from rota.pipelines.definition.sections import CallOptions, PipelineBudget
 from rota.pipelines.run import call_ledger
 from rota.pipelines.run.call_ledger import CallLedger, CallTotals, SlotStep
@@ -114,6 +114,7 @@ class Scenario:
     def __init__(self, budget: PipelineBudget, said: list[Answer], tokens_max: int | None) -> None:
         self.bank, self.disk = Bank(said), Disk()
         self._budget, self._question = budget, question(tokens_max)
+        self.unreadable = 0  # so many replies
 
     async def live(self, number: int, parallel: int, rounds: int | None) -> None:
         """One process: it works until its budget is spent, or it is killed."""
@@ -135,12 +136,18 @@ class Scenario:
         for _ in work:
             usage = Usage()
             try:
-                await caller.ask(self._question, usage, lambda text: text)
+                await caller.ask(self._question, usage, self._read)
                 await ledger.write(usage.owed)  # with the result
             except BudgetSpent:
                 return
             except RotaError:
                 continue
+
+    def _read(self, text: str) -> str:
+        if self.unreadable:
+            self.unreadable -= 1
+            raise BadReply("no number")
+        return text
 
     def check(self) -> None:
         bank, budget = self.bank, self._budget
@@ -187,3 +194,26 @@ async def test_a_failed_try_is_written_before_the_next_one() -> None:
     shown = await call_ledger.totals(trace.disk.read())
     life.cancel()
     assert (shown.calls, shown.unanswered) == (1, 1)
+
+
+async def test_a_call_that_is_cancelled_before_it_is_sent_does_not_count() -> None:
+    trace = Scenario(PipelineBudget(), [Answer(1, "answer", 0)], None)
+    life = asyncio.create_task(trace.live(0, 1, None))
+    while not trace.disk.steps:  # announced, and the model has not been asked yet
+        await asyncio.sleep(0)
+    life.cancel()
+    await asyncio.gather(life, return_exceptions=True)
+    assert trace.bank.calls == 0
+    assert await call_ledger.totals(trace.disk.read()) == CallTotals()
+
+
+async def test_an_unreadable_reply_is_written_before_it_is_asked_for_again() -> None:
+    """A kill during the second question must not make the first one a call without an answer."""
+    trace = Scenario(PipelineBudget(), [Answer(1, "answer", 0), Answer(1, "answer", 50)], None)
+    trace.unreadable = 1
+    life = asyncio.create_task(trace.live(0, 1, None))
+    while trace.bank.calls < 2:
+        await asyncio.sleep(0)
+    shown = await call_ledger.totals(trace.disk.read())
+    life.cancel()
+    assert (shown.calls, shown.unanswered) == (2, 1)

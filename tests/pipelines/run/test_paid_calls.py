@@ -24,6 +24,7 @@ reduce: {type: json}
 TYPED = WORDS.replace('"Say {{w}}"', '"Say {{w}}", output: [{name: n, type: number}]')
 BATCHED = WORDS.replace('"Say {{w}}"', '"Say {{ITEMS}}", batchSize: 2, output: [n]')
 FILTERED = WORDS.replace("map:", 'filter: {type: ai, ai: {prompt: "Keep {{w}}?"}}\nmap:')
+IN_PAIRS = FILTERED.replace("}}\nmap", ", parallel: 2}}\nmap")
 REDUCED = WORDS.replace("reduce: {type: json}", 'reduce: {type: ai, prompt: "Join {{RESULTS}}"}')
 JOB = 'name: Job\nsettings: {retry: {retryDelayMs: 1}}\njob: {prompt: "Hello"}\n'
 LOGIN = Say(status=401, raw=b"{}")
@@ -96,6 +97,25 @@ async def test_a_paid_reply_is_counted_when_its_re_ask_meets_the_budget(
             result = await it.stopped(ref.id)
             assert (result.calls, result.tokens, it.model.usage.calls) == (1, 18, 1)
             await it.app.pipelines.retry(ref.id)
+
+
+@pytest.mark.parametrize("text", [IN_PAIRS, WORDS], ids=["a filter", "a map"])
+async def test_an_answer_that_comes_after_a_bad_key_is_kept(
+    database_url: str, tmp_path: Path, text: str
+) -> None:
+    model = Model(Say(way="wait", text="yes"), LOGIN)
+    async with world(database_url, tmp_path, model) as it:
+        ref = await it.app.pipelines.start(it.pipeline(text))
+        await until(lambda: _asked(model, 2))
+        model.go.set()
+        result = await it.stopped(ref.id)
+        assert (result.outcome, result.calls, result.unanswered_calls) == ("failed", 1, 0)
+        equal(result, model)
+        answered = it.prompts[0]
+        it.model.answer = lambda asked: Say(text="yes")
+        await it.app.pipelines.retry(ref.id)
+        equal(await it.stopped(ref.id), model)
+        assert it.prompts.count(answered) == 1, "it is paid for once"
 
 
 async def test_a_cancelled_run_shows_the_call_it_gave_up(database_url: str, tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ class Slot:
         self.key = f"{PREFIX}{ledger.writer}/{number:06d}"
         self.record = SlotRecord()
         self.is_owed = False  # its last call is over, and not written yet
+        self._is_announced = False  # durable: the call in progress may have been sent
         self._amount = NOTHING
 
     @property
@@ -74,7 +75,9 @@ class Slot:
         """Record that a call is sent now; durable when this returns."""
         under_way = _unanswered(self._amount)
         self.record = msgspec.structs.replace(self.record, under_way=under_way)
+        self._is_announced = False
         await self._ledger.put([self.step])
+        self._is_announced = True
 
     def hold(self, amount: Amount) -> None:
         """The next call may take so much."""
@@ -87,13 +90,13 @@ class Slot:
     def _end(self, took: CallTotals) -> None:
         """Its cost is not written yet: that is done in the commit of its result."""
         if self.record.under_way is None:
-            return  # it was never sent
+            return  # it never began
         self.record = SlotRecord(self.record.ended + took)
         self.is_owed = True
 
     def failed(self, error: BaseException) -> None:
-        """The call ended without an answer."""
-        self._end(of_error(error, self._amount))
+        """The call ended without an answer. One that was stopped in `begin` was never sent."""
+        self._end(of_error(error, self._amount) if self._is_announced else CallTotals())
 
 
 class CallLedger:

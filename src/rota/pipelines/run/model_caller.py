@@ -143,7 +143,7 @@ class ModelCaller:
             return await self._ask(question, usage, read)
         except LOST:
             raise
-        except Exception:
+        except (Exception, asyncio.CancelledError):
             await self._ledger.write(usage.owed)
             raise
 
@@ -155,6 +155,7 @@ class ModelCaller:
             if question.batch is not None:
                 raise  # a batch is split instead
             again = re_ask(question.prompt, text, problem.message)
+        await self._ledger.write(usage.owed)  # this reply has no result to be written with
         return read(await self._answer(question, usage, again))
 
     async def _answer(self, question: ModelPrompt, usage: Usage, prompt: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 from rota.errors import LeaseLost
+from rota.pipelines.run.model_caller import STOPPING
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -44,13 +45,25 @@ async def sweep(
 async def in_order(
     works: AsyncIterator[T], parallel: int, one: Callable[[T], Awaitable[R]]
 ) -> AsyncGenerator[R, None]:
-    """The result of each work, in the order of the works, with few of them in memory."""
+    """The result of each work, in the order of the works, with few of them in memory.
+
+    After an error that stops the run no further work begins. Works in progress are waited for:
+    their answers are paid for, and kept. Any other error cancels them.
+    """
     slots = asyncio.Semaphore(parallel)
     waiting: deque[asyncio.Task[R]] = deque()
+    stopped: Exception | None = None
 
     async def in_slot(work: T) -> R:
+        nonlocal stopped
         async with slots:
-            return await one(work)
+            if stopped is not None:
+                raise stopped
+            try:
+                return await one(work)
+            except STOPPING as error:
+                stopped = error
+                raise
 
     try:
         async for work in works:
@@ -60,8 +73,9 @@ async def in_order(
         while waiting:
             yield await waiting.popleft()
     finally:
-        for task in waiting:
-            task.cancel()
+        if stopped is None:
+            for task in waiting:
+                task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
