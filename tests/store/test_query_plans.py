@@ -327,6 +327,26 @@ async def test_every_open_run_is_counted_from_an_index_of_open_runs(full_url: st
         assert index in plan, plan
 
 
+async def _batch_plans(tx: Tx) -> dict[str, str]:
+    """The outermost loop of every statement that takes many items."""
+    assert isinstance(tx, SqliteTx)
+    plans = {}
+    for name, query in queries.compiled("sqlite").items():
+        if query.columns:
+            given = ("[]", *("" for _ in query.parameters))
+            rows = tx.connection.execute(f"explain query plan {query.text}", given)
+            plans[name] = next((row[3] for row in rows), "")
+    return plans
+
+
+async def test_a_batch_finds_its_rows_by_more_than_the_namespace(tmp_path: Path) -> None:
+    """Else it reads all rows of the namespace and all its items for each of them."""
+    async with opened(f"sqlite:///{tmp_path / 'rota.db'}") as db:
+        plans = await db.read(_batch_plans)
+    assert "commit_handlers" in plans
+    assert {name: plan for name, plan in plans.items() if plan.endswith("(namespace=?)")} == {}
+
+
 def _other(value: Any, open_run: int) -> Any:
     """A value of the same kind, another one at every turn."""
     if isinstance(value, list):

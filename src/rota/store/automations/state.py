@@ -134,8 +134,8 @@ async def fix_sources(
 ) -> list[dict[str, dict[str, str]]]:
     """The source that fixes since the last deploy have written for each of these automations of
     one namespace, by handler and phase; nothing where the version in force is not a fix."""
-    items = [(one.name, one.version) for one in deployed]
-    rows = await tx.many("fix_sources", items, namespace=deployed[0].namespace, alone=True)
+    items = [(one.namespace, one.name, one.version) for one in deployed]
+    rows = await tx.many("fix_sources", items, alone=True)
     found = {row[0]: _SOURCES.decode(row[1] or "{}") for row in rows}
     return [found.get(one.name, {}) for one in deployed]
 

@@ -113,9 +113,8 @@ async def _close(
             await events.release_corrected(tx, one.claim.id, now=now)
     rows = [_end_of(one) for one in ours]
     told: dict[str, Published] = {}
-    namespace = ours[0].claim.namespace if ours else ""
     if tx.dialect.fuses and not any(one.publishes for one in ours):
-        kept = await tx.many("close_handler_runs", rows, namespace=namespace, now=now)
+        kept = await tx.many("close_handler_runs", rows, now=now)
     else:
         told = await _use_and_publish(tx, ours, now, new_ids)
         rows = [
@@ -123,7 +122,7 @@ async def _close(
             for row, one in zip(rows, ours, strict=True)
         ]
         await tx.many("commit_handler_runs", rows, now=now)
-        kept = await tx.many("commit_handlers", rows, namespace=namespace, now=now)
+        kept = await tx.many("commit_handlers", rows, now=now)
     marks = {automation: marks for automation, *marks in kept}
     return {
         one.claim.id: _after_run(
@@ -182,9 +181,9 @@ def _end_of(one: Ending) -> Row:
     took = done.plan.count > 0
     stored = took or work.run.kind == "producer"  # the plan is stored already, or there is none
     return (
-        claim.id, claim.name, work.run.handler, work.run.kind, done.state, int(done.keeps_state),
-        done.next_run_at, done.plan.wake_at, int(took), work.run.seen, _used(work),
-        done.notes.logs, done.notes.remark, None if stored else encoded(done.plan), 0,
+        claim.id, claim.namespace, claim.name, work.run.handler, work.run.kind, done.state,
+        int(done.keeps_state), done.next_run_at, done.plan.wake_at, int(took), work.run.seen,
+        _used(work), done.notes.logs, done.notes.remark, None if stored else encoded(done.plan), 0,
     )  # fmt: skip
 
 

@@ -42,7 +42,7 @@ update handler_runs
 set phase = 'committed', logs = item.logs, remark = item.remark,
     prepared = coalesce(handler_runs.prepared, item.prepared), state_after = item.state,
     published_count = item.published_count, error_kind = null, finished_at = :now
-{from items: run_id text, automation text, handler text, kind text, state text, keeps_state int, next_run_at int, wake_at int, took int, seen int, used text, logs text, remark text, prepared text, published_count int}
+{from items: run_id text, namespace text, automation text, handler text, kind text, state text, keeps_state int, next_run_at int, wake_at int, took int, seen int, used text, logs text, remark text, prepared text, published_count int}
 where handler_runs.run_id = item.run_id
 
 -- name: commit_handlers
@@ -60,8 +60,8 @@ set state = case when item.keeps_state = 1 then handlers.state else item.state e
                 select 1 from events where events.namespace = topics.namespace
                     and events.automation = topics.automation and events.topic = topics.name
                     and events.status = 'pending'))) then item.seen else handlers.cleared end
-{from items: run_id text, automation text, handler text, kind text, state text, keeps_state int, next_run_at int, wake_at int, took int, seen int, used text, logs text, remark text, prepared text, published_count int}
-where handlers.namespace = :namespace and handlers.automation = item.automation
+{from items: run_id text, namespace text, automation text, handler text, kind text, state text, keeps_state int, next_run_at int, wake_at int, took int, seen int, used text, logs text, remark text, prepared text, published_count int}
+where handlers.namespace = item.namespace and handlers.automation = item.automation
     and handlers.name = item.handler and handlers.kind = item.kind
 returning handlers.automation, handlers.marked, handlers.cleared
 

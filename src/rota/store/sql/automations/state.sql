@@ -127,8 +127,8 @@ order by version desc limit :limit
 
 -- name: fix_sources
 select definitions.automation, definitions.source from definitions
-{, items: automation text, version int}
-where definitions.namespace = :namespace and definitions.automation = item.automation
+{, items: namespace text, automation text, version int}
+where definitions.namespace = item.namespace and definitions.automation = item.automation
     and definitions.version = item.version and definitions.made_by = 'fix'
 
 -- name: put_handlers
