@@ -242,7 +242,13 @@ async def _fill(db: Database) -> None:
     await sql(db, FIRED.format(ended=ENDED, busy=BUSY, space=SPACE, now=NOW))
 
 
-KINDS = ("sqlite", "sqlite, analysed", pytest.param("postgres", marks=pytest.mark.pg))
+# PostgreSQL keeps the first plan of a statement, and the first worker plans while tables are empty.
+KINDS = (
+    "sqlite",
+    "sqlite, analysed",
+    pytest.param("postgres", marks=pytest.mark.pg),
+    pytest.param("postgres, empty", marks=pytest.mark.pg),
+)
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -250,21 +256,23 @@ def full_url(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     """A database with many rows, made once."""
-    if request.param != "postgres":
+    kind, _, state = request.param.partition(", ")
+    if kind != "postgres":
         url = f"sqlite:///{tmp_path_factory.mktemp('plans') / 'rota.db'}"
     else:
         base = request.getfixturevalue("postgres_url")
         url = f"{base}{'&' if '?' in base else '?'}schema=t_{secrets.token_hex(6)}"
-    asyncio.run(_prepare(url, analysed=request.param != "sqlite"))
+    asyncio.run(_prepare(url, filled=state != "empty", analysed=request.param != "sqlite"))
     yield url
-    if request.param == "postgres":
+    if kind == "postgres":
         asyncio.run(_drop(url))
 
 
-async def _prepare(url: str, *, analysed: bool) -> None:
+async def _prepare(url: str, *, filled: bool, analysed: bool) -> None:
     async with opened(url) as db:
-        await _fill(db)
-        if analysed:
+        if filled:
+            await _fill(db)
+        if filled and analysed:
             await sql(db, "analyze runs")
 
 
@@ -297,10 +305,16 @@ SCANS = re.compile(
 )
 
 
+# Rare queries. Their plans are made again once the server has analysed the table.
+LATE = ("find_started", "schedules_of")
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.query)
 async def test_the_query_reads_an_index_and_never_the_whole_table(
-    full_url: str, case: Case
+    request: pytest.FixtureRequest, full_url: str, case: Case
 ) -> None:
+    if case.query in LATE and "empty" in request.node.callspec.params["full_url"]:
+        pytest.skip("it is rare")
     async with opened(full_url, migrated=False) as db:
         if case.query not in queries.compiled(db.dialect.name):
             pytest.skip("the other database asks it")

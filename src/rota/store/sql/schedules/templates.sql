@@ -125,24 +125,24 @@ where namespace = :namespace and status = 'paused' and available_at is not null
 
 -- name: open_of_schedules
 -- The range of the status says nothing new. It shows SQLite that the index of open runs is narrower
--- than that of all runs of a schedule. A backfill is
--- beside the schedule with all its attempts; only the first one carries its trigger.
+-- than that of all runs of a schedule. A backfill is beside the schedule with all its attempts; only
+-- the first one carries its trigger. `not exists` would read all backfills on PostgreSQL.
 select schedule_id,
     sum(case when status = 'sleeping' and reason = 'turn' then 0 else 1 end),
     sum(case when status = 'sleeping' and reason = 'turn' then 1 else 0 end)
 from runs
 where schedule_id {in ids} and schedule_id is not null
     and finished_at is null and status >= 'pending'
-    and (trigger = 'schedule' or not exists (
-        select 1 from runs as root where root.id = runs.root_id and root.trigger = 'backfill'))
+    and (trigger = 'schedule' or coalesce((
+        select root.trigger from runs as root where root.id = runs.root_id), '') <> 'backfill')
 group by schedule_id
 
 -- name: open_roots_of
 select root_id from runs
 where schedule_id {in ids} and schedule_id is not null
     and finished_at is null and status >= 'pending'
-    and (trigger = 'schedule' or not exists (
-        select 1 from runs as root where root.id = runs.root_id and root.trigger = 'backfill'))
+    and (trigger = 'schedule' or coalesce((
+        select root.trigger from runs as root where root.id = runs.root_id), '') <> 'backfill')
 
 -- name: failures_in_a_row
 -- How many of the newest chains that ended did so badly, for each schedule, up to the limit.
