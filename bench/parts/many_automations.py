@@ -52,12 +52,14 @@ def _app(url: str, count: int, seen: dict[int, float]) -> Rota:
 
 
 async def _first_start(place: Place, url: str, count: int) -> list[Sample]:
+    """In a process that belongs to Rota, as with `rota up`."""
     app = _app(url, count, {})
     began = time.monotonic()
-    async with app:
-        deployed_s = time.monotonic() - began
-        await none_left(url, AT_WORK, "every handler run once", every_s=0.1)
-        quiet_s = time.monotonic() - began
+    with app.own_process():
+        async with app:
+            deployed_s = time.monotonic() - began
+            await none_left(url, AT_WORK, "every handler run once", every_s=0.1)
+            quiet_s = time.monotonic() - began
     many = f"{count:,} automations"
     target = Target("<=", FIRST_START_S) if place.name == "postgres" else None
     return [

@@ -403,16 +403,16 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
             stop: Set it to end the worker.
             queues: The queues to serve; without any, all that the app declares.
         """
-        await self.start_worker(queues)
-        try:
-            with self.own_process():
+        with self.own_process():
+            await self.start_worker(queues)
+            try:
                 await stop.wait()
-        finally:
-            await self.close()
+            finally:
+                await self.close()
 
     def own_process(self) -> contextlib.AbstractContextManager[None]:
         """Tune the interpreter while a process does nothing but work; `run_forever` does so."""
-        return own_process(uses_threads=self.connection.database.is_local)
+        return own_process(uses_threads=self.url.startswith("sqlite:"))
 
     def healthy(self) -> bool:
         """Whether the worker's loop turns (no worker is healthy too)."""

@@ -165,25 +165,28 @@ class WorkerDaemon:
         """Work until a signal comes, drain, sign off; returns the exit code."""
         self._signals.listen()
         try:
-            starting = asyncio.create_task(self._app.start_worker(self._queues))
-            stopping = asyncio.create_task(self._signals.stop.wait())
-            await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if not starting.done():  # asked to stop while it still waits for the database
-                starting.cancel()
-                await asyncio.gather(starting, return_exceptions=True)
-                return exit_codes.INTERRUPTED
-            await starting
             with self._app.own_process():
-                await self._say_up()
-                if self._server is not None:
-                    await self._server.start()
-                    log.info("API and dashboard: %s", self._server.address)
-                await stopping
-                return await self._drain()
+                return await self._work()
         finally:
             if self._server is not None:
                 await self._server.stop()
             await self._app.close()
+
+    async def _work(self) -> int:
+        starting = asyncio.create_task(self._app.start_worker(self._queues))
+        stopping = asyncio.create_task(self._signals.stop.wait())
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():  # asked to stop while it still waits for the database
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            return exit_codes.INTERRUPTED
+        await starting
+        await self._say_up()
+        if self._server is not None:
+            await self._server.start()
+            log.info("API and dashboard: %s", self._server.address)
+        await stopping
+        return await self._drain()
 
     async def _drain(self) -> int:
         runtime = self._app.runtime
