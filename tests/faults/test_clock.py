@@ -52,7 +52,7 @@ async def sleeps(run: RunHandle) -> bool:
 async def test_no_living_run_is_reaped_because_the_clock_jumped(
     database_url: str, hire: Hire, effects: Effects, clock: Path, jump_s: float
 ) -> None:
-    options = ("--clock", clock, "--set", "lease_s=1", "--set", "heartbeat_s=0.1")
+    options = ("--clock", clock, "--set", "lease_s=4", "--set", "heartbeat_s=0.1")
     crew = [hire(*options) for _ in range(2)]
     async with Client(database_url, migrate=True) as client:
         for worker in crew:
