@@ -86,8 +86,8 @@ class Journal:
 
     async def record_together(self, claim: Claim, steps: Sequence[StoredStep]) -> None:
         """Record steps of one run, all or none. Durable when this returns; LeaseLost when the run
-        is not ours any more."""
-        written = await self._together.put([StepRecord(claim, step) for step in steps])
+        is not ours any more. A cancellation waits for the write, which may hold a paid answer."""
+        written = await _to_its_end(self._together.put([StepRecord(claim, step) for step in steps]))
         if isinstance(written, Unstorable):
             raise written
         if not written:
@@ -182,6 +182,16 @@ class Journal:
             if units > 1:
                 raise  # the batch sends each unit on its own, to find the bad one
             return unstorable(error, f"step {records[-1].step.key}")
+
+
+async def _to_its_end(write: Awaitable[T]) -> T:
+    """Await a write. A caller that is cancelled continues once the write has ended."""
+    writing = asyncio.ensure_future(write)
+    try:
+        return await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        await asyncio.wait({writing})
+        raise
 
 
 def _ours(claim: Claim, started: Started | None) -> Started:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from typing import Any
+
+import pytest
 
 from rota import Client
 from rota.core.redaction import Redactor
@@ -73,3 +77,31 @@ async def test_surfaces_read_packed_items_as_json_so_that_secret_fields_are_hidd
             texts = [step.output or "" for step in found]
             assert items in [json.loads(text) for text in texts]
             assert "hunter2" not in "".join(Redactor(["password"]).text(text) for text in texts)
+
+
+async def test_a_result_that_is_being_written_is_stored_although_its_run_is_stopped(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer is paid for: a worker that stops must not lose it in the middle of a write."""
+    async with Client(database_url) as client:
+        db, now = client.connection.database, client.clock.now()
+        held = await begin(db, kind="pipeline", now=now)
+        store = RunStore(db, Journal(db, client.clock), held)
+        writes, go, write = asyncio.Event(), asyncio.Event(), db.write_brief
+
+        async def slow(*args: Any, **options: Any) -> Any:
+            writes.set()
+            await go.wait()
+            return await write(*args, **options)
+
+        monkeypatch.setattr(db, "write_brief", slow)
+        step = store.made("at/map/000000000/x", kind="item", output={"text": "paid"})
+        putting = asyncio.create_task(store.put([step]))
+        await writes.wait()
+        putting.cancel()
+        await asyncio.sleep(0)
+        assert not putting.done(), "the claim would be released before the write"
+        go.set()
+        await asyncio.gather(putting, return_exceptions=True)
+        assert putting.cancelled()
+        assert await store.step(step.key) is not None
