@@ -157,7 +157,6 @@ CASES += [
     Case("outcomes_by_id", PRIMARY, {"ids": ["completed000001"]}),
     Case("children_of", ("runs_children",), {"parent_id": "p", "after": "", "limit": 10}),
     Case("last_attempts", CHAIN, {"roots": ["completed000001"]}),
-    Case("ledger_at", ("runs_occurrence",), RANGE),
     Case("ledger_range", ("runs_occurrence",), RANGE),
     Case("fire_plain", PRIMARY, {"now": NOW}, NEW),
     Case("advance_plain", PRIMARY, {}, NEW),

@@ -19,10 +19,10 @@ from rota.core.time.recurrence import (
     Timing,
     between,
     count_between,
-    latest_between,
     next_after,
 )
 from tests.core.time.kit import oracle
+from tests.core.time.kit.backwards import latest_between
 from tests.kit.sampling import sample
 
 pytestmark = pytest.mark.slow

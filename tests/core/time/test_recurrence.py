@@ -18,13 +18,13 @@ from rota.core.time.recurrence import (
     Timing,
     between,
     count_between,
-    latest_between,
     next_after,
     notes,
     previous_before,
 )
 from tests.core.time.kit import oracle
 from tests.core.time.kit import strategies as some
+from tests.core.time.kit.backwards import latest_between
 from tests.kit.sampling import examples
 
 # Whole hours and half hours, a day skipped, midnight gaps, negative DST, Ramadan, odd seconds.

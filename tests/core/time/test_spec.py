@@ -14,12 +14,12 @@ from rota.core.time.recurrence import (
     Timing,
     between,
     count_between,
-    latest_between,
     next_after,
     parse,
     previous_before,
 )
 from rota.errors import BadSchedule, UnknownZone
+from tests.core.time.kit.backwards import latest_between
 
 NOW = instant(datetime(2027, 1, 15, 12, 3, 7, 500_000, tzinfo=UTC))
 WHOLE = NOW - 500_000

@@ -22,11 +22,6 @@ class Role(StrEnum):
     OPERATE = "operate"  # verbs on what exists
     ADMIN = "admin"  # tokens, deploys, deletions, limits of queues
 
-    def includes(self, other: Role) -> bool:
-        """Whether this role may do what `other` may do."""
-        ranks = list(Role)
-        return ranks.index(self) >= ranks.index(other)
-
 
 class ApiToken(msgspec.Struct, frozen=True):
     """A token without its secret."""

@@ -20,7 +20,6 @@ from rota.core.time.occurrences import (
     between,
     check,
     count_between,
-    latest_between,
     next_after,
     previous_before,
 )
@@ -38,7 +37,6 @@ __all__ = [
     "between",
     "check",
     "count_between",
-    "latest_between",
     "next_after",
     "notes",
     "parse",

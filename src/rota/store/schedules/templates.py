@@ -28,7 +28,6 @@ from rota.core.time.recurrence import next_after
 from rota.store.backend.database import Row, Tx
 from rota.store.schedules.outcomes import LedgerPosition, ledger
 
-LATEST = 1 << 62
 PAGE = 1000
 _INTENT = msgspec.json.Decoder(Intent)
 
@@ -336,12 +335,6 @@ def _as_its_chain(first: Run, last: Run) -> Run:
         return first
     outcome = {field: getattr(last, field) for field in _OUTCOME}
     return msgspec.structs.replace(first, **outcome)
-
-
-async def occurrence(tx: Tx, schedule_id: str, *, due_at: int) -> Run | None:
-    """The outcome of one occurrence."""
-    rows = await tx.rows("ledger_at", id=schedule_id, due_at=due_at)
-    return Run(*rows[0]) if rows else None
 
 
 async def range_over(tx: Tx, schedule_id: str, *, at: int) -> Run | None:

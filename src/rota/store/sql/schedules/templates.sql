@@ -301,10 +301,6 @@ select {run columns} from runs
 where (id {in roots} or (root_id {in roots} and retry_of is not null))
     and not exists (select 1 from runs as later where later.retry_of = runs.id)
 
--- name: ledger_at
-select {run columns} from runs
-where schedule_id = :id and due_at = :due_at and retry_of is null
-
 -- name: ledger_range
 -- The collapsed range that ends first at or after an instant.
 select {run columns} from runs
