@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from rota.core.words import counted
 from rota.errors import RunTimeout
 
 log = logging.getLogger("rota.automations")
@@ -46,9 +47,9 @@ class HandlerThreads:
         names = self.hung(automation)
         if not names:
             return ""
-        count = "1 thread" if len(names) == 1 else f"{len(names)} threads"
         verb = "hangs" if len(names) == 1 else "hang"
         where = f"process {os.getpid()} on {socket.gethostname()}"
+        count = counted(len(names), "thread")
         return f"{count} of {automation} {verb} in {', '.join(dict.fromkeys(names))} ({where})"
 
     async def run(self, automation: str, handler: str, function: Callable[[], Any]) -> Any:

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from rota.client.findings import Finding, Level, grant_findings, some, sqlite_findings
+from rota.client.findings import Finding, Level, grant_findings, sqlite_findings
 from rota.client.operations import ARM_HINT, disarmed_clause
 from rota.core.automations.text import refusal
 from rota.core.runs.filters import RunFilter
@@ -22,6 +22,7 @@ from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Queue, Run, WorkerRecord
 from rota.core.schedules.intent import QUARANTINED_REASON
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND, micros, span
+from rota.core.words import counted, some
 from rota.engine import liveness
 from rota.engine.clock import SystemClock
 from rota.errors import BadAutomation, RotaError, StoreReadOnly
@@ -139,7 +140,7 @@ async def repair(url: str, settings: Settings) -> list[Finding]:
         )  # fmt: skip
     if not count:
         return []
-    says = f"released {_count(count, 'run')} that waited for a turn behind no other run"
+    says = f"released {counted(count, 'run')} that waited for a turn behind no other run"
     return [Finding("ok", "repaired", says)]
 
 
@@ -248,7 +249,7 @@ class Doctor:
         )
         if not found:
             return []
-        says = f"{_count(found, 'run')} past keep_days ({keep:g}) are still stored"
+        says = f"{counted(found, 'run')} past keep_days ({keep:g}) are still stored"
         hint = "Workers delete them while they have time: start more, or raise `keep_days`."
         says = f"{says}, or more" if found == LOOK_MAX else says
         return [Finding("warn", "retention", says, hint)]
@@ -272,7 +273,7 @@ class Doctor:
         ignored = [row.name for row in rows if row.parent_id and '"ignored":' in row.spec]
         found = []
         if aside:
-            says = f"{_count(len(aside), 'schedule')} quarantined: {some(aside)}"
+            says = f"{counted(len(aside), 'schedule')} quarantined: {some(aside)}"
             hint = "`rota why NAME` says what is wrong, and what to do."
             found.append(Finding("warn", "schedules", says, hint))
         if ignored:
@@ -299,7 +300,7 @@ class Doctor:
         if self._live:
             slots = sum(row.slots for row in self._live)
             names = sorted({name for row in self._live for name in served(row)})
-            on = f"{_count(len(self._live), 'worker')} on, {_count(slots, 'slot')}"
+            on = f"{counted(len(self._live), 'worker')} on, {counted(slots, 'slot')}"
             says = f"{on}, {'queue' if len(names) == 1 else 'queues'} {some(names)}"
             found.insert(0, Finding("ok", "workers", says))
         else:
@@ -377,11 +378,11 @@ class Doctor:
         if found:
             return found
         count = sum(row.run_count for row in ready)
-        return [Finding("ok", "pending", f"{_count(count, 'run')} waiting, none for long")]
+        return [Finding("ok", "pending", f"{counted(count, 'run')} waiting, none for long")]
 
     def _waits(self, row: history.Ready) -> Finding | None:
         waits_us = self._now - row.oldest_at
-        runs = f"{_count(row.run_count, 'run')} of {row.name} in queue {row.queue}"
+        runs = f"{counted(row.run_count, 'run')} of {row.name} in queue {row.queue}"
         says = f"{runs}, waiting up to {span(max(waits_us, 0))}"
         level: Level = "bad" if waits_us > WAIT_US_MAX else "warn"
         queue = self._queues.get(row.queue)
@@ -423,8 +424,8 @@ class Doctor:
         rows = await self._page(Status.RUNNING)
         lapsed = [row for row in rows if row.lease_until and row.lease_until < self._now]
         if not lapsed:
-            return [Finding("ok", "leases", f"{_count(len(rows), 'run')} running, none lapsed")]
-        says = f"{_count(len(lapsed), 'lease')} lapsed: {some([row.id for row in lapsed])}"
+            return [Finding("ok", "leases", f"{counted(len(rows), 'run')} running, none lapsed")]
+        says = f"{counted(len(lapsed), 'lease')} lapsed: {some([row.id for row in lapsed])}"
         if self._live:
             hint = "A live worker takes them over within its heartbeat; look again in a moment."
             return [Finding("warn", "leases", says, hint)]
@@ -437,7 +438,7 @@ class Doctor:
         aside = sorted(end.root_id for end in ends if end.status == Status.CRASHED)
         if not aside:
             return []
-        says = f"{_count(len(aside), 'run')} quarantined after crashing too often: {some(aside)}"
+        says = f"{counted(len(aside), 'run')} quarantined after crashing too often: {some(aside)}"
         return [Finding("warn", "crashed", says, "Fix the cause, then `rota run retry ID`.")]
 
     async def people(self) -> list[Finding]:
@@ -446,7 +447,7 @@ class Doctor:
         if not rows:
             return []
         ids = [f"{row.id} ({row.name}, {row.reason})" for row in rows]
-        says = f"{_count(len(rows), 'run')} waiting for a person: {some(ids)}"
+        says = f"{counted(len(rows), 'run')} waiting for a person: {some(ids)}"
         return [Finding("warn", "waiting", says, "`rota run show ID` says what is needed.")]
 
     async def hung_handlers(self) -> list[Finding]:
@@ -461,7 +462,3 @@ class Doctor:
             limit=LOOK_MAX,
         )  # fmt: skip
         return found.runs
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from rota.core.words import some
 from rota.settings import Settings
 from rota.store.backend.grants import RoleGrants
 
@@ -25,12 +25,6 @@ class Finding(NamedTuple):
     what: str
     says: str
     hint: str | None = None
-
-
-def some(names: Sequence[str], most: int = 3) -> str:
-    """The first few, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def sqlite_findings(version: str, path: str, settings: Settings) -> list[Finding]:

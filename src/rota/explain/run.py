@@ -17,6 +17,7 @@ from rota.core.runs.model import Queue, Run, StoredStep, WorkerRecord
 from rota.core.runs.recovery import runs_alone
 from rota.core.runs.stored_errors import error_line
 from rota.core.time.instants import SECOND, iso, span
+from rota.core.words import some
 from rota.explain.deployed_code import code_reason
 from rota.explain.notified import notified
 from rota.schedules.preview import wall
@@ -151,7 +152,7 @@ class RunExplainer:
         if run.reason in ("child", "several"):
             ids = await self._children(run)
             if ids:
-                clause = f"waits for its child run{'s' if len(ids) > 1 else ''} {_some(ids)}"
+                clause = f"waits for its child run{'s' if len(ids) > 1 else ''} {some(ids)}"
                 return RunState("waits_child", clause, facts | {"children": ids})
         return RunState("sleeps", f"sleeps {until}" if until else "sleeps until woken", facts)
 
@@ -259,7 +260,7 @@ class RunExplainer:
             if len(held) >= limit.key_open_max and run.root_id not in held:
                 clause = (
                     f"waits: {limit.key_open_max} of key {run.limit_key} may be open at a time, "
-                    f"and {_some(held)} has not ended"
+                    f"and {some(held)} has not ended"
                 )
                 return RunState("key_open_limit", clause, {"holders": held})
         return self._rated(limit)
@@ -286,7 +287,7 @@ class RunExplainer:
             return None
         if reserved := [alone[worker.id] for worker in serving if worker.id in alone]:
             clause = (
-                f"waits: no slot is free while {_some(reserved)} is executed alone, after its "
+                f"waits: no slot is free while {some(reserved)} is executed alone, after its "
                 "workers died"
             )
             hint = "Wait, or start another worker."
@@ -322,8 +323,3 @@ def _iso(at: int | None) -> str | None:
 
 def _signal(step: StoredStep) -> str:
     return step.key.removeprefix("wait ").rpartition("#")[0]
-
-
-def _some(ids: Sequence[str]) -> str:
-    more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
-    return ", ".join(ids[:3]) + more

@@ -10,6 +10,7 @@ import msgspec
 from rota.core.notifications.model import ERROR_CHARS_MAX, SKIPPED
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import iso, span
+from rota.core.words import counted
 from rota.notifications.ping import Ping
 from rota.notifications.receivers import Event, Notice, Recipients, receivers
 from rota.store.schedules.attempts import Attempt
@@ -210,8 +211,7 @@ def _detail(facts: Facts, result: ItemTotals | None) -> str:
     begun, ended = facts.attempts[0].started_at, facts.last.finished_at
     took = f" in {span(ended - begun)}" if begun is not None and ended is not None else ""
     cost = f", ${result.cost_usd:.2f}" if result.cost_usd else ""
-    items = "1 item" if result.processed == 1 else f"{result.processed} items"
-    return f": {items}{took}{cost}"
+    return f": {counted(result.processed, 'item')}{took}{cost}"
 
 
 def _result(last: Attempt) -> ItemTotals | None:

@@ -19,6 +19,7 @@ from rota.core.runs.model import Run, Schedule
 from rota.core.schedules.intent import Intent
 from rota.core.time.instants import iso
 from rota.core.time.recurrence import Spec, count_between, next_after, previous_before
+from rota.core.words import counted
 from rota.store.backend.database import Tx
 from rota.store.schedules import outcomes
 from rota.store.schedules import templates as store
@@ -53,7 +54,7 @@ class LedgerFault(NamedTuple):
     def __str__(self) -> str:
         first_at, last_at, count = self.hole
         if self.outcomes:
-            said = f"{count} occurrence{'' if count == 1 else 's'} from {iso(first_at)} on"
+            said = f"{counted(count, 'occurrence')} from {iso(first_at)} on"
             return f"{self.schedule}: {said} are in the ledger as {' and as '.join(self.outcomes)}"
         if count == 1:
             return f"{self.schedule}: nothing tells what became of {iso(first_at)}"

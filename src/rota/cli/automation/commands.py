@@ -14,6 +14,7 @@ from rota.cli import complete, connect, render, values
 from rota.cli.automation import answers, lists, page
 from rota.cli.base import AFTER, SEARCH, CommandGroup, CommonOptions
 from rota.core.automations.phases import EventStatus
+from rota.core.words import some
 from rota.errors import BadAutomation, BadInput, UnknownAutomation, UsageError
 
 if TYPE_CHECKING:
@@ -205,9 +206,8 @@ def _report_restarts(done: Sequence[Deployed]) -> None:
             has = "other code" if other.version is None else f"version {other.version}"
             stale.setdefault(other.worker, []).append(f"{one.name} ({has})")
     for worker, names in stale.items():
-        listed = ", ".join(names[:STALE_SHOWN])
-        more = f" and {len(names) - STALE_SHOWN} more" if len(names) > STALE_SHOWN else ""
-        render.say(f"restart worker {worker}: it has other code of {listed}{more}", err=True)
+        listed = some(names, STALE_SHOWN)
+        render.say(f"restart worker {worker}: it has other code of {listed}", err=True)
 
 
 @automation.command("rollback")

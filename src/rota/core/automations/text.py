@@ -27,6 +27,7 @@ from rota.core.runs.stored_errors import read_error
 from rota.core.time.describe import describe
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND, moment
 from rota.core.time.spec import Spec
+from rota.core.words import counted
 
 _SPEC = msgspec.json.Decoder(Spec)
 
@@ -225,7 +226,7 @@ def deed(run: HandlerRun, change: LedgerRow | None) -> str:
     spreadsheet"."""
     done = run.phase == Phase.COMMITTED
     if run.kind == "producer":
-        found = _some(run.published_count, "event")
+        found = counted(run.published_count, "event")
         return f"Published {found}" if run.published_count else "Checked" if done else "Checking"
     plan = msgspec.json.decode(run.prepared) if run.prepared else {}
     taken = [_of_topic(len(ids), topic) for topic, ids in plan.get("reservations", {}).items()]
@@ -236,17 +237,13 @@ def deed(run: HandlerRun, change: LedgerRow | None) -> str:
         title = change.title or change.tool
         parts.append(title if change.status == Mutation.APPLIED else f"{title} ({change.status})")
     if run.published_count:
-        parts.append(f"published {_some(run.published_count, 'event')}")
+        parts.append(f"published {counted(run.published_count, 'event')}")
     return " → ".join(parts)
 
 
 def _of_topic(count: int, topic: str) -> str:
     plural = count != 1 and topic.endswith("s")
-    return f"{count} {topic}" if plural else f"{_some(count, 'event')} of {topic}"
-
-
-def _some(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("" if count == 1 else "s")
+    return f"{count} {topic}" if plural else f"{counted(count, 'event')} of {topic}"
 
 
 def _next_check(open_run: Run, handlers: Sequence[DeployedHandler], now: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple, NoReturn
 
+from rota.core.words import counted
 from rota.errors import BadSchedule
 
 MONTH_NAMES = (
@@ -180,8 +181,7 @@ def _refuse_count(expression: str, count: int) -> NoReturn:
     if count == 7:
         hint += " There is no field for years: use an end time."
     raise BadSchedule(
-        f"{expression!r} has {count} field{'' if count == 1 else 's'}; "
-        "cron has 5, or 6 with seconds first",
+        f"{expression!r} has {counted(count, 'field')}; cron has 5, or 6 with seconds first",
         hint=hint,
         expression=expression,
     )

@@ -16,6 +16,7 @@ from rota.core.time.cron import (
 from rota.core.time.instants import SECOND, moment
 from rota.core.time.spec import Spec, Timing
 from rota.core.time.zones import zone_named
+from rota.core.words import counted
 
 _OF_THE_MONTH = "of the month"
 _COUNTS = ("first", "second", "third", "fourth", "fifth")
@@ -94,7 +95,7 @@ def _length(duration_us: int) -> str:
     for unit, size in _UNITS:
         count, seconds = divmod(seconds, size)
         if count:
-            words.append(f"{count} {unit}{'' if count == 1 else 's'}")
+            words.append(counted(count, unit))
     return words[0].removeprefix("1 ") if len(words) == 1 else " ".join(words)
 
 
@@ -251,7 +252,7 @@ def _on_days(field: Field) -> str:
 
 
 def _day(item: Item) -> str:
-    count = f"{item.first} day{'' if item.first == 1 else 's'}"
+    count = counted(item.first, "day")
     back = "the last day" if item.first == 0 else f"{count} before the last day"
     if item.kind == "value":
         return f"the {_nth(item.first)}"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rota.core.suggest import did_you_mean
 from rota.core.time.recurrence import next_after
+from rota.core.words import some
 from rota.engine.clock import SystemClock
 from rota.errors import UnknownPipeline
 from rota.pipelines.definition.loader import Loaded, holds_pipeline, read_pipeline
@@ -30,7 +31,7 @@ def locate(text: str, here: Path = Path()) -> Path:
         return beside[path.name]
     raise UnknownPipeline(
         f"there is no pipeline {text}{did_you_mean(path.name, beside)}",
-        hint=f"There are: {_listed(list(beside))}." if beside else None,
+        hint=f"There are: {some(sorted(beside), NAMED_MAX)}." if beside else None,
     )
 
 
@@ -81,9 +82,4 @@ def _inside(folder: Path, text: str) -> str:
     names = [each.name for each in _within(folder)]
     if not names:
         return f"Make one with `rota pipeline init {text}/NAME`."
-    return f"It holds pipelines; name one of them: {_listed(names)}."
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-    return ", ".join(sorted(names)[:NAMED_MAX]) + more
+    return f"It holds pipelines; name one of them: {some(sorted(names), NAMED_MAX)}."

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rota.core.pipelines.templates import RESERVED, Template
+from rota.core.words import some
 from rota.pipelines.definition.model import Input, Pipeline
 from rota.pipelines.definition.parameters import parameters_of
 from rota.pipelines.definition.problems import Level, Path, ProblemReport
@@ -66,9 +67,7 @@ class _Checking:
                 continue
             lacking = list(_lacking(name, items, [*self._parameters, *BATCH]))
             if lacking:
-                detail = ", ".join(str(number) for number in lacking[:5])
-                more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
-                self._say(path, name, f"has no value in item {detail}{more}")
+                self._say(path, name, f"has no value in item {some([*map(str, lacking)], 5)}")
 
     def _say(self, path: Path, name: str, message: str) -> None:
         shown = f"{{{{{name}}}}}"

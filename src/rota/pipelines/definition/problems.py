@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from rota.core.words import counted
 from rota.errors import BadPipeline
 
 if TYPE_CHECKING:
@@ -54,8 +55,7 @@ def errors_of(problems: Iterable[Problem]) -> list[Problem]:
 def refusal(file: str, problems: Iterable[Problem]) -> BadPipeline:
     """The error that carries them all; warnings come along, after the errors."""
     detail = sorted(ordered(problems), key=lambda each: each.level is Level.WARNING)
-    count = len(errors_of(detail))
-    head = f"{file}: 1 problem" if count == 1 else f"{file}: {count} problems"
+    head = f"{file}: {counted(len(errors_of(detail)), 'problem')}"
     return BadPipeline("\n".join([head, *(f"  {each}" for each in detail)]), problems=detail)
 
 

@@ -15,6 +15,7 @@ from rota.core.automations.planner import DeployedHandler
 from rota.core.runs.ids import short_id
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import iso
+from rota.core.words import some
 from rota.store.automations import events, views
 from rota.store.automations.events import AutomationKey
 from rota.store.backend.database import Tx
@@ -98,7 +99,6 @@ def _letter(target: SkipTarget, event: StoredEvent, now: int) -> NewEvent:
 
 
 def _remark(chosen: Sequence[EventName], dead_letter: str | None) -> str:
-    named = ", ".join(f"{one.topic}/{one.message_id}" for one in chosen[:3])
-    more = f" and {len(chosen) - 3} more" if len(chosen) > 3 else ""
+    named = some([f"{one.topic}/{one.message_id}" for one in chosen])
     where = f", dead letter in topic {dead_letter}" if dead_letter else ""
-    return f"skipped {named}{more}{where}"
+    return f"skipped {named}{where}"
