@@ -21,7 +21,7 @@ import msgspec
 
 from rota.core.redaction import shown, shown_text
 from rota.core.runs.stored_errors import own_frames, read_error
-from rota.core.time.instants import MINUTE, SECOND, iso, moment, span
+from rota.core.time.instants import MINUTE, SECOND, iso_if_known, moment, span
 
 T = TypeVar("T")
 COLOURS = {
@@ -117,11 +117,6 @@ def whole(text: str) -> None:
     click.echo(text, nl=not text.endswith("\n"), color=True)
 
 
-def at(instant_us: int | None) -> str | None:
-    """An instant in a document."""
-    return None if instant_us is None else iso(instant_us)
-
-
 def parsed(text: str | None) -> Any:
     """Stored JSON inside a document, without secret fields."""
     return None if text is None else shown(json.loads(text))
@@ -133,7 +128,7 @@ def record(row: msgspec.Struct) -> dict[str, Any]:
     for name in row.__struct_fields__:
         value = getattr(row, name)
         if name == "at" or name.endswith(("_at", "_until")):
-            value = at(value)
+            value = iso_if_known(value)
         elif name in ("input", "output", "error", "tags", "options", "queues", "detail"):
             value = parsed(value)
         fields[name] = value

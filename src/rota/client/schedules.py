@@ -164,7 +164,7 @@ class Schedules(SchedulePages):
         def rest(old: Schedule) -> Schedule:
             intent, problem = definition.found(old)
             since = intent.paused_at if old.status == Status.PAUSED and intent.paused_at else now
-            spec = definition.stored(msgspec.structs.replace(intent, paused_at=since))
+            spec = store.stored(msgspec.structs.replace(intent, paused_at=since))
             return msgspec.structs.replace(
                 old, status=Status.PAUSED, reason=note or "by request", available_at=until_at,
                 spec=old.spec if problem else spec,
@@ -304,9 +304,7 @@ class Schedules(SchedulePages):
 
         def edit(old: Schedule) -> Schedule:
             intent = msgspec.structs.replace(store.read_intent(old.spec), ignored=None)
-            return msgspec.structs.replace(
-                old, spec=definition.stored(intent), parent_id=intent.origin
-            )
+            return msgspec.structs.replace(old, spec=store.stored(intent), parent_id=intent.origin)
 
         await self._change(name, edit)
 

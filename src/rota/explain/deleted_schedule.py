@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rota.core.time.instants import iso
+from rota.core.time.instants import iso, iso_if_known
 from rota.errors import UnknownSchedule
 from rota.explain.run import RunState
 from rota.schedules.host_zone import host_zone_name
@@ -29,7 +29,7 @@ async def explain_deleted(client: Client, name: str, unknown: UnknownSchedule) -
         facts = {
             "schedule": name, "workflow": gone.workflow, "when": gone.written,
             "deleted_at": iso(gone.deleted_at),
-            "last_due_at": None if gone.fired_at is None else iso(gone.fired_at),
+            "last_due_at": iso_if_known(gone.fired_at),
         }  # fmt: skip
         hint = f"Its runs stay: `rota run list --name {gone.workflow}`."
         return RunState("deleted", f"{text} {wall(gone.deleted_at, zone)}; {fired}.", facts, hint)

@@ -16,7 +16,7 @@ from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Queue, Run, StoredStep, WorkerRecord
 from rota.core.runs.recovery import runs_alone
 from rota.core.runs.stored_errors import error_line
-from rota.core.time.instants import SECOND, iso, span
+from rota.core.time.instants import SECOND, iso_if_known, span
 from rota.core.words import some
 from rota.explain.deployed_code import code_reason
 from rota.explain.notified import notified
@@ -78,7 +78,7 @@ class RunExplainer:
         took = _span((run.finished_at or 0) - (run.started_at or run.created_at))
         at = self.at(run.finished_at)
         tries = f" on attempt {run.attempt}" if run.attempt > 1 else ""
-        facts = {"finished_at": _iso(run.finished_at)}
+        facts = {"finished_at": iso_if_known(run.finished_at)}
         retry = advice(run.reason, run.id)
         match run.status:
             case Status.COMPLETED:
@@ -98,7 +98,7 @@ class RunExplainer:
     # -- open ------------------------------------------------------------------------------
 
     async def _running(self, run: Run) -> RunState:
-        facts = {"worker": run.lease_owner, "started_at": _iso(run.started_at)}
+        facts = {"worker": run.lease_owner, "started_at": iso_if_known(run.started_at)}
         since = f"since {self.at(run.started_at)} ({_span(self._now - (run.started_at or 0))})"
         if run.lease_until is not None and run.lease_until < self._now:
             clause = (
@@ -120,7 +120,7 @@ class RunExplainer:
             f"runs {since}, and waits for its AI provider since {self.at(wait.since)}: "
             f"{wait.said}; next try {self._when(wait.until, 'at')}"
         )
-        facts = facts | {"provider_said": wait.said, "waits_since": _iso(wait.since)}
+        facts = facts | {"provider_said": wait.said, "waits_since": iso_if_known(wait.since)}
         hint = "It continues when the provider answers. `maxRetries` and `maxWaitMs` end the wait."
         return RunState("waits_provider", clause, facts, hint)
 
@@ -134,7 +134,7 @@ class RunExplainer:
         return RunState("needs_person", clause, facts, f"Then `rota run retry {run.id}`.")
 
     async def _sleeping(self, run: Run) -> RunState:
-        facts = {"reason": run.reason, "wakes_at": _iso(run.available_at)}
+        facts = {"reason": run.reason, "wakes_at": iso_if_known(run.available_at)}
         until, again = (self._when(run.available_at, word) for word in ("until", "at"))
         if run.reason == "turn":
             return await self._queued(run)
@@ -190,7 +190,7 @@ class RunExplainer:
         limit = queues.get(run.queue)
         since = run.available_at or run.created_at
         facts = {
-            "queue": run.queue, "workers_on": len(live), "waits_since": _iso(since),
+            "queue": run.queue, "workers_on": len(live), "waits_since": iso_if_known(since),
         }  # fmt: skip
         found = (
             await self._disarmed()
@@ -276,7 +276,7 @@ class RunExplainer:
             f"waits: queue {limit.name} may start {rate.count} per {span(rate.per_us)}; the next "
             f"one {self._when(free_at, 'at')}"
         )
-        return RunState("rate_limit", clause, {"free_at": _iso(free_at)})
+        return RunState("rate_limit", clause, {"free_at": iso_if_known(free_at)})
 
     async def _full(self, run: Run, live: Sequence[WorkerRecord]) -> RunState | None:
         running = await self._client.runs.list(status="running", limit=RUNNING_LOOK)
@@ -315,10 +315,6 @@ class RunExplainer:
 def _span(duration_us: int) -> str:
     duration = max(0, duration_us)
     return span(duration // SECOND * SECOND if duration > SECOND else duration)
-
-
-def _iso(at: int | None) -> str | None:
-    return None if at is None else iso(at)
 
 
 def _signal(step: StoredStep) -> str:

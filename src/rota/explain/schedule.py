@@ -17,7 +17,7 @@ from rota.core.runs.lifecycle import OPEN, Status, Trigger
 from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import error_line
 from rota.core.schedules.intent import QUARANTINED_REASON, Policies, jitter_us
-from rota.core.time.instants import DAY, MINUTE, SECOND, iso, span
+from rota.core.time.instants import DAY, MINUTE, SECOND, iso, iso_if_known, span
 from rota.core.time.recurrence import count_between, next_after, notes, previous_before
 from rota.errors import UnknownAutomation, UnknownRun, UnknownSchedule, UsageError
 from rota.explain.automation import explain_automation
@@ -152,7 +152,7 @@ class ScheduleExplainer:
             "timezone": self._zone,
             "status": shown.schedule.label,
             "queue": shown.schedule.queue,
-            "next_at": _iso(shown.schedule.due_at),
+            "next_at": iso_if_known(shown.schedule.due_at),
         }
 
     async def answer(self, at: datetime | None) -> Explanation:
@@ -262,7 +262,7 @@ class ScheduleExplainer:
     # -- it has a record -------------------------------------------------------------------
 
     async def _outcome(self, row: Run) -> Explanation:
-        facts = {"due_at": _iso(row.due_at), "trigger": row.trigger}
+        facts = {"due_at": iso_if_known(row.due_at), "trigger": row.trigger}
         if row.status == Status.SKIPPED:
             return await self._skipped(row, facts)
         found = await RunExplainer(self._client, self._zone).of(row)
@@ -422,7 +422,7 @@ class ScheduleExplainer:
             return self._say("unreadable", f"cannot be read any more: {self._problem}", repair)
         since_at = self._intent.paused_at
         began = f" since {self._wall(since_at)}" if since_at else ""
-        facts = {"note": reason, "since": _iso(since_at or None)}
+        facts = {"note": reason, "since": iso_if_known(since_at or None)}
         if self._row.due_at is None:
             hint = f"`rota schedule update {self._name}` with a later end or more runs wakes it."
             return self._say("ended", f"has ended{began}: {reason}", hint, **facts)
@@ -434,7 +434,7 @@ class ScheduleExplainer:
         ends = f" until {self._wall(until)}" if until is not None else ""
         text = f"is paused{began}{ends} ({reason}): {first}"
         hint = repair if self._problem else f"To continue: {resume}"
-        return self._say("paused", text, hint, **facts, until=_iso(until))
+        return self._say("paused", text, hint, **facts, until=iso_if_known(until))
 
     # -- it has no occurrence then ---------------------------------------------------------
 
@@ -462,7 +462,7 @@ class ScheduleExplainer:
             for one, word in ((before, "before"), (after, "after"))
             if one is not None
         ]
-        facts = {"before_at": _iso(before), "after_at": _iso(after)}
+        facts = {"before_at": iso_if_known(before), "after_at": iso_if_known(after)}
         return f"the nearest occurrences are {' and '.join(near)}", facts
 
     # -- words -----------------------------------------------------------------------------
@@ -483,7 +483,3 @@ def _failure(row: Run) -> str:
     if row.status not in (Status.FAILED, Status.CRASHED):
         return ""
     return f" (run {row.id}: {error_line(row.error)})" if row.error else f" (run {row.id})"
-
-
-def _iso(at: int | None) -> str | None:
-    return None if at is None else iso(at)

@@ -20,7 +20,7 @@ import msgspec
 from rota.core.notifications.model import Notification, NotificationKind, one_line
 from rota.core.notifications.rules import NotificationMessage
 from rota.core.runs.failures import names_of
-from rota.core.time.instants import SECOND, iso
+from rota.core.time.instants import SECOND, iso, iso_if_known
 from rota.engine.notifier import DELIVERY
 from rota.errors import Rejected, RotaError, Transient
 from rota.notifications import command, mail, ping, webhook
@@ -152,6 +152,6 @@ def _fields(one: Notification) -> dict[str, Any]:
         "kind": one.kind, "source": one.source, "name": one.name, "schedule": one.schedule,
         "run": one.run_id, "queue": one.queue, "tags": one.tags, "at": iso(one.at),
         "reason": details.reason, "error": details.error, "attempt": details.attempt,
-        "dueAt": None if details.due_at is None else iso(details.due_at),
+        "dueAt": iso_if_known(details.due_at),
         "occurrences": details.occurrences,
     }  # fmt: skip

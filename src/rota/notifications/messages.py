@@ -9,7 +9,7 @@ import msgspec
 
 from rota.core.notifications.model import ERROR_CHARS_MAX, SKIPPED
 from rota.core.runs.stored_errors import read_error
-from rota.core.time.instants import iso, span
+from rota.core.time.instants import iso, iso_if_known, span
 from rota.core.words import counted
 from rota.notifications.ping import Ping
 from rota.notifications.receivers import Event, Notice, Recipients, receivers
@@ -163,9 +163,9 @@ def message(event: Event, recipients: Recipients, facts: Facts) -> Message:
         outcome=result.outcome if result is not None else _outcome(last),
         trigger=first.trigger,
         attempts=0 if skipped else last.attempt,
-        due_at=_iso(first.due_at),
-        started_at=_iso(begun),
-        finished_at=_iso(last.finished_at),
+        due_at=iso_if_known(first.due_at),
+        started_at=iso_if_known(begun),
+        finished_at=iso_if_known(last.finished_at),
         duration_ms=None if took is None else took // 1000,
         reason=_why(last) if skipped else None,
         occurrences=facts.skipped_count,
@@ -245,7 +245,3 @@ def _error(last: Attempt, result: ItemTotals | None) -> str | None:
         said = result.error or f"{result.errors[0].type}: {result.errors[0].message}"
         return said[:ERROR_CHARS_MAX]
     return None
-
-
-def _iso(at: int | None) -> str | None:
-    return None if at is None else iso(at)

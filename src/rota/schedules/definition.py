@@ -36,6 +36,7 @@ from rota.core.time.zones import zone_named
 from rota.errors import BadSchedule, WrongState
 from rota.schedules import overrides
 from rota.schedules.edit import Retiming
+from rota.store.schedules.templates import stored
 
 When = Written | Iterable[Written]
 CODE = "code"
@@ -230,11 +231,6 @@ def bound(when: datetime | None, zone: str) -> int | None:
     if isinstance(when, datetime) and when.tzinfo is None:
         when = when.replace(tzinfo=zone_named(zone))
     return instant(when)
-
-
-def stored(intent: Intent) -> str:
-    """An intent as it is kept."""
-    return msgspec.json.encode(intent).decode()
 
 
 # -- what is there -----------------------------------------------------------------------------

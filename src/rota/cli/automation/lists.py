@@ -14,6 +14,7 @@ from rota.cli.base import BaseCommand, CommonOptions, limit_option
 from rota.core.automations.phases import EventStatus, Mutation
 from rota.core.redaction import shown_text
 from rota.core.runs.ids import short_id
+from rota.core.time.instants import iso_if_known
 from rota.errors import BadInput, UnknownRun
 
 if TYPE_CHECKING:
@@ -126,8 +127,8 @@ def input_document(one: SeenInput) -> dict[str, Any]:
         "id": row.id, "status": one.status, "title": row.title, "source": row.source,
         "type": row.type, "external_id": row.external_id, "event_count": one.event_count,
         "unfinished_count": one.unfinished_count, "skipped_count": one.skipped_count,
-        "created_at": render.at(row.created_at),
-        "skipped_at": render.at(row.skipped_at),
+        "created_at": iso_if_known(row.created_at),
+        "skipped_at": iso_if_known(row.skipped_at),
     }  # fmt: skip
 
 
@@ -294,7 +295,7 @@ def event_document(row: StoredEvent, user_id: str | None = None) -> dict[str, An
         "payload": render.parsed(row.payload), "correction": render.parsed(row.correction),
         "run_id": row.reserved_by or user_id,
         "published_by_run_id": row.created_by, "attempt": row.attempt, "page_id": row.id,
-        "created_at": render.at(row.created_at), "updated_at": render.at(row.updated_at),
+        "created_at": iso_if_known(row.created_at), "updated_at": iso_if_known(row.updated_at),
     }  # fmt: skip
 
 
@@ -337,7 +338,7 @@ def versions(call: CommonOptions, name: str, limit: int) -> None:
     if call.json:
         render.document([
             {"version": row.version, "made_by": row.made_by, "comment": row.comment,
-             "digest": row.digest, "created_at": render.at(row.created_at),
+             "digest": row.digest, "created_at": iso_if_known(row.created_at),
              "graph": render.parsed(row.graph), "source": render.parsed(row.source)}
             for row in found
         ])  # fmt: skip

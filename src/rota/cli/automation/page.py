@@ -12,7 +12,7 @@ from rota.cli import render
 from rota.core.automations.text import deed
 from rota.core.runs.ids import short_id
 from rota.core.runs.stored_errors import read_error
-from rota.core.time.instants import SECOND
+from rota.core.time.instants import SECOND, iso_if_known
 
 if TYPE_CHECKING:
     from rota.client.automation_views import AutomationView
@@ -143,7 +143,7 @@ def code_document(code: CodeState) -> dict[str, Any]:
         "other_workers": [one._asdict() for one in code.others],
         "refused": refused and {
             "problems": list(refused.problems), "host": refused.host,
-            "refused_at": render.at(refused.refused_at),
+            "refused_at": iso_if_known(refused.refused_at),
         },
     }  # fmt: skip
 
@@ -163,14 +163,14 @@ def document(view: AutomationView) -> dict[str, Any]:
         "change": change and output_document(change),
         "skips": [{"topic": event.topic, "id": event.message_id} for event in view.skips],
         "actions": actions(view),
-        "created_at": render.at(one.created_at), "updated_at": render.at(one.updated_at),
+        "created_at": iso_if_known(one.created_at), "updated_at": iso_if_known(one.updated_at),
     }  # fmt: skip
 
 
 def explanation_document(explanation: AutomationPage) -> dict[str, Any]:
     """The page for machines."""
     return document(explanation.view) | {
-        "deployed_at": render.at(explanation.deployed_at),
+        "deployed_at": iso_if_known(explanation.deployed_at),
         "error": render.parsed(explanation.error),
         "stale_input_count": explanation.stale_count,
         "handlers": [
@@ -187,7 +187,7 @@ def notification_document(recorded: RecordedNotification | None) -> dict[str, An
     if recorded is None:
         return None
     one = recorded.notification
-    return {"id": one.id, "kind": one.kind, "at": render.at(one.at), "rules": recorded.rules}
+    return {"id": one.id, "kind": one.kind, "at": iso_if_known(one.at), "rules": recorded.rules}
 
 
 def handler_document(one: DeployedHandler, node: HandlerNode | None) -> dict[str, Any]:
@@ -197,8 +197,8 @@ def handler_document(one: DeployedHandler, node: HandlerNode | None) -> dict[str
         "subscribes": list(node.subscribes) if node else [],
         "publishes": list(node.publishes) if node else [],
         "asks_approval": bool(node and node.approval),
-        "next_run_at": render.at(one.next_run_at), "queued_at": render.at(one.queued_at),
-        "wake_at": render.at(one.wake_at), "last_run_at": render.at(one.last_run_at),
+        "next_run_at": iso_if_known(one.next_run_at), "queued_at": iso_if_known(one.queued_at),
+        "wake_at": iso_if_known(one.wake_at), "last_run_at": iso_if_known(one.last_run_at),
         "has_reason_to_look": one.is_dirty, "state": render.parsed(one.state),
     }  # fmt: skip
 
@@ -213,14 +213,14 @@ def doing_document(one: SeenRun) -> dict[str, Any]:
         "sentence": deed(run, one.change), "remark": run.remark, "error": render.parsed(one.error),
         "logs": render.parsed(run.logs) or [],
         "answers": [answer_document(answer) for answer in one.answers],
-        "started_at": render.at(run.started_at), "finished_at": render.at(run.finished_at),
+        "started_at": iso_if_known(run.started_at), "finished_at": iso_if_known(run.finished_at),
     }  # fmt: skip
 
 
 def answer_document(row: AnswerRow) -> dict[str, Any]:
     """An answer of a person for machines."""
     return {
-        "answer": row.act, "by": row.person, "note": row.note, "at": render.at(row.at),
+        "answer": row.act, "by": row.person, "note": row.note, "at": iso_if_known(row.at),
         "change_id": row.mutation_id, "run_id": row.run_id, "input_id": row.input_id,
     }  # fmt: skip
 
@@ -238,8 +238,8 @@ def output_document(row: LedgerRow) -> dict[str, Any]:
         "tool": row.tool, "safety": row.safety, "status": row.status,
         "parameters": render.parsed(row.params), "result": render.parsed(row.result),
         "error": render.parsed(row.error), "resolved_by": row.resolved_by,
-        "look_count": row.reconcile_count, "approved_at": render.at(row.approved_at),
-        "created_at": render.at(row.created_at), "updated_at": render.at(row.updated_at),
+        "look_count": row.reconcile_count, "approved_at": iso_if_known(row.approved_at),
+        "created_at": iso_if_known(row.created_at), "updated_at": iso_if_known(row.updated_at),
     }  # fmt: skip
 
 

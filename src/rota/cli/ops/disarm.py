@@ -8,6 +8,7 @@ import click
 
 from rota.cli import connect, render
 from rota.cli.base import BaseCommand, CommonOptions
+from rota.core.time.instants import iso_if_known
 
 if TYPE_CHECKING:
     from rota.client.client import Client
@@ -31,7 +32,7 @@ def disarm(call: CommonOptions, reason: str) -> None:
 
     where, found, on = connect.ask(call, switch, notes=False)
     if call.json:
-        since = render.at(found.at)
+        since = iso_if_known(found.at)
         render.document({"database": where, "disarmed_at": since, "reason": found.reason})
         return
     render.say(f"{where} is disarmed: nothing fires, runs or is sent until `rota arm`")

@@ -10,7 +10,7 @@ import click
 from rota.cli import complete, connect, render
 from rota.cli.base import CommandGroup, CommonOptions
 from rota.core.runs.ids import short_id
-from rota.core.time.instants import span
+from rota.core.time.instants import iso_if_known, span
 
 if TYPE_CHECKING:
     from rota.client.client import Client
@@ -109,7 +109,7 @@ async def _read_queues(client: Client) -> list[dict[str, Any]]:
             | {
                 "name": name,
                 "pending": sum(row.run_count for row in waiting),
-                "oldest_at": render.at(oldest),
+                "oldest_at": iso_if_known(oldest),
                 "oldest": render.ago(oldest, now),
                 "workers": on.count(name),
             }

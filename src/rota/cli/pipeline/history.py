@@ -16,6 +16,7 @@ from rota.cli.pipeline.run import result_document, summary
 from rota.cli.pipeline.runner import chosen_run, client_of, never_ran, run_name_of
 from rota.core.runs.ids import short_id
 from rota.core.runs.stored_errors import read_error
+from rota.core.time.instants import iso_if_known
 from rota.errors import WrongState
 
 if TYPE_CHECKING:
@@ -207,8 +208,8 @@ def document(entry: HistoryEntry) -> dict[str, Any]:
     return {
         "run": run.root_id, "outcome": entry.outcome, "status": run.label,
         "trigger": entry.first.trigger, "attempt": run.attempt,
-        "started_at": render.at(entry.first.started_at),
-        "finished_at": render.at(run.finished_at),
+        "started_at": iso_if_known(entry.first.started_at),
+        "finished_at": iso_if_known(run.finished_at),
         "result": None if entry.result is None else result_document(entry.result),
         "error": render.parsed(run.error),
     }  # fmt: skip

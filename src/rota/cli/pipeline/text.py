@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli import render
+from rota.core.time.instants import iso_if_known
 
 if TYPE_CHECKING:
     from rota.pipelines.definition.discovery import Listed
@@ -118,7 +119,7 @@ def document(found: Listed, loaded: Loaded, next_at: int | None) -> dict[str, An
         "parameters": parameters_of(loaded.pipeline),
         "names": names_of(loaded),
         "prompts": loaded.prompts,
-        "next_at": render.at(next_at),
+        "next_at": iso_if_known(next_at),
         "definition": msgspec.to_builtins(loaded.pipeline),
     }
 

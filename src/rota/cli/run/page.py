@@ -15,6 +15,7 @@ from rota.core.pipelines.names import pipeline_id_of
 from rota.core.redaction import shown_text
 from rota.core.runs.ids import short_id
 from rota.core.runs.stored_errors import read_error
+from rota.core.time.instants import iso_if_known
 from rota.errors import UnknownRun
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _handler_document(explanation: RunPage) -> dict[str, Any]:
     return {
         "handler_run": automation_page.doing_document(found),
         "events": [
-            {"topic": one.topic, "id": one.message_id, "act": one.act, "at": render.at(one.at)}
+            {"topic": one.topic, "id": one.message_id, "act": one.act, "at": iso_if_known(one.at)}
             for one in explanation.touched
         ],
         "change": found.change and automation_page.output_document(found.change),

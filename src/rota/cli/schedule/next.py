@@ -10,7 +10,7 @@ import click
 from rota.cli import render
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.schedule.options import zone_options
-from rota.core.time.instants import instant
+from rota.core.time.instants import instant, iso_if_known
 
 if TYPE_CHECKING:
     from rota.client.schedule_view import Occurrence
@@ -88,8 +88,8 @@ def occurrence_document(one: Occurrence, zone: str) -> dict[str, Any]:
 
     due_at = instant(one.due_at)
     return {
-        "due_at": render.at(due_at),
-        "runs_at": render.at(instant(one.runs_at)),
+        "due_at": iso_if_known(due_at),
+        "runs_at": iso_if_known(instant(one.runs_at)),
         "wall": wall(due_at, zone),
         "notes": one.notes,
     }
@@ -100,6 +100,7 @@ def _document(found: Preview) -> dict[str, Any]:
         "text": found.text, "forms": found.forms, "timezone": found.zone,
         "occurrences": [occurrence_document(one, found.zone) for one in found.occurrences],
         "remarks": [
-            {"at": render.at(one.at), "kind": one.kind, "text": one.text} for one in found.remarks
+            {"at": iso_if_known(one.at), "kind": one.kind, "text": one.text}
+            for one in found.remarks
         ],
     }  # fmt: skip

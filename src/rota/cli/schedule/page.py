@@ -13,7 +13,7 @@ from rota.core.redaction import shown_text
 from rota.core.runs.ids import short_id
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.stored_errors import read_error
-from rota.core.time.instants import span
+from rota.core.time.instants import iso_if_known, span
 
 if TYPE_CHECKING:
     from rota.client.client import Client
@@ -84,17 +84,17 @@ def document(shown: ScheduleView) -> dict[str, Any]:
         "when": intent.text, "text": shown.text,
         "forms": [form_of(timing) for timing in intent.spec.timings],
         "timezone": zone_of(intent.spec),
-        "start_at": render.at(intent.spec.start_at), "end_at": render.at(intent.spec.end_at),
+        "start_at": iso_if_known(intent.spec.start_at), "end_at": iso_if_known(intent.spec.end_at),
         "policies": policy_words(intent.policies),
         "fired_count": intent.fired_count,
         "owner": intent.owner, "origin": intent.origin, "ignored_origin": intent.ignored,
         "differences": [one._asdict() for one in shown.differences],
-        "due_at": render.at(row.due_at),
-        "runs_at": render.at(row.available_at) if row.status == Status.SCHEDULED else None,
-        "last_due_at": render.at(row.started_at),
-        "paused_since": render.at(intent.paused_at or None),
-        "paused_until": render.at(row.available_at) if row.status == Status.PAUSED else None,
-        "created_at": render.at(row.created_at), "id": row.id,
+        "due_at": iso_if_known(row.due_at),
+        "runs_at": iso_if_known(row.available_at) if row.status == Status.SCHEDULED else None,
+        "last_due_at": iso_if_known(row.started_at),
+        "paused_since": iso_if_known(intent.paused_at or None),
+        "paused_until": iso_if_known(row.available_at) if row.status == Status.PAUSED else None,
+        "created_at": iso_if_known(row.created_at), "id": row.id,
     }  # fmt: skip
 
 
@@ -133,11 +133,11 @@ def entry_document(entry: LedgerEntry) -> dict[str, Any]:
     return {
         "outcome": outcome(row), "reason": row.reason if skipped else None,
         "detail": _detail(row) if skipped else None,
-        "due_at": render.at(row.due_at), "from_at": render.at(first_at),
-        "to_at": render.at(last_at), "count": count, "trigger": row.trigger,
-        "recorded_at": render.at(row.created_at),
+        "due_at": iso_if_known(row.due_at), "from_at": iso_if_known(first_at),
+        "to_at": iso_if_known(last_at), "count": count, "trigger": row.trigger,
+        "recorded_at": iso_if_known(row.created_at),
         "run_id": None if skipped else last.id, "status": None if skipped else last.label,
-        "finished_at": None if skipped else render.at(last.finished_at),
+        "finished_at": None if skipped else iso_if_known(last.finished_at),
     }  # fmt: skip
 
 

@@ -150,3 +150,8 @@ def moment(at: int) -> datetime:
 def iso(at: int) -> str:
     """Microseconds since the epoch as ISO 8601 in UTC, for people and JSON."""
     return moment(at).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def iso_if_known(at: int | None) -> str | None:
+    """The same for an instant that may be missing."""
+    return None if at is None else iso(at)

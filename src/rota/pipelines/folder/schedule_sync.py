@@ -89,7 +89,7 @@ def new_schedule(
     return Schedule(
         schedule_id, block.namespace, block.name, QUEUE, PRIORITY,
         Status.PAUSED if reason else Status.SCHEDULED, reason, at, due_at, intent.text,
-        definition.stored(intent), run_options(intent.policies).stored(),
+        store.stored(intent), run_options(intent.policies).stored(),
         snapshot.text_of(block.loaded), now, block.origin,
     )  # fmt: skip
 
@@ -177,7 +177,7 @@ def _resting(row: Schedule, intent: Intent, reason: str, now: int) -> Schedule:
 
 
 def _with(row: Schedule, intent: Intent) -> Schedule:
-    return msgspec.structs.replace(row, spec=definition.stored(intent))
+    return msgspec.structs.replace(row, spec=store.stored(intent))
 
 
 # -- the store -----------------------------------------------------------------------------

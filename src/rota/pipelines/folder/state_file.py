@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rota.core.time.instants import instant, iso
+from rota.core.time.instants import instant, iso, iso_if_known
 from rota.pipelines.files import write_whole
 
 STATE_FILE = ".schedule-state.json"
@@ -191,7 +191,7 @@ def _counted(stats: Stats, record: RunRecord) -> Stats:
 
 def planned(state: ScheduleState, next_at: int | None) -> ScheduleState:
     """The state with the time of the next execution; None: there is none."""
-    return msgspec.structs.replace(state, next_run=None if next_at is None else iso(next_at))
+    return msgspec.structs.replace(state, next_run=iso_if_known(next_at))
 
 
 def interrupted(state: ScheduleState, now: int) -> ScheduleState:

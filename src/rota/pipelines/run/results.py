@@ -15,7 +15,7 @@ import msgspec
 
 from rota.core.runs.model import StoredStep
 from rota.core.runs.stored_errors import read_error
-from rota.core.time.instants import iso
+from rota.core.time.instants import iso_if_known
 from rota.pipelines.definition.nodes import MapNode
 from rota.pipelines.outcome import ERRORS_MAX, ItemError, ItemOutcome
 from rota.pipelines.run import withheld
@@ -205,7 +205,7 @@ def outcome_of(placed: PositionedItem, step: StoredStep | None) -> ItemOutcome:
         error_type=error["type"] if error else None,
         model=record.model, calls=record.calls, tokens_in=record.tokens_in,
         tokens_out=record.tokens_out, cost_usd=record.cost_usd, duration_ms=record.ms,
-        finished_at=None if step.finished_at is None else iso(step.finished_at),
+        finished_at=iso_if_known(step.finished_at),
     )  # fmt: skip
 
 
