@@ -325,14 +325,14 @@ def test_a_process_whose_start_is_unknown_is_judged_by_its_pid_alone() -> None:
 
 def test_the_start_of_a_process_survives_odd_names(monkeypatch: pytest.MonkeyPatch) -> None:
     stat = "7 (a) b (c)) S " + " ".join(str(n) for n in range(4, 53))
-    monkeypatch.setattr("pathlib.Path.read_text", lambda _: stat)
+    monkeypatch.setattr("pathlib.Path.read_text", lambda *_: stat)
     assert liveness.started(7) == "22"
 
 
 @pytest.mark.parametrize("state", ["Z", "X"])
 def test_a_zombie_does_not_live(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
     stat = f"7 (python) {state} " + " ".join(str(n) for n in range(4, 53))
-    monkeypatch.setattr("pathlib.Path.read_text", lambda _: stat)
+    monkeypatch.setattr("pathlib.Path.read_text", lambda *_: stat)
     assert liveness.started(7) == ""
     assert not liveness.lives(7, "22")
 

@@ -32,23 +32,37 @@ def _namespace() -> str:
 
 def started(pid: int) -> str:
     """When a process started, as the kernel writes it; empty when unknown or gone."""
+    state = _state(pid)
+    return "" if not state or state[0] in ("Z", "X") else state[19]
+
+
+def _state(pid: int) -> list[str]:
+    """What the kernel writes about a process after its command; empty when it does not.
+
+    Only Linux shows a zombie: a process that is dead, and its parent has not taken note. A
+    container without an init never does.
+    """
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except OSError:
-        return ""
+        return []
     # The command may hold spaces and brackets, so count the fields after its closing bracket.
-    fields = stat.rpartition(")")[2].split()
-    return "" if fields[0] in ("Z", "X") else fields[19]
+    return stat.rpartition(")")[2].split()
 
 
 def lives(pid: int, pid_started: str) -> bool:
     """Whether exactly that process still runs. If this is unknown: yes, until its lease ends."""
-    if pid_started:
-        return started(pid) == pid_started
+    return started(pid) == pid_started if pid_started else is_alive(pid)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of this machine lives; when in doubt, it does."""
+    if pid <= 0:
+        return False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except OSError:
         return True
-    return True
+    return _state(pid)[:1] != ["Z"]

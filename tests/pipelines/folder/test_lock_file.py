@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -140,21 +138,3 @@ def test_of_many_who_take_over_one_succeeds(tmp_path: Path) -> None:
         assert won[found.pid - 100]
         (tmp_path / LOCK_FILE).unlink()
         assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="only Linux tells")
-def test_a_zombie_is_not_alive() -> None:
-    child = subprocess.Popen(["true"])
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended and is not reaped
-    assert not lock_file.is_alive(child.pid)
-    child.wait()
-
-
-def test_the_real_process_is_alive_and_a_gone_one_is_not() -> None:
-    assert lock_file.is_alive(os.getpid())
-    assert not lock_file.is_alive(0)
-    child = os.fork()
-    if child == 0:
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert not lock_file.is_alive(child)

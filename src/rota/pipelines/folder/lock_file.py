@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from rota.core.time.instants import SECOND, instant, iso, span
+from rota.engine.liveness import is_alive
 from rota.errors import SchedulerLockError
 from rota.pipelines.files import write_whole
 
@@ -52,29 +53,6 @@ class Lock(NamedTuple):
 
     path: Path
     content: LockContent
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process of this machine lives; when in doubt, it does."""
-    if pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return not _is_zombie(pid)
-
-
-def _is_zombie(pid: int) -> bool:
-    """Whether a process is dead, and only its parent has not taken note (a container without an
-    init never does). Only Linux shows it; elsewhere the heartbeat decides."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
-    except OSError:
-        return False
-    return state.rpartition(")")[2].split()[:1] == ["Z"]
 
 
 def acquire(
