@@ -14,7 +14,6 @@ from functools import lru_cache
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple, TypeVar, Unpack
 
-import msgspec
 from msgspec.structs import replace
 
 from rota.automations.auto_fix import Fixer
@@ -33,6 +32,7 @@ from rota.core.suggest import check_options
 from rota.core.time.instants import SECOND, Duration, micros
 from rota.core.time.recurrence import parse
 from rota.core.time.spec import Spec
+from rota.core.typed import json_text
 from rota.errors import BadAutomation, BadInput, RotaError, UsageError
 from rota.schedules.host_zone import host_zone_name
 from rota.store.automations.deploy import NewHandler, NewVersion, topic_rows
@@ -243,7 +243,7 @@ class Automation:
 
     def digest(self) -> str:
         """A hash that changes with anything that a deploy would store."""
-        return self._digest(_json(self.graph()))
+        return self._digest(json_text(self.graph()))
 
     def _digest(self, graph: str) -> str:
         twice = ("twice", *self._twice) if self._twice else ()
@@ -273,7 +273,7 @@ class Automation:
         specs: dict[str, str] = {}
         for one in graph.producers:
             try:
-                specs[one.name] = _json(_spec(one, now))
+                specs[one.name] = json_text(_spec(one, now))
             except RotaError as error:
                 found.append(f"producer {one.name}: {error}")
         if found:
@@ -288,7 +288,7 @@ class Automation:
             )
             for one, digest in zip(self._handlers, self._handler_digests(), strict=True)
         ]  # fmt: skip
-        text = _json(graph)
+        text = json_text(graph)
         return NewVersion(
             self.name, self.queue, self._digest(text), text, handlers, topic_rows(graph),
             self._source(),
@@ -305,16 +305,12 @@ class Automation:
 
     def _source(self) -> str:
         """The text of every function, by handler and phase, as JSON."""
-        return _json(
+        return json_text(
             {
                 one.node.name: {phase: _text(function) for phase, function in one.functions.items()}
                 for one in self._handlers
             }
         )
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def _interval(every: Duration) -> str:
@@ -361,7 +357,7 @@ def _digest(handler: Handler) -> str:
     if handler.owner is not None:
         roots.append(handler.owner)
     code = fingerprint(roots, Scope.REACHABLE, module_text=_module_text)
-    return _hash(_json(replace(handler.node, name="")), code)
+    return _hash(json_text(replace(handler.node, name="")), code)
 
 
 @lru_cache(4096)

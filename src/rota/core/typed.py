@@ -48,6 +48,11 @@ def _pydantic_text(error: ValueError) -> str:
 _ENCODER = msgspec.json.Encoder(enc_hook=_encode_other, decimal_format="string")
 
 
+def json_text(value: object) -> str:
+    """A value of our own as JSON; what users give goes through `encode`."""
+    return msgspec.json.encode(value).decode()
+
+
 def encode(value: Any, *, what: str, bytes_max: int) -> str:
     """`value` as JSON text, or an error that says what could not be written."""
     try:

@@ -16,6 +16,7 @@ from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import WorkerRecord as WorkerRow
 from rota.core.runs.recovery import runs_alone
 from rota.core.time.instants import DAY, iso, micros
+from rota.core.typed import json_text
 from rota.engine import liveness
 from rota.engine.clock import SystemClock
 from rota.engine.context import EngineContext
@@ -42,10 +43,6 @@ PRUNE_SHARE_LOCAL, PRUNE_SHARE_SERVER = 0.5, 0.75
 FORGET_US = DAY
 # A worker counts as one of the fleet for so many heartbeats after its last.
 PEER_BEATS = 3
-
-
-def _json(names: list[str]) -> str:
-    return msgspec.json.encode(names).decode()
 
 
 class Maintenance:
@@ -80,8 +77,8 @@ class Maintenance:
         pid = os.getpid()
         self._row = WorkerRow(
             self._worker.id, self._settings.namespace, self._host, pid, liveness.started(pid),
-            _json(queues), _json(self._worker.names()), self._settings.slots, "online", version,
-            now, now, None,
+            json_text(queues), json_text(self._worker.names()), self._settings.slots, "online",
+            version, now, now, None,
         )  # fmt: skip
         await self._database.write(workers.register, self._row, self._worker.code)
         await self.beat()

@@ -12,6 +12,7 @@ from rota.core.runs.model import Claim, Outcome
 from rota.core.runs.options import StoredRunOptions
 from rota.core.runs.retry import RetryPolicy
 from rota.core.time.instants import after
+from rota.core.typed import json_text
 from rota.engine.context import EngineContext
 from rota.engine.invoke import DeadlinePassed, within
 from rota.engine.journal import Journal
@@ -85,7 +86,7 @@ class PipelineRunner:
             return outcome, None if outcome.retry else "failed"
         result = await self._result(snapshot)
         reason = "partial" if result.outcome == "partial" else None
-        return Outcome(self._claim, "complete", reason, _text(result)), result.outcome
+        return Outcome(self._claim, "complete", reason, json_text(result)), result.outcome
 
     async def _run(self, snapshot: Snapshot, progress: ProgressReporter) -> None:
         context = self._context = context_of(
@@ -177,12 +178,8 @@ class PipelineRunner:
     # -- failures --------------------------------------------------------------------------
 
     def _failed(self, error: Exception, result: PipelineResult | None) -> Outcome:
-        output = None if result is None else _text(result)
+        output = None if result is None else json_text(result)
         policy = self._options.retry or RetryPolicy()
         return OutcomeMaker(self._base.clock, self._base.ids).failed(
             self._claim, error, policy, output=output
         )
-
-
-def _text(result: PipelineResult) -> str:
-    return msgspec.json.encode(result).decode()

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from rota.core.automations.failure_policy import skips_killer
@@ -19,6 +18,7 @@ from rota.core.automations.phases import CONSUMER, PRODUCER, Left, Mutation, Pha
 from rota.core.automations.planner import DeployedHandler, choose, in_line
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Claim, Outcome
+from rota.core.typed import json_text
 from rota.errors import LeaseLost
 from rota.store.automations import effects, events
 from rota.store.automations.events import AutomationKey
@@ -315,9 +315,4 @@ async def settle_all(tx: Tx, outcomes: Sequence[Outcome], now: int) -> None:
 def host_error(message: str, kind: str = "host") -> str:
     """A stored error that the host itself reports."""
     fields = {"type": "Host", "message": message, "kind": kind, "trace": ""}
-    return encoded(fields)
-
-
-def encoded(value: object) -> str:
-    """As JSON text."""
-    return msgspec.json.encode(value).decode()
+    return json_text(fields)

@@ -23,6 +23,7 @@ from rota.core.notifications.model import NotificationKind
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Claim, Outcome
 from rota.core.time.instants import after as plus
+from rota.core.typed import json_text
 from rota.errors import LeaseLost
 from rota.store.automations import deploy, effects, events
 from rota.store.automations import state as automations
@@ -32,7 +33,6 @@ from rota.store.automations.handler_runs.begin import (
     Held,
     Notes,
     Work,
-    encoded,
     hold,
     hold_all,
     is_first,
@@ -82,7 +82,7 @@ async def commit_all(
     ours = [one for one in endings if one.claim.id in held]
     ends = await _close(tx, ours, held, now, new_ids)
     outcomes = [
-        Outcome(one.claim, "complete", output=encoded({"handler": one.work.run.handler}))
+        Outcome(one.claim, "complete", output=json_text({"handler": one.work.run.handler}))
         for one in ours
     ]
     await settle_all(tx, outcomes, now)
@@ -183,7 +183,8 @@ def _end_of(one: Ending) -> Row:
     return (
         claim.id, claim.namespace, claim.name, work.run.handler, work.run.kind, done.state,
         int(done.keeps_state), done.next_run_at, done.plan.wake_at, int(took), work.run.seen,
-        _used(work), done.notes.logs, done.notes.remark, None if stored else encoded(done.plan), 0,
+        _used(work), done.notes.logs, done.notes.remark,
+        None if stored else json_text(done.plan), 0,
     )  # fmt: skip
 
 
