@@ -184,7 +184,9 @@ class Automations(AutomationReads):
             await app.automations.approve("inbox", note="checked")
         """
         answer = self._answer(self.approve, person)
-        return await self._command(commands.approve, name, answer=answer, expected=expected)
+        return await self._command(
+            commands.decide, name, "approved", answer=answer, expected=expected
+        )
 
     async def reject(
         self, name: str, *, expected: str | None = None, **person: Unpack[PersonOptions]
@@ -204,7 +206,9 @@ class Automations(AutomationReads):
             WrongState: No such change waits.
         """
         answer = self._answer(self.reject, person)
-        return await self._command(commands.reject, name, answer=answer, expected=expected)
+        return await self._command(
+            commands.decide, name, "rejected", answer=answer, expected=expected
+        )
 
     async def resolve(
         self,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from rota.core.automations.model import (
     RECONCILIATION,
@@ -176,30 +176,21 @@ def _fits(name: str, event: NewEvent, known: Mapping[str, TopicSchema]) -> None:
         )
 
 
-async def approve(
-    tx: Tx, namespace: str, name: str, *, answer: NewAnswer, now: int, expected: str | None = None
-) -> LedgerRow:
-    """Agree to the exact parameters that were proposed."""
+async def decide(
+    tx: Tx, namespace: str, name: str, verdict: Literal["approved", "rejected"], *,
+    answer: NewAnswer, now: int, expected: str | None = None,
+) -> LedgerRow:  # fmt: skip
+    """Agree to the exact parameters that were proposed, or continue without the change: then its
+    events are skipped, and `next` sees that."""
     locked = await take(tx, namespace, name)
     open_run = locked.waiting("approval")
     row = await _entry(tx, open_run)
     locked.answers(expected, row)
-    await effects.approve(tx, open_run.root_id, now=now)
-    await answers.put(tx, locked.key, "approved", answer, open_run=open_run, change=row, now=now)
-    await state.resolve(tx, open_run.id, now=now)
-    return row
-
-
-async def reject(
-    tx: Tx, namespace: str, name: str, *, answer: NewAnswer, now: int, expected: str | None = None
-) -> LedgerRow:
-    """Continue without the change: its events are skipped, and `next` sees that."""
-    locked = await take(tx, namespace, name)
-    open_run = locked.waiting("approval")
-    row = await _entry(tx, open_run)
-    locked.answers(expected, row)
-    await effects.move(tx, row, Mutation.SKIPPED, now=now, resolved_by="rejected")
-    await answers.put(tx, locked.key, "rejected", answer, open_run=open_run, change=row, now=now)
+    if verdict == "approved":
+        await effects.approve(tx, open_run.root_id, now=now)
+    else:
+        await effects.move(tx, row, Mutation.SKIPPED, now=now, resolved_by=verdict)
+    await answers.put(tx, locked.key, verdict, answer, open_run=open_run, change=row, now=now)
     await state.resolve(tx, open_run.id, now=now)
     return row
 
