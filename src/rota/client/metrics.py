@@ -17,6 +17,7 @@ import msgspec
 from rota.client.doctor import absence, served
 from rota.core.automations.text import Word, word_of
 from rota.core.prometheus_text import Metric, MetricSample
+from rota.core.runs.filters import KINDS
 from rota.core.runs.lifecycle import FINAL, OPEN, Status
 from rota.core.schedules.intent import ENDED, QUARANTINED_REASON
 from rota.core.time.instants import DAY, HOUR, SECOND
@@ -33,7 +34,6 @@ EXECUTIONS_US = DAY
 EXECUTIONS_MAX = 10_000
 SCHEDULES_MAX = 200
 
-KINDS = ("workflow", "automation", "pipeline")
 SCHEDULE_STATUSES = ("scheduled", "paused", "ended", "quarantined")
 
 _PIPELINES = (

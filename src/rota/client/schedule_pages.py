@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 import itertools
 import re
@@ -14,8 +13,6 @@ from statistics import median
 from types import EllipsisType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Unpack
 
-import msgspec
-
 from rota.client.schedule_view import (
     Occurrence,
     ScheduleFinder,
@@ -24,7 +21,7 @@ from rota.client.schedule_view import (
     evaluable,
     next_of,
 )
-from rota.core.runs.filters import checked_status
+from rota.core.runs.filters import checked_status, digest_of, read_cursor
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.core.runs.names import checked_key, checked_limit, checked_name
@@ -85,22 +82,14 @@ class LedgerQuery(NamedTuple):
 
     def cursor(self, at: LedgerPosition) -> str:
         """The cursor of the page after a row."""
-        return f"{at.at}.{at.id}.{self._digest}"
-
-    @property
-    def _digest(self) -> str:
-        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:12]
+        return f"{at.at}.{at.id}.{digest_of(self)}"
 
     def position(self, cursor: str | None) -> LedgerPosition:
         """The position that a cursor holds, or StaleCursor if it was made with other filters."""
         if cursor is None:
             return LedgerPosition()
-        found = _CURSOR.fullmatch(cursor) if isinstance(cursor, str) else None
-        if found is None:
-            raise BadInput(
-                f"{shown(cursor)} is not a cursor", hint="Pass `next` of the page before as it is."
-            )
-        if found[3] != self._digest:
+        found = read_cursor(_CURSOR, cursor)
+        if found[3] != digest_of(self):
             raise StaleCursor("the cursor belongs to another schedule or to other filters")
         return LedgerPosition(int(found[1]), found[2])
 

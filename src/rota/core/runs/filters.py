@@ -18,6 +18,7 @@ from rota.core.runs.lifecycle import Status
 from rota.core.runs.names import checked_key, checked_name
 from rota.core.suggest import suggestion
 from rota.core.time.instants import bounded, instant, shown
+from rota.core.typed import json_text
 from rota.errors import BadInput, StaleCursor
 
 KINDS = ("workflow", "automation", "pipeline")
@@ -77,7 +78,7 @@ class RunFilter(msgspec.Struct, frozen=True):
     @property
     def digest(self) -> str:
         """The digest that binds a cursor to these filters."""
-        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:12]
+        return digest_of(self)
 
     @property
     def first_id(self) -> str:
@@ -95,7 +96,7 @@ class RunFilter(msgspec.Struct, frozen=True):
         key, equals, value = self.tag.partition("=")
         if not self.tag:
             return ""
-        return f"{_text(key)}:{_text(value)}" if equals else f"{_text(key)}:"
+        return f"{json_text(key)}:{json_text(value)}" if equals else f"{json_text(key)}:"
 
     @property
     def error_text(self) -> str:
@@ -110,14 +111,25 @@ class RunFilter(msgspec.Struct, frozen=True):
         """The id before which a page begins, from the cursor of the page before."""
         if cursor is None:
             return self.beyond_id
-        found = _CURSOR.fullmatch(cursor) if isinstance(cursor, str) else None
-        if found is None:
-            raise BadInput(
-                f"{shown(cursor)} is not a cursor", hint="Pass `next` of the page before as it is."
-            )
+        found = read_cursor(_CURSOR, cursor)
         if found[2] != self.digest:
             raise StaleCursor("the cursor belongs to a list with other filters")
         return min(found[1], self.beyond_id)
+
+
+def digest_of(filters: object) -> str:
+    """The digest that binds a cursor to filters."""
+    return hashlib.sha256(msgspec.json.encode(filters)).hexdigest()[:12]
+
+
+def read_cursor(form: re.Pattern[str], cursor: str) -> re.Match[str]:
+    """The parts of a cursor."""
+    found = form.fullmatch(cursor) if isinstance(cursor, str) else None
+    if found is None:
+        raise BadInput(
+            f"{shown(cursor)} is not a cursor", hint="Pass `next` of the page before as it is."
+        )
+    return found
 
 
 def beyond(prefix: str) -> str:
@@ -127,10 +139,6 @@ def beyond(prefix: str) -> str:
 
 def _id_at(at: int) -> str:
     return f"{at // 1000:012x}"
-
-
-def _text(value: str) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def checked_status(value: object, what: str) -> str:
