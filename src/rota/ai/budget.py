@@ -149,6 +149,14 @@ class Budget:
         """Whether an answer of any length could pass it."""
         return self._limit.nano_usd is not None or self._limit.tokens is not None
 
+    def bounded(self, invoker: Invoker, request: Request) -> Request:
+        """The question with a bound on its answer, if the budget needs one and neither the
+        question nor the provider has one."""
+        is_bounded = request.max_tokens is not None or not self.bounds_answers
+        if is_bounded or invoker.estimate(request).is_bounded:
+            return request
+        return msgspec.structs.replace(request, max_tokens=BOUND_TOKENS)
+
     @property
     def spent_usd(self) -> float:
         """Dollars gone; those held for calls in progress are not among them."""
@@ -268,7 +276,7 @@ class Budgeted:
 
     async def ask(self, request: Request) -> Reply:
         """Ask, if the budget allows it."""
-        request = bounded(self._invoker, request) if self.budget.bounds_answers else request
+        request = self.budget.bounded(self._invoker, request)
         async with self.budget.spending(self.estimate(request)) as call:
             reply = await self._invoker.ask(request)
             call.paid(reply)
@@ -277,13 +285,6 @@ class Budgeted:
     async def aclose(self) -> None:
         """Close what the invoker holds open."""
         await release(self._invoker)
-
-
-def bounded(invoker: Invoker, request: Request) -> Request:
-    """The question with a bound on its answer, if neither it nor the provider has one."""
-    if request.max_tokens is not None or invoker.estimate(request).is_bounded:
-        return request
-    return msgspec.structs.replace(request, max_tokens=BOUND_TOKENS)
 
 
 def may_be_billed(error: BaseException) -> bool:

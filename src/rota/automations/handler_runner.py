@@ -88,7 +88,7 @@ class HandlerRunner:
         self._failures: list[tuple[Exception, Tool]] = []
         self._title: str | None = None
         self._remarks: list[str] = []
-        self._logs: list[str] = _lines(work.run.logs)
+        self._logs: list[str] = list(msgspec.json.decode(work.run.logs or "[]"))
         self._ctx: Context | None = None
         self.payload_bytes_max = environment.settings.payload_bytes_max
         self.phase = Phase(work.run.phase)
@@ -378,10 +378,6 @@ class HandlerRunner:
 
     def _encoded(self, value: Any, what: str) -> str:
         return typed.encode(value, what=what, bytes_max=self.payload_bytes_max)
-
-
-def _lines(text: str | None) -> list[str]:
-    return [] if text is None else list(msgspec.json.decode(text))
 
 
 def _given(plan: HandlerPlan) -> Prepared:

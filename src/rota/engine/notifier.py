@@ -21,7 +21,7 @@ from rota.core.notifications.model import (
     Notification,
     NotificationKind,
 )
-from rota.core.notifications.rules import DispatchPlan, NotificationMessage, dispatch
+from rota.core.notifications.rules import NotificationMessage, dispatch
 from rota.core.runs.lifecycle import Trigger
 from rota.core.runs.model import NewRun
 from rota.core.time.instants import micros
@@ -137,17 +137,14 @@ async def dispatch_batch(tx: Tx, *, namespace: str, now: int, new_ids: Iterator[
     ]
     if runs:
         await start_runs(tx, runs, now=now, alone=False)
-    changed = {one.name: plans[one.name].state for one in known if _moved(one, plans[one.name])}
+    states = {one.name: plans[one.name].state for one in known}
+    changed = {one.name: states[one.name] for one in known if one.progress != states[one.name]}
     await rules.advance(tx, changed, namespace=namespace)
     if fresh:
         marks = [(one.notification.id, _sent_to(one, known)) for one in fresh]
         await record.dispatched(tx, marks, now=now)
     dues = [plan.due_at for plan in plans.values() if plan.due_at is not None]
     return Dispatched(len(fresh), len(runs), min(dues, default=None))
-
-
-def _moved(one: StoredRule, plan: DispatchPlan) -> bool:
-    return one.progress != plan.state
 
 
 def _sent_to(one: FreshNotification, known: list[StoredRule]) -> str:

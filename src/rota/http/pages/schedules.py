@@ -74,7 +74,8 @@ async def show(request: WebRequest) -> Answer:
     found = await _find(request, chosen, after, search, clock)
     first = found if not (chosen or after or search) else await _find(request, "", "", "", clock)
     paused = await schedules.list(paused=True, limit=NAMED)
-    headline, context = sentences(every, [one.schedule.name for one in paused], _missed(first.rows))
+    missed = [row.name for row in first.rows if row.has_missed]
+    headline, context = sentences(every, [one.schedule.name for one in paused], missed)
     return page(
         request, "schedules.html", title="Schedules", place="schedules", live=LIVE,
         headline=headline, context=context, total=every.total, rows=found.rows,
@@ -167,10 +168,6 @@ def _chips(counts: ListedCounts, chosen: str, search: str) -> list[Chip]:
         Chip("Paused", _href("paused", search), chosen == "paused", STATES["paused"],
             f"{number(counts.paused)}{plus}"),
     ]  # fmt: skip
-
-
-def _missed(rows: Sequence[ScheduleRow]) -> list[str]:
-    return [row.name for row in rows if row.has_missed]
 
 
 def sentences(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from rota.ai.base import Estimate, Invoker, Reply, Request, announced, announces
-from rota.ai.budget import Budget, bounded, usage_of
+from rota.ai.budget import Budget, usage_of
 from rota.core.runs.retry import RetryPolicy
 from rota.core.time.instants import SECOND
 from rota.engine.clock import Clock
@@ -162,7 +162,7 @@ class ModelCaller:
         tries = Attempts(question)
         while True:
             began = asyncio.get_running_loop().time()
-            request = self._bounded(tries.request(prompt))
+            request = self._budget.bounded(self._ai, tries.request(prompt))
             estimate = self._ai.estimate(request)
             try:
                 reply = await self._once(request, estimate, usage)
@@ -198,9 +198,6 @@ class ModelCaller:
             if is_down:
                 self._given_up.add(provider)
             raise
-
-    def _bounded(self, request: Request) -> Request:
-        return bounded(self._ai, request) if self._budget.bounds_answers else request
 
     async def _once(self, request: Request, estimate: Estimate, usage: Usage) -> Reply:
         async with (

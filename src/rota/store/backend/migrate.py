@@ -163,18 +163,14 @@ async def _finish(database: Database, *, now: int) -> None:
         return
     for statement in half.statements:
         for text in statement.long:
-            await database.write(_run_alone, text)
+            await database.write(_script, text, alone=True)
         if statement.swap is not None:
-            await database.write(_swap, statement.swap)
+            await database.write(_script, statement.swap)
     await database.write(_record, half.migration, "", now)
 
 
-async def _run_alone(tx: Tx, text: str) -> None:
-    await tx.script(text.replace("{schema}", tx.schema), alone=True)
-
-
-async def _swap(tx: Tx, text: str) -> None:
-    await tx.script(text.replace("{schema}", tx.schema))
+async def _script(tx: Tx, text: str, *, alone: bool = False) -> None:
+    await tx.script(text.replace("{schema}", tx.schema), alone=alone)
 
 
 def _compared(done: dict[int, str]) -> MigrationState:
