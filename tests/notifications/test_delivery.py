@@ -16,7 +16,7 @@ from rota.core.notifications.model import Notification
 from rota.core.time.instants import SECOND
 from rota.engine.notifier import DELIVERY
 from rota.errors import MissingExtra, Transient, UsageError
-from rota.notifications import Mail, webhook, workflow
+from rota.notifications import Mail, command, webhook
 from rota.testing import World, virtual
 from tests.kit import select
 from tests.pipelines.kit.receiver import Answer, Receiver
@@ -184,7 +184,7 @@ async def test_a_command_gets_a_small_environment_and_the_variables_of_pass_env(
 async def test_a_command_that_fails_or_hangs_is_tried_again_and_not_shown(
     database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, line: str
 ) -> None:
-    monkeypatch.setattr(workflow, "COMMAND_S", 0.05)
+    monkeypatch.setattr(command, "COMMAND_S", 0.05)
     caplog.set_level("DEBUG")
     app = Shop()
     app.notify("shell", command=line)

@@ -16,7 +16,7 @@ import pytest
 
 from rota.core.notifications.model import NOTIFY
 from rota.core.runs.model import NewRun
-from rota.notifications import workflow as notify
+from rota.notifications import command
 from rota.notifications.receivers import Notify, Recipients
 from rota.store.notifications import recipients
 from rota.store.runs.start import start_runs
@@ -219,7 +219,7 @@ async def test_one_receiver_that_refuses_keeps_no_other_from_being_reported(
 async def test_a_command_gets_the_message_and_its_folder_and_is_killed_in_time(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notify, "COMMAND_S", 0.2)
+    monkeypatch.setattr(command, "COMMAND_S", 0.2)
     async with scene(database_url) as at:
         line = 'cat > told; echo "$ROTA_EVENT $ROTA_PIPELINE" > names; test -e ready || sleep 60'
         await at.recipients(tmp_path, on_success={"command": line})

@@ -54,9 +54,9 @@ class Fields:
                 hint=f"Encode it as UTF-8, with at most {FIELDS_MAX} fields.",
             ) from error
 
-    def get(self, name: str, default: str = "") -> str:
+    def get(self, name: str) -> str:
         """The last value of that name."""
-        return self._values.get(name, [default])[-1]
+        return self._values.get(name, [""])[-1]
 
     def all(self, name: str) -> list[str]:
         """Every value of that name, in order."""

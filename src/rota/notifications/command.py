@@ -15,6 +15,7 @@ from rota.net.subprocesses import (
 )
 
 BYTES_MAX = 64 * 1024
+COMMAND_S = 60.0
 
 
 async def run(
@@ -24,7 +25,6 @@ async def run(
     stdin: str = "",
     env: Mapping[str, str] | None = None,
     pass_env: Collection[str] = (),
-    timeout_s: float,
 ) -> ExitStatus:
     """Run a line of shell and return how it ended; Transient when it could not, or not in time.
 
@@ -38,7 +38,7 @@ async def run(
     try:
         return await run_to_end(
             ["/bin/sh", "-c", line], name=f"`{line}`", env=known, cwd=folder,
-            stdin=stdin.encode(), timeout_s=timeout_s, bytes_max=BYTES_MAX,
+            stdin=stdin.encode(), timeout_s=COMMAND_S, bytes_max=BYTES_MAX,
         )  # fmt: skip
     except (ProgramNotStarted, ProgramKilled) as error:
         raise Transient(str(error)) from error

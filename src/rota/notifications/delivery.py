@@ -113,8 +113,6 @@ async def _call(rule: DeclaredRule, message: NotificationMessage) -> None:
 
 
 async def _run(line: str, pass_env: Sequence[str], message: NotificationMessage) -> None:
-    from rota.notifications.workflow import COMMAND_S
-
     one = message.entries[0].last
     env = {
         "ROTA_KIND": message.kind, "ROTA_NAME": one_line(one.name), "ROTA_SOURCE": one.source,
@@ -123,7 +121,6 @@ async def _run(line: str, pass_env: Sequence[str], message: NotificationMessage)
     try:
         ended = await command.run(
             line, Path(os.getcwd()), stdin=_payload(message).decode(), env=env, pass_env=pass_env,
-            timeout_s=COMMAND_S,
         )  # fmt: skip
     except Transient as error:  # errors are stored, and the line may hold a secret
         raise Transient(error.message.replace(f"`{line}`", "the command")) from None

@@ -40,7 +40,6 @@ log = logging.getLogger("rota.notify")
 # 5 s, 20 s, 80 s … an hour: about four hours in all.
 RETRIES = RetryPolicy(attempts=10, delay_s=5.0, factor=4.0, delay_s_max=3600.0, jitter=0.2,
     never=(Rejected.__name__,))  # fmt: skip
-COMMAND_S = 60.0
 
 
 async def began(base: EngineContext, claim: Claim) -> None:
@@ -143,7 +142,7 @@ class NotificationSender:
         }
         ended = await command.run(
             delivery.target, Path(recipients.folder), stdin=delivery.body, env=env,
-            pass_env=delivery.pass_env, timeout_s=COMMAND_S,
+            pass_env=delivery.pass_env,
         )  # fmt: skip
         if ended.code != 0:
             raise Transient(ended.end_text(f"`{delivery.target}`"))

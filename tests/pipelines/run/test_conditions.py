@@ -9,8 +9,8 @@ import pytest
 
 from rota.core.runs.stored_errors import read_error
 from rota.explain.schedule import why
+from rota.notifications import command
 from rota.pipelines.definition.schedule_block import Condition
-from rota.pipelines.run import conditions
 from rota.pipelines.run.conditions import unmet_condition
 from rota.store.pipelines import dependencies
 from rota.store.schedules import attempts
@@ -80,7 +80,7 @@ async def test_what_a_condition_asks_for(
 async def test_a_command_that_does_not_end_is_killed_and_is_no_yes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conditions, "COMMAND_S", 0.1)
+    monkeypatch.setattr(command, "COMMAND_S", 0.1)
     unmet = await unmet_condition(Condition(command="sleep 60"), tmp_path)
     assert unmet == "`sleep 60` did not end within 0.1 s and was killed"
 

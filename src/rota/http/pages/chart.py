@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from rota.core.time.instants import HOUR
+from rota.core.time.instants import DAY
 from rota.http.pages.text import WallClock, duration
 
 SPARK_HEIGHT = 40.0
@@ -95,12 +95,12 @@ def span_ticks(whole_us: int) -> list[Tick]:
     return ticks
 
 
-def hour_ticks(clock: WallClock, hours: int = 24, every: int = 3) -> list[Tick]:
-    """`now`, then every few full hours on the wall clock."""
-    first, whole = clock.now, hours * HOUR
+def hour_ticks(clock: WallClock) -> list[Tick]:
+    """`now`, then every third hour of a day on the wall clock."""
+    first, whole = clock.now, DAY
     ticks = [Tick(0, "now", "start", False)]
     local = clock.local(first).replace(minute=0, second=0, microsecond=0)
-    at = local + timedelta(hours=every - local.hour % every)
+    at = local + timedelta(hours=3 - local.hour % 3)
     while True:
         offset = int((at - clock.local(first)).total_seconds() * 1_000_000)
         if offset > whole:
@@ -108,7 +108,7 @@ def hour_ticks(clock: WallClock, hours: int = 24, every: int = 3) -> list[Tick]:
         x = 100 * offset / whole
         if 5 < x < 97:
             ticks.append(Tick(round(x, 2), f"{at:%H}", "middle", x < 15 or len(ticks) % 2 == 0))
-        at += timedelta(hours=every)
+        at += timedelta(hours=3)
 
 
 def share(part: float, whole: float) -> float:

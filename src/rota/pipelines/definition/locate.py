@@ -19,14 +19,14 @@ DATABASE = ".rota.db"
 NAMED_MAX = 8
 
 
-def locate(text: str, here: Path = Path()) -> Path:
+def locate(text: str) -> Path:
     """The pipeline.yaml or folder that is meant; UnknownPipeline with the nearest names."""
-    path = here / Path(text).expanduser()
+    path = Path(text).expanduser()
     if path.is_file() or holds_pipeline(path):
         return path
     if path.is_dir():
         raise UnknownPipeline(f"{text} holds no pipeline.yaml", hint=_inside(path, text))
-    beside = {each.name: each for each in _around(path, here)}
+    beside = {each.name: each for each in _around(path)}
     if path.name in beside and len(Path(text).parts) == 1:
         return beside[path.name]
     raise UnknownPipeline(
@@ -72,9 +72,9 @@ def _within(folder: Path) -> list[Path]:
     return sorted(each for each in folder.iterdir() if each.is_dir() and holds_pipeline(each))
 
 
-def _around(path: Path, here: Path) -> list[Path]:
+def _around(path: Path) -> list[Path]:
     """Pipelines that a name may mean: beside it, and in the usual folders of this one."""
-    nearby = [each for name in NEARBY for each in _within(here / name)]
+    nearby = [each for name in NEARBY for each in _within(Path(name))]
     return [*nearby, *_within(path.parent)]
 
 

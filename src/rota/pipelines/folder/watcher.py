@@ -53,9 +53,8 @@ def _traits(files: Iterable[str]) -> Seen:
 class Watch:
     """Compares files with their last known state. Pure: that state and the time are arguments."""
 
-    def __init__(self, seen: Mapping[str, Seen], *, settled_us: int = SETTLED_US) -> None:
+    def __init__(self, seen: Mapping[str, Seen]) -> None:
         self._known = dict(seen)
-        self._settled_us = settled_us
         self._unsettled: dict[str, tuple[Seen | None, int]] = {}
 
     def changed(self, seen: Mapping[str, Seen], now: int) -> list[str]:
@@ -69,7 +68,7 @@ class Watch:
             before, since = self._unsettled.get(name, (None, None))
             if since is None or before != fresh or now < since:
                 self._unsettled[name] = (fresh, now)
-            elif now - since >= self._settled_us:
+            elif now - since >= SETTLED_US:
                 settled.append(name)
         return settled
 

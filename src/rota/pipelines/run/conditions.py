@@ -31,7 +31,6 @@ from rota.store.backend.database import Tx
 from rota.store.pipelines import dependencies
 from rota.store.schedules.templates import read_intent
 
-COMMAND_S = 60.0
 LOOK_US_MIN, LOOK_US_MAX = SECOND, 60 * SECOND
 AFTER, CONDITION = "after", "condition"
 
@@ -125,9 +124,7 @@ async def unmet_condition(condition: Condition, folder: Path) -> str | None:
     if condition.command is None:
         return None
     try:
-        ended = await command.run(
-            condition.command, folder, pass_env=condition.pass_env, timeout_s=COMMAND_S
-        )
+        ended = await command.run(condition.command, folder, pass_env=condition.pass_env)
     except RotaError as error:
         return error.message
     return None if ended.code == 0 else ended.end_text(f"`{condition.command}`")
