@@ -16,13 +16,13 @@ import msgspec
 from rota.client.findings import Finding, Level, grant_findings, sqlite_findings
 from rota.client.operations import ARM_HINT, disarmed_clause
 from rota.core.automations.text import refusal
+from rota.core.counts import counted, some
 from rota.core.runs.filters import RunFilter
 from rota.core.runs.ids import short_id
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Queue, Run, WorkerRecord
 from rota.core.schedules.intent import QUARANTINED_REASON
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND, micros, span
-from rota.core.words import counted, some
 from rota.engine import liveness
 from rota.engine.clock import SystemClock
 from rota.errors import BadAutomation, RotaError, StoreReadOnly

@@ -37,7 +37,7 @@ def started(pid: int) -> str:
 
 
 def _state(pid: int) -> list[str]:
-    """What the kernel writes about a process after its command; empty when it does not.
+    """The fields of the kernel about a process, after its command; empty when there are none.
 
     Only Linux shows a zombie: a process that is dead, and its parent has not taken note. A
     container without an init never does.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rota.client.doctor import absence, known, served
 from rota.client.operations import ARM_HINT, disarmed_clause
+from rota.core.counts import some
 from rota.core.runs import limits
 from rota.core.runs.failures import TABLE, Kind, advice
 from rota.core.runs.lifecycle import Status
@@ -17,7 +18,6 @@ from rota.core.runs.model import Queue, Run, StoredStep, WorkerRecord
 from rota.core.runs.recovery import runs_alone
 from rota.core.runs.stored_errors import error_line
 from rota.core.time.instants import SECOND, iso_if_known, span
-from rota.core.words import some
 from rota.explain.deployed_code import code_reason
 from rota.explain.notified import notified
 from rota.schedules.preview import wall

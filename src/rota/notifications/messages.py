@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from rota.core.counts import counted
 from rota.core.notifications.model import ERROR_CHARS_MAX, SKIPPED
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import iso, iso_if_known, span
-from rota.core.words import counted
 from rota.notifications.ping import Ping
 from rota.notifications.receivers import Event, Notice, Recipients, receivers
 from rota.store.schedules.attempts import Attempt

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from rota.core.counts import counted
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Run, Schedule
 from rota.core.schedules.intent import Intent
 from rota.core.time.instants import iso
 from rota.core.time.recurrence import Spec, count_between, next_after, previous_before
-from rota.core.words import counted
 from rota.store.backend.database import Tx
 from rota.store.schedules import outcomes
 from rota.store.schedules import templates as store

@@ -14,7 +14,7 @@ from rota.cli import complete, connect, render, values
 from rota.cli.automation import answers, lists, page
 from rota.cli.base import AFTER, SEARCH, CommandGroup, CommonOptions
 from rota.core.automations.phases import EventStatus
-from rota.core.words import some
+from rota.core.counts import some
 from rota.errors import BadAutomation, BadInput, UnknownAutomation, UsageError
 
 if TYPE_CHECKING:

@@ -21,13 +21,13 @@ from rota.core.automations.model import (
 )
 from rota.core.automations.phases import Mutation, Phase
 from rota.core.automations.planner import DeployedHandler, due_of
+from rota.core.counts import counted
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.describe import describe
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND, moment
 from rota.core.time.spec import Spec
-from rota.core.words import counted
 
 _SPEC = msgspec.json.Decoder(Spec)
 

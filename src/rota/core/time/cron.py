@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple, NoReturn
 
-from rota.core.words import counted
+from rota.core.counts import counted
 from rota.errors import BadSchedule
 
 MONTH_NAMES = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
+from rota.core.counts import counted
 from rota.core.time.cron import (
     MONTH_NAMES,
     WEEKDAY_NAMES,
@@ -16,7 +17,6 @@ from rota.core.time.cron import (
 from rota.core.time.instants import SECOND, moment
 from rota.core.time.spec import Spec, Timing
 from rota.core.time.zones import zone_named
-from rota.core.words import counted
 
 _OF_THE_MONTH = "of the month"
 _COUNTS = ("first", "second", "third", "fourth", "fifth")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rota.core.counts import some
 from rota.core.suggest import did_you_mean
 from rota.core.time.recurrence import next_after
-from rota.core.words import some
 from rota.engine.clock import SystemClock
 from rota.errors import UnknownPipeline
 from rota.pipelines.definition.loader import Loaded, holds_pipeline, read_pipeline

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from rota.core.automations.model import DeadLetter, EventName, HandlerRun, NewEvent, StoredEvent
 from rota.core.automations.planner import DeployedHandler
+from rota.core.counts import some
 from rota.core.runs.ids import short_id
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import iso
-from rota.core.words import some
 from rota.store.automations import events, views
 from rota.store.automations.events import AutomationKey
 from rota.store.backend.database import Tx
