@@ -50,7 +50,7 @@ async def test_a_lapsed_run_crashes_and_a_recovery_takes_over(database_url: str)
         await sound(app)
 
 
-async def test_a_recovery_takes_the_place_in_line_of_the_run_it_follows(database_url: str) -> None:
+async def test_a_recovery_keeps_the_queue_position_of_the_run_it_follows(database_url: str) -> None:
     app = Rota(slots=1)
     order: list[str] = []
 

@@ -180,7 +180,7 @@ async def test_sleeps_count_for_the_timeout_of_a_run(database_url: str) -> None:
         assert row.finished_at == row.created_at + 3600 * SECOND
 
 
-async def test_waiting_in_line_does_not_count_for_the_timeout_of_a_run(database_url: str) -> None:
+async def test_time_in_a_queue_does_not_count_for_the_timeout_of_a_run(database_url: str) -> None:
     app = Rota()
 
     @app.workflow(timeout="1m")

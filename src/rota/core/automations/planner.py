@@ -71,8 +71,8 @@ def choose(
     return min(ready)[1] if ready else None
 
 
-def in_line(handlers: Sequence[DeployedHandler], *, now: int) -> int:
-    """How many consumers are due: with more than one, their oldest events decide."""
+def due_consumer_count(handlers: Sequence[DeployedHandler], *, now: int) -> int:
+    """The number of consumers that are due now. Their oldest events decide between several."""
     dues = [due_of(one) for one in handlers if one.kind == "consumer"]
     return sum(due is not None and (due.at is None or due.at <= now) for due in dues)
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from rota.core.automations.failure_policy import skips_killer
 from rota.core.automations.model import DeployedAutomation, HandlerRun, LedgerRow
 from rota.core.automations.phases import CONSUMER, PRODUCER, Left, Mutation, Phase, Way, take_up
-from rota.core.automations.planner import DeployedHandler, choose, in_line
+from rota.core.automations.planner import DeployedHandler, choose, due_consumer_count
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Claim, Outcome
 from rota.core.typed import json_text
@@ -222,7 +222,7 @@ async def let_go(tx: Tx, claim: Claim, mutation: LedgerRow | None, now: int) -> 
 
 async def _choose(tx: Tx, claim: Claim, held: Held, group: Group) -> Work | HandlerRunSettled:
     handlers, now = list(held.handlers.values()), group.now
-    several = in_line(handlers, now=now) > 1
+    several = due_consumer_count(handlers, now=now) > 1
     oldest = await events.oldest(tx, held.key) if several else {}
     planned = choose(handlers, oldest, now=now)
     if planned is None:
