@@ -21,8 +21,8 @@ from rota.automations.deploy import AppAutomations
 from rota.automations.executor import AutomationExecutor
 from rota.client.client import Client
 from rota.client.inbound_webhook import DeclaresWebhooks, WebhookTable
-from rota.core.runs.fairness import QueueOptions, stored_queue
 from rota.core.runs.model import Queue
+from rota.core.runs.queue_limits import QueueOptions, stored_queue
 from rota.core.suggest import check_options
 from rota.engine.clock import Clock
 from rota.engine.context import EngineContext

@@ -15,8 +15,8 @@ from rota.automations.definition import Automation, AutomationOptions
 from rota.blocking import BlockingClient, block_on
 from rota.client.schedules import Schedules
 from rota.client.start import RunOptions
-from rota.core.runs.fairness import QueueOptions
 from rota.core.runs.filters import RunFilter, RunSelection
+from rota.core.runs.queue_limits import QueueOptions
 from rota.errors import BadInput, BadSetting, UnknownOption, UsageError
 from rota.schedules.definition import PolicyOptions, ScheduleOptions, policies
 from rota.settings import SettingOptions, Settings

@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from rota.core.runs import limits as rates
+from rota.core.runs import rate_limit
 from rota.core.runs.retry import capped_delay_s
 from rota.core.time.instants import MINUTE, SECOND
 
@@ -67,12 +67,12 @@ def admit(limits: Limits, state: State, *, now: int, tokens: int) -> tuple[State
     changes: dict[str, int] = {}
     if limits.requests_per_minute is not None:
         rate = _rate(limits.requests_per_minute, limits)
-        changes["requests_ready_at"] = rates.advance(
+        changes["requests_ready_at"] = rate_limit.advance(
             rate, ready_at=state.requests_ready_at, now=now, taken=1
         )
     if limits.tokens_per_minute is not None:
         rate = _rate(limits.tokens_per_minute, limits)
-        changes["tokens_ready_at"] = rates.advance(
+        changes["tokens_ready_at"] = rate_limit.advance(
             rate, ready_at=state.tokens_ready_at, now=now, taken=tokens
         )
     if state.open_until:
@@ -168,12 +168,12 @@ def _waits(limits: Limits, state: State, now: int, tokens: int) -> Decision | No
     return Decision(*longest) if longest[0] > 0 else None
 
 
-def _rate(per_minute: int, limits: Limits) -> rates.Rate:
+def _rate(per_minute: int, limits: Limits) -> rate_limit.Rate:
     burst = max(1, int(per_minute * limits.burst_s / 60))
-    return rates.Rate(count=burst, per_us=-(-burst * MINUTE // per_minute))
+    return rate_limit.Rate(count=burst, per_us=-(-burst * MINUTE // per_minute))
 
 
-def _free_at(rate: rates.Rate, ready_at: int, count: int) -> int:
+def _free_at(rate: rate_limit.Rate, ready_at: int, count: int) -> int:
     """When so many fit. A count above the size of the bucket waits until the bucket is full."""
     needed = min(max(count, 0), rate.count)
     return ready_at - rate.per_us + -(-needed * rate.per_us // rate.count)

@@ -36,9 +36,9 @@ from rota.client.start import (
 )
 from rota.client.tokens import Sessions, Tokens
 from rota.core import spans
-from rota.core.runs.fairness import QueueLimits, stored_queue
 from rota.core.runs.ids import IdMaker
 from rota.core.runs.model import Queue, WorkerRecord
+from rota.core.runs.queue_limits import QueueLimits, stored_queue
 from rota.core.suggest import check_options, suggestion
 from rota.engine.clock import Clock, SystemClock
 from rota.engine.wakeups import READY

@@ -8,9 +8,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from rota.core.runs import fairness
-from rota.core.runs.fairness import Contender
 from rota.core.runs.model import Claim
+from rota.core.runs.queue_limits import Contender, shares
 from rota.core.runs.recovery import LEASES_BETWEEN_PAUSES, runs_alone
 from rota.store.runs.claim import ClaimRequest
 
@@ -38,7 +37,7 @@ def claimable(queues: Iterable[QueueSlots]) -> list[tuple[str, int]]:
 def divided(wanted: Sequence[tuple[QueueSlots, int]], free: int) -> list[tuple[str, int]]:
     """Divide the free slots by weight among queues that may have work."""
     contenders = [Contender(q.name, most, q.weight or 1, q.used) for q, most in wanted]
-    return list(fairness.shares(free, contenders).items())
+    return list(shares(free, contenders).items())
 
 
 def lacks_slots(queues: Iterable[QueueSlots], free: int) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rota.client.doctor import absence, known, served
 from rota.client.operations import ARM_HINT, disarmed_clause
 from rota.core.counts import some
-from rota.core.runs import limits
+from rota.core.runs import rate_limit
 from rota.core.runs.failures import TABLE, Kind, advice
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Queue, Run, StoredStep, WorkerRecord
@@ -268,10 +268,10 @@ class RunExplainer:
     def _rated(self, limit: Queue) -> RunState | None:
         if not limit.rate_count or not limit.rate_per_us:
             return None
-        rate = limits.Rate(limit.rate_count, limit.rate_per_us)
-        if limits.allowed(rate, ready_at=limit.ready_at, now=self._now):
+        rate = rate_limit.Rate(limit.rate_count, limit.rate_per_us)
+        if rate_limit.allowed(rate, ready_at=limit.ready_at, now=self._now):
             return None
-        free_at = limits.next_free_at(rate, ready_at=limit.ready_at)
+        free_at = rate_limit.next_free_at(rate, ready_at=limit.ready_at)
         clause = (
             f"waits: queue {limit.name} may start {rate.count} per {span(rate.per_us)}; the next "
             f"one {self._when(free_at, 'at')}"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rota.core.runs import limits
+from rota.core.runs import rate_limit
 from rota.core.runs.model import Claim, Queue
 from rota.core.runs.positions import QueuePosition, claim_order
 from rota.core.time.instants import HOUR
@@ -128,19 +128,19 @@ async def _claim_limited(
     found = await tx.rows("lock_queue", namespace=request.namespace, name=queue)
     limit = Queue(*found[0]) if found else Queue(request.namespace, queue)
     runs_max = await _runs_allowed(tx, limit, slots)
-    rate = limits.Rate(limit.rate_count or 0, limit.rate_per_us or 0)
+    rate = rate_limit.Rate(limit.rate_count or 0, limit.rate_per_us or 0)
     if rate.count:
-        runs_max = min(runs_max, limits.allowed(rate, ready_at=limit.ready_at, now=request.now))
+        runs_max = min(runs_max, rate_limit.allowed(rate, ready_at=limit.ready_at, now=request.now))
     rows = await _claim_picked(tx, request, limit, runs_max) if runs_max > 0 else []
     if not rate.count:
         return rows, None
-    ready_at = limits.advance(rate, ready_at=limit.ready_at, now=request.now, taken=len(rows))
+    ready_at = rate_limit.advance(rate, ready_at=limit.ready_at, now=request.now, taken=len(rows))
     if rows:
         await tx.rows(
             "move_queue_clock", namespace=request.namespace, name=queue, ready_at=ready_at
         )
-    exhausted = limits.allowed(rate, ready_at=ready_at, now=request.now) == 0
-    return rows, limits.next_free_at(rate, ready_at=ready_at) if exhausted else None
+    exhausted = rate_limit.allowed(rate, ready_at=ready_at, now=request.now) == 0
+    return rows, rate_limit.next_free_at(rate, ready_at=ready_at) if exhausted else None
 
 
 async def _runs_allowed(tx: Tx, limit: Queue, slots: int) -> int:

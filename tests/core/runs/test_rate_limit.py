@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.runs.limits import Rate, advance, allowed, next_free_at
+from rota.core.runs.rate_limit import Rate, advance, allowed, next_free_at
 from rota.core.time.instants import DAY, SECOND
 
 T0 = 1_700_000_000_000_000

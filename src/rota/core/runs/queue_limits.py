@@ -1,4 +1,7 @@
-"""Shares of queues, and which limits of a queue go together. Pure."""
+"""Limits and weights of queues: how they are declared and checked, and how weights divide slots.
+
+A claim applies the limits (`store/runs/claim.py`). Pure.
+"""
 
 from __future__ import annotations
 

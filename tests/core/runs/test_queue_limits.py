@@ -1,4 +1,4 @@
-"""How free slots are divided among queues by weight."""
+"""Queues: their weights divide the free slots; limits that contradict each other are refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rota import Rota
-from rota.core.runs.fairness import Contender, shares, stored_queue
+from rota.core.runs.queue_limits import Contender, shares, stored_queue
 from rota.errors import BadInput
 
 
