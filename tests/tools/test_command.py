@@ -190,9 +190,11 @@ async def test_a_lookup_gives_all_three_verdicts(tmp_path: Path) -> None:
 
 
 def test_a_bad_declaration_is_refused() -> None:
-    for argv in ("git push", [], ["git", 1]):
+    for argv in ("git push", [], ["git", 1], ["git\0", "push"]):
         with pytest.raises(UsageError, match="list of arguments"):
             Command(argv)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="list of arguments"):
+            Command(["true"], lookup=argv or "git log")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="needs lookup"):
         Command(["true"], safety="reconcilable")
     with pytest.raises(UsageError, match="cannot mean"):

@@ -25,6 +25,7 @@ from rota.net.subprocesses import (
     ExitStatus,
     ProgramKilled,
     ProgramNotStarted,
+    checked_argv,
     run_to_end,
 )
 
@@ -60,7 +61,7 @@ class CommandInvoker(Priced):
         env: Mapping[str, str] = os.environ,
     ) -> None:
         super().__init__(name, prices)
-        self._argv = _checked(argv, name)
+        self._argv = checked_argv(argv, name, example='["claude", "-p"]', error=BadSetting)
         self._exits = {**EXITS, **(exits or {})}
         strange = sorted(set(self._exits.values()) - set(MEANINGS))
         if strange:
@@ -170,13 +171,3 @@ def _put(arg: str, words: Mapping[str, str]) -> str:
     for word in words:
         arg = arg.replace(word, f"\0{word}\0")
     return "".join(words.get(part, part) for part in arg.split("\0"))
-
-
-def _checked(argv: Sequence[str], name: str) -> list[str]:
-    fits = not isinstance(argv, str) and argv and all(isinstance(arg, str) for arg in argv)
-    if not fits or any("\0" in arg for arg in argv):
-        raise BadSetting(
-            f"{name}: {argv!r} is not a list of arguments",
-            hint='Write ["claude", "-p"]; for a shell, say so: ["sh", "-c", "..."].',
-        )
-    return list(argv)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from rota.errors import BadInput, NeedsPermission, Rejected
+from rota.errors import BadInput, NeedsPermission, Rejected, UsageError
 
 SHOWN_CHARS_MAX = 500
 DRAIN_S = 1.0
@@ -29,6 +29,24 @@ PassEnv: TypeAlias = Annotated[
         description="Variables of Rota's own environment that the command is given, by name."
     ),
 ]
+
+
+def checked_argv(
+    argv: Sequence[str], name: str, *, example: str, error: type[UsageError] = UsageError
+) -> list[str]:
+    """The argument list of a program; anything that the system could not execute is refused."""
+    fits = not isinstance(argv, str) and argv and all(isinstance(arg, str) for arg in argv)
+    if not fits or has_nul(argv):
+        raise error(
+            f"{name}: {argv!r} is not a list of arguments",
+            hint=f'Write texts without NUL bytes: {example}; for a shell: ["sh", "-c", "..."].',
+        )
+    return list(argv)
+
+
+def has_nul(args: Iterable[str]) -> bool:
+    """Whether an argument holds a NUL byte, which ends an argument for the system."""
+    return any("\0" in arg for arg in args)
 
 
 def environment(pass_env: Iterable[str], extra: Mapping[str, str]) -> dict[str, str]:

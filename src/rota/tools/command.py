@@ -24,6 +24,8 @@ from rota.net.subprocesses import (
     ExitStatus,
     ProgramKilled,
     ProgramNotStarted,
+    checked_argv,
+    has_nul,
     run_to_end,
 )
 from rota.tools.base import (
@@ -41,6 +43,7 @@ from rota.tools.base import (
 
 BYTES_MAX = 1024 * 1024
 KEY_VARIABLE = "ROTA_KEY"
+EXAMPLE = '["git", "push"]'
 # The meanings that an exit code may have.
 MEANINGS = ("applied", "rejected", "not_sent", "unknown", "login", "permission")
 
@@ -78,8 +81,8 @@ class Command(Tool):
         self.safety = _safety(safety, lookup)
         # The command outlives a worker that is killed.
         self.settle_s = checked_settle_s(settle_s, tool=name)
-        self._argv = _checked(argv, name)
-        self._lookup = _checked(lookup, name) if lookup else None
+        self._argv = checked_argv(argv, name, example=EXAMPLE)
+        self._lookup = checked_argv(lookup, name, example=EXAMPLE) if lookup else None
         self._exits = {0: "applied", **(exits or {})}
         strange = set(self._exits.values()) - set(MEANINGS)
         if strange:
@@ -95,8 +98,8 @@ class Command(Tool):
     def read(self, params: dict[str, Any]) -> CommandParams:
         """The parameters, typed and checked."""
         values = read_params(CommandParams, params, tool=self.name)
-        if any("\0" in arg for arg in values.args):
-            raise BadInput(f"parameters of {self.name}: an argument holds a zero byte")
+        if has_nul(values.args):
+            raise BadInput(f"parameters of {self.name}: an argument holds a NUL byte")
         return values
 
     async def perform(self, params: CommandParams, call: Call) -> Any:
@@ -157,12 +160,3 @@ def _safety(safety: Safety | str | None, lookup: Sequence[str] | None) -> Safety
         return Safety(safety)
     except ValueError:
         raise UsageError(f"{safety!r} is not a kind of replay safety") from None
-
-
-def _checked(argv: Sequence[str], name: str) -> list[str]:
-    if isinstance(argv, str) or not argv or not all(isinstance(arg, str) for arg in argv):
-        raise UsageError(
-            f"{name}: {argv!r} is not a list of arguments",
-            hint='Write ["git", "push"]; for a shell, say so: ["sh", "-c", "..."].',
-        )
-    return list(argv)
