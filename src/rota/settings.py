@@ -19,32 +19,47 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All settings with their defaults."""
 
     namespace: Annotated[
-        str, Meta(pattern=r"^[\w.-]{1,64}$", description="Tenant; runs of others are not seen.")
+        str,
+        Meta(
+            pattern=r"^[\w.-]{1,64}$", description="Tenant: a process sees only its own namespace."
+        ),
     ] = "default"
     slots: Annotated[
-        int, Meta(ge=1, le=10_000, description="Runs one worker executes at the same time.")
+        int, Meta(ge=1, le=10_000, description="Concurrency: runs that a worker executes at once.")
     ] = 100
     threads: Annotated[
-        int, Meta(ge=1, le=1_000, description="Threads for sync workflows and steps.")
+        int, Meta(ge=1, le=1_000, description="Threads of a worker for sync workflows and steps.")
     ] = 32
     lease_s: Annotated[
-        float, Meta(ge=1, description="How long a silent worker keeps a run; renewed at a third.")
+        float,
+        Meta(
+            ge=1,
+            description="Lease (visibility timeout) of a claimed run. Its worker renews the lease"
+            " after a third of this time; if it lapses, another worker recovers the run.",
+        ),
     ] = 30.0
     heartbeat_s: Annotated[
-        float, Meta(gt=0, description="How often a worker reports itself and reaps lapsed runs.")
+        float,
+        Meta(
+            gt=0, description="Interval of the heartbeat, which also reaps runs with lapsed leases."
+        ),
     ] = 5.0
     poll_s: Annotated[
-        float, Meta(gt=0, description="Safety net: look for work this often without a wake-up.")
+        float, Meta(gt=0, description="Interval of polling, in case a notification is lost.")
     ] = 5.0
     stop_s: Annotated[
-        float, Meta(ge=0, description="Time for runs to end at a graceful stop; then handed over.")
+        float,
+        Meta(
+            ge=0,
+            description="Graceful stop: time for runs to end. Then the worker releases them.",
+        ),
     ] = 20.0
     recoveries_max: Annotated[
         int,
         Meta(
             ge=0,
-            description="Recoveries after which one more crash quarantines a run. From the second"
-            " on it runs alone; with 0 or 1 it never does.",
+            description="Recoveries of a run before the next crash quarantines it (dead letter)."
+            " From the second recovery on, its worker executes no other run meanwhile.",
         ),
     ] = 5
     payload_bytes_max: Annotated[
@@ -53,74 +68,89 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     synchronous: Annotated[
         Literal["full", "normal"],
         Meta(
-            description="SQLite: `full` survives a power cut, `normal` may lose the last commits."
+            description="SQLite: `full` survives a power cut; `normal` may lose the last commits."
         ),
     ] = "full"
     busy_s: Annotated[
-        float, Meta(gt=0, description="SQLite: how long to wait for another process's transaction.")
+        float, Meta(gt=0, description="SQLite: longest wait for a lock that another process holds.")
     ] = 10.0
     connections: Annotated[
-        int, Meta(ge=2, le=100, description="PostgreSQL: connections in this process's pool.")
+        int, Meta(ge=2, le=100, description="PostgreSQL: size of the connection pool of a process.")
     ] = 5
     listen_url: Annotated[
         str,
         Meta(
-            description="PostgreSQL: URL for LISTEN, past a pooler in transaction mode; empty: the"
-            " URL of the database."
+            description="PostgreSQL: URL for LISTEN that bypasses a pooler in transaction mode."
+            " Empty: the database URL."
         ),
     ] = ""
     keep_days: Annotated[
-        float, Meta(ge=0, description="Prune finished chains older than this; 0 keeps all.")
+        float,
+        Meta(
+            ge=0,
+            description="Delete finished runs, with their retries, after this time; 0 keeps all.",
+        ),
     ] = 30.0
     keep_events_days: Annotated[
         float,
         Meta(
             ge=0,
-            description="Automations: prune events used or skipped longer ago than this, and their "
-            "inputs; 0 keeps all. The same message id counts as a new event after that.",
+            description="Automations: delete consumed and skipped events, with their inputs,"
+            " after this time; 0 keeps all. Afterwards their message ids count as new.",
         ),
     ] = 0.0
     keep_runs: Annotated[
-        int, Meta(ge=0, description="Keep at most this many finished runs; 0 keeps all.")
+        int, Meta(ge=0, description="Keep at most this many finished runs; 0 sets no limit.")
     ] = 0
     keep_logs: Annotated[
-        bool, Meta(description="Store what the code of a run logs with `logging`, bounded.")
+        bool, Meta(description="Store the log lines of each run (`logging`), up to a limit.")
     ] = True
     traces: Annotated[
-        bool, Meta(description="Make spans with OpenTelemetry; needs the extra `otel`.")
+        bool, Meta(description="Create OpenTelemetry spans; needs the extra `otel`.")
     ] = False
     stuck_s: Annotated[
-        float, Meta(gt=0, description="An event loop blocked this long fails health.")
+        float,
+        Meta(gt=0, description="Health checks fail when the event loop is blocked this long."),
     ] = 10.0
     phase_s: Annotated[
-        float, Meta(gt=0, description="Automations: longest time for one phase of a handler.")
+        float, Meta(gt=0, description="Automations: timeout of one phase of a handler.")
     ] = 300.0
-    tool_s: Annotated[
-        float, Meta(gt=0, description="Automations: longest time for one call of a tool.")
-    ] = 60.0
+    tool_s: Annotated[float, Meta(gt=0, description="Automations: timeout of one tool call.")] = (
+        60.0
+    )
     reconcile_s: Annotated[
-        float, Meta(gt=0, description="Automations: timeout of one `reconcile` call of a tool.")
+        float, Meta(gt=0, description="Automations: timeout of one `reconcile` call.")
     ] = 30.0
     reconcile_max: Annotated[
-        int, Meta(ge=1, description="Automations: looks at a change before a person is asked.")
+        int,
+        Meta(
+            ge=1,
+            description="Automations: `reconcile` calls for one change. If none finds the outcome,"
+            " the run waits for an operator.",
+        ),
     ] = 5
     backoff_s: Annotated[
-        float, Meta(gt=0, description="Automations: first pause after a failure; doubles.")
+        float,
+        Meta(gt=0, description="Automations: delay before the first retry; doubles each time."),
     ] = 10.0
     backoff_s_max: Annotated[
-        float, Meta(gt=0, description="Automations: longest pause after a failure.")
+        float, Meta(gt=0, description="Automations: longest delay before a retry.")
     ] = 600.0
     failures_max: Annotated[
-        int, Meta(ge=0, description="Automations: retries in a row before a person is asked.")
+        int,
+        Meta(
+            ge=0, description="Automations: retries in a row before the run waits for an operator."
+        ),
     ] = 5
     fixes_max: Annotated[
-        int, Meta(ge=0, description="Automations: automatic fixes in a row, if a hook is given.")
+        int,
+        Meta(ge=0, description="Automations: fixes in a row by the `fix` hook, if there is one."),
     ] = 3
     wake_s_min: Annotated[
-        float, Meta(ge=1, description="Automations: soonest wake time a consumer may ask for.")
+        float, Meta(ge=1, description="Automations: shortest delay of a consumer's `wake_at`.")
     ] = 30.0
     wake_s_max: Annotated[
-        float, Meta(ge=1, description="Automations: latest wake time a consumer may ask for.")
+        float, Meta(ge=1, description="Automations: longest delay of a consumer's `wake_at`.")
     ] = 86_400.0
     stale_days: Annotated[
         float, Meta(gt=0, description="Automations: an input pending longer than this is stale.")
@@ -128,8 +158,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     secret_fields: Annotated[
         tuple[Annotated[str, Meta(pattern=r"^[^\s,]{1,100}$")], ...],
         Meta(
-            description="Names of fields that no surface shows, at any depth; errors and log lines"
-            " hide their values. In the environment separated by commas."
+            description="Fields to hide, at any depth, in output, pages, errors and log lines. In"
+            " the environment, separate the names by commas."
         ),
     ] = ()
 

@@ -95,10 +95,10 @@ SETTINGS_HEAD = """# Settings
 
 `make docs` makes this page from `src/rota/settings.py`.
 
-Give them to `Rota(...)` by name, write them under `[settings]` in `rota.toml`, or set `ROTA_` and
-the name in capitals in the environment (`ROTA_SLOTS=50`). For the `rota` command a flag beats the
-environment, which beats `rota.toml`, which beats the code; in a program of your own too the
-environment beats what `Rota(...)` is given. Names end in their unit: `_s` seconds, `_days`,
+Pass a setting to `Rota(...)` as a keyword, or write it under `[settings]` in `rota.toml`. Its
+environment variable is `ROTA_` and the name in capitals (`ROTA_SLOTS=50`). The `rota` command uses
+the first of these that has it: flag, environment, `rota.toml`, code. In your own program, too, the
+environment overrides the arguments of `Rota(...)`. Names end in their unit: `_s` seconds, `_days`,
 `_bytes_max`.
 
 | setting | default | bounds | meaning |
