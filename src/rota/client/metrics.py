@@ -36,9 +36,9 @@ SCHEDULES_MAX = 200
 
 SCHEDULE_STATUSES = ("scheduled", "paused", "ended", "quarantined")
 
-_PIPELINES = (
-    "of pipeline executions that were due, or started by hand, in the last 24 hours "
-    f"(of all schedules, the newest {EXECUTIONS_MAX})"
+_LAST_DAY = (
+    "Counts executions that were due, or started by hand, in the last 24 hours "
+    f"(at most the newest {EXECUTIONS_MAX} of all schedules)."
 )
 
 
@@ -117,17 +117,17 @@ def _open(reading: MetricsRead) -> Iterable[Metric]:
             waiting[row.kind, row.reason] += row.run_count
     yield Metric(
         "rota_runs_open",
-        "Runs that have not ended, all of them, by kind and status.",
+        "All runs that have not ended, by kind and status.",
         _by(("kind", "status"), runs),
     )
     yield Metric(
         "rota_waiting_for_person",
-        "Runs that wait for a person, all of them, by kind and by what they wait for.",
+        "All runs that wait for an operator, by kind and by what they wait for.",
         _by(("kind", "why"), waiting),
     )
     yield Metric(
         "rota_runs_lapsed",
-        "Runs with an expired lease that no worker has taken over yet.",
+        "Runs with a lapsed lease that no worker has recovered yet.",
         _one(sum(row.lapsed_count for row in rows)),
     )
 
@@ -143,14 +143,14 @@ def _ended(reading: MetricsRead) -> Iterable[Metric]:
         window = _seconds(min(row.oldest_at for row in rows), reading.now)
     yield Metric(
         "rota_runs_ended",
-        "Runs that were created within rota_runs_ended_window_seconds and have ended, by kind and "
-        "status; each attempt is a run. One that was created earlier is not counted.",
+        "Ended runs that were created in the last rota_runs_ended_window_seconds, by kind and "
+        "status. Each attempt is a run.",
         _by(("kind", "status"), ended),
     )
     yield Metric(
         "rota_runs_ended_window_seconds",
-        f"How far back rota_runs_ended reaches: an hour, or less where more than {NEWEST_MAX} runs "
-        "were created in it.",
+        "Time that rota_runs_ended covers: an hour, or less if more than "
+        f"{NEWEST_MAX} runs were created in that hour.",
         _one(window),
     )
 
@@ -165,12 +165,12 @@ def _queues(reading: MetricsRead) -> Iterable[Metric]:
             oldest[key] = max(oldest.get(key, 0.0), _seconds(row.oldest_at, reading.now))
     yield Metric(
         "rota_queue_pending_runs",
-        "Runs that a worker could take now, by queue; a queue in which nothing waits is skipped.",
+        "Runs that a worker could claim now, by queue. Empty queues are omitted.",
         _by(("queue",), pending),
     )
     yield Metric(
         "rota_queue_oldest_pending_seconds",
-        "For how long the oldest run that a worker could take has been ready, by queue.",
+        "Time since the oldest claimable run became ready, by queue.",
         _by(("queue",), oldest),
     )
 
@@ -190,13 +190,15 @@ def _workers(reading: MetricsRead) -> Iterable[Metric]:
         slots += row.slots if why is None else 0
     yield Metric(
         "rota_workers",
-        "Workers that have not signed off: alive, silent (no heartbeat), or gone (their process on "
-        "this machine is).",
+        "Workers that have not signed off, by state: alive, silent (no heartbeat) or gone (the "
+        "process on this machine has ended).",
         _by(("state",), states),
     )
-    yield Metric("rota_worker_slots", "Runs that the living workers can hold.", _one(slots))
+    yield Metric("rota_worker_slots", "Slots (concurrency) of all living workers.", _one(slots))
     yield Metric(
-        "rota_queue_workers", "Living workers by queue that they serve.", _by(("queue",), serving)
+        "rota_queue_workers",
+        "Living workers that serve a queue, by queue.",
+        _by(("queue",), serving),
     )
 
 
@@ -208,17 +210,18 @@ def _schedules(reading: MetricsRead) -> Iterable[Metric]:
     first = min((row.first_at for row in rows if row.first_at is not None), default=None)
     yield Metric(
         "rota_schedules",
-        "Schedules: scheduled, paused, ended (nothing left to fire), or quarantined (unreadable).",
+        "Schedules by status: scheduled, paused, ended (nothing left to fire) or quarantined "
+        "(unreadable).",
         _by(("status",), status_counts),
     )
     yield Metric(
         "rota_schedules_overdue",
-        "Schedules that are due and that no scheduler has fired yet.",
+        "Schedules that are due and have not fired yet.",
         _one(sum(row.overdue_count for row in rows)),
     )
     yield Metric(
         "rota_schedules_overdue_seconds_max",
-        "How late the latest of the overdue schedules is; 0 when none is.",
+        "Delay of the most overdue schedule; 0 if none is overdue.",
         _one(_seconds(first, reading.now)),
     )
 
@@ -229,15 +232,15 @@ def _schedule_times(rows: Iterable[ScheduleTime]) -> Iterable[Metric]:
         (row.name,): row.fired_at / SECOND for row in rows if row.fired_at is not None
     }
     due: dict[tuple[str, ...], float] = {(row.name,): row.due_at / SECOND for row in rows}
-    bound = f"of the {SCHEDULES_MAX} schedules that are due next"
+    bound = f"for the {SCHEDULES_MAX} schedules that are due next"
     yield Metric(
         "rota_schedule_last_fired_timestamp_seconds",
-        f"The last occurrence that was fired, in Unix time, {bound}.",
+        f"Unix time of the last fired occurrence, {bound}.",
         _by(("schedule",), fired),
     )
     yield Metric(
         "rota_schedule_next_due_timestamp_seconds",
-        f"When it is due next, in Unix time, {bound}.",
+        f"Unix time of the next occurrence, {bound}.",
         _by(("schedule",), due),
     )
 
@@ -245,7 +248,9 @@ def _schedule_times(rows: Iterable[ScheduleTime]) -> Iterable[Metric]:
 def _build() -> Metric:
     labels = {"version": version("rota"), "python": platform.python_version()}
     one = [MetricSample(1, labels)]
-    return Metric("rota_build_info", "Always 1; the labels hold the versions.", one)
+    return Metric(
+        "rota_build_info", "Always 1. The labels hold the versions of Rota and Python.", one
+    )
 
 
 def _schedule_status(row: ScheduleCounts) -> str:
@@ -261,7 +266,7 @@ def _automations(reading: MetricsRead) -> Metric:
         words[word_of(row.status, row.run_status, row.run_reason).value,] += row.automation_count
     return Metric(
         "rota_automations",
-        "Automations by the word that `rota automation list` has for them.",
+        "Automations by state, as `rota automation list` shows it.",
         _by(("word",), words),
     )
 
@@ -286,24 +291,25 @@ def _pipelines(rows: Iterable[Execution]) -> Iterable[Metric]:
         dollars[name,] = dollars.get((name,), 0.0) + result.cost_usd
     yield Metric(
         "rota_pipeline_executions",
-        f"How many, by schedule and outcome (open: not ended), {_PIPELINES}.",
+        f"Pipeline executions by schedule and outcome (open: not ended). {_LAST_DAY}",
         _by(("schedule", "outcome"), executions),
     )
-    recorded = f"as recorded in the results {_PIPELINES}."
     yield Metric(
-        "rota_pipeline_items", f"Items by what became of them, {recorded}",
+        "rota_pipeline_items", f"Items of pipelines by outcome, from stored results. {_LAST_DAY}",
         _by(("schedule", "outcome"), items),
     )  # fmt: skip
     yield Metric(
-        "rota_pipeline_calls", f"Calls of language models, {recorded}", _by(("schedule",), calls)
+        "rota_pipeline_calls",
+        f"Language model calls of pipelines, from stored results. {_LAST_DAY}",
+        _by(("schedule",), calls),
     )
     yield Metric(
-        "rota_pipeline_tokens", f"Tokens in and out, {recorded}",
+        "rota_pipeline_tokens", f"Tokens of pipelines in and out, from stored results. {_LAST_DAY}",
         _by(("schedule", "direction"), tokens),
     )  # fmt: skip
     yield Metric(
         "rota_pipeline_cost_dollars",
-        f"Cost of the calls with a known price, {recorded}",
+        f"Cost of pipeline calls with a known price, from stored results. {_LAST_DAY}",
         _by(("schedule",), dollars),
     )
 

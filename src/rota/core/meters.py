@@ -143,52 +143,56 @@ _RUN = ("namespace", "kind", "name")
 
 RUNS_FINISHED = CounterMeter(
     "rota_runs_finished_total",
-    "Runs that this process has ended, by status; each attempt is a run.",
+    "Runs that this process ended, by status. Each attempt is a run.",
     (*_RUN, "status"),
 )
 RUN_SECONDS = HistogramMeter(
-    "rota_run_seconds", "From the first claim of a run to its end, waits included.", _RUN
+    "rota_run_seconds", "Time from the first claim of a run to its end, waits included.", _RUN
 )
 RUN_WAIT_SECONDS = HistogramMeter(
-    "rota_run_wait_seconds", "From the instant a run was ready to its claim.", _RUN
+    "rota_run_wait_seconds", "Time that a ready run waited until a worker claimed it.", _RUN
 )
 RUNS_RECOVERED = CounterMeter(
     "rota_runs_recovered_total",
-    "Runs of dead workers that this process has taken over.",
+    "Runs of dead workers that this process recovered.",
     ("namespace",),
 )
 SCHEDULE_LATENESS = HistogramMeter(
     "rota_schedule_lateness_seconds",
-    "From the instant an occurrence was due to its firing by this process.",
+    "Time from the due time of an occurrence until this process fired it.",
     ("namespace", "schedule"),
 )
 SCHEDULE_SKIPPED = CounterMeter(
     "rota_schedule_skipped_total",
-    "Occurrences that this process has skipped, by reason.",
+    "Occurrences that this process skipped, by reason.",
     ("namespace", "schedule", "reason"),
 )
 MUTATIONS = CounterMeter(
     "rota_mutations_total",
-    "Changes by tools of automations, by what is known of them after a call or a check.",
+    "Side effects of automations by tool and outcome, after each call and each reconcile.",
     ("namespace", "tool", "outcome"),
 )
 AI_TOKENS = CounterMeter(
-    "rota_ai_tokens_total", "Tokens of answered calls of language models.", ("model", "direction")
+    "rota_ai_tokens_total", "Tokens of answered language model calls.", ("model", "direction")
 )
 AI_COST = CounterMeter(
-    "rota_ai_cost_dollars_total", "Cost of answered calls with a known price.", ("model",)
+    "rota_ai_cost_dollars_total",
+    "Cost of answered language model calls with a known price.",
+    ("model",),
 )
 HTTP_REQUESTS = CounterMeter(
-    "rota_http_requests_total", "Answered requests by route and status.", ("route", "status")
+    "rota_http_requests_total", "Answered HTTP requests by route and status.", ("route", "status")
 )
 HTTP_SECONDS = HistogramMeter(
-    "rota_http_seconds", "From a request to its answer; streams until they begin.", ("route",)
+    "rota_http_seconds",
+    "Time from an HTTP request to its response; for streams, to its first byte.",
+    ("route",),
 )
 STORE_SECONDS_METER = HistogramMeter(
-    "rota_store_seconds", "Calls of the database, by store function.", ("op",), STORE_SECONDS
+    "rota_store_seconds", "Duration of database calls, by store function.", ("op",), STORE_SECONDS
 )
 STORE_ERRORS = CounterMeter(
-    "rota_store_errors_total", "Calls of the database that failed, by error code.", ("code",)
+    "rota_store_errors_total", "Failed database calls, by error code.", ("code",)
 )
 
 METERS: tuple[ProcessMeter, ...] = (

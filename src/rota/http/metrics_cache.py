@@ -32,5 +32,5 @@ class MetricsCache:
             self._kept = await collect(self._client)
             self._at = now
         count = [MetricSample(self._stream_count())]
-        streams = Metric("rota_streams", "Open streams of live events of this process.", count)
+        streams = Metric("rota_streams", "Open live-event streams of this process.", count)
         return [*self._kept, *process_metrics(), streams]
