@@ -36,19 +36,19 @@ a worker that lost its lease changes nothing.
 STATUS_MEANS = {
     Status.PENDING: "may be claimed now",
     Status.RUNNING: "a worker holds its lease",
-    Status.SLEEPING: "until its time comes, or something wakes it",
-    Status.WAITING: "for a person, or for a reconciliation",
+    Status.SLEEPING: "it waits for a time or an event, without a slot",
+    Status.WAITING: "it waits for an operator, or for a reconciliation",
     Status.COMPLETED: "it returned a result",
-    Status.FAILED: "it raised; the reason says what sort of failure it was",
+    Status.FAILED: "it raised an error; the reason is the class of the failure",
     Status.CANCELLED: "it was cancelled",
-    Status.CRASHED: "its worker died or went silent",
-    Status.SCHEDULED: "a template that makes runs",
-    Status.PAUSED: "a template that rests",
+    Status.CRASHED: "its worker died or stopped its heartbeat",
+    Status.SCHEDULED: "a schedule (template) that creates runs",
+    Status.PAUSED: "a paused schedule, which creates no runs",
     Status.SKIPPED: "an occurrence that did not run; the reason says why",
 }
 
 LEASES = {
-    "none": "nobody holds it",
+    "none": "no worker holds it",
     "held": "the caller holds it",
     "lapsed": "it has lapsed, or its worker is gone",
     "any": "any",
@@ -73,7 +73,7 @@ def lifecycle_page() -> str:
         _table("## Statuses", ("status", "kind", "means"), _statuses()),
         _table("## Verbs", ("verb", "from", "to", "lease", "means"), _verbs()),
         _table(
-            "## Failures\n\nWhat is raised inside a run has a class, which is the run's `reason`.",
+            "## Failures\n\nEvery error inside a run has a class: the `reason` of the run.",
             ("class", "status", "tried again", "next"), _failures(),
         ),
     ]).rstrip("\n") + "\n"  # fmt: skip
@@ -82,8 +82,8 @@ def lifecycle_page() -> str:
 def _statuses() -> Iterator[tuple[str, ...]]:
     for status in Status:
         kind = "final" if status in FINAL else "open" if status in OPEN else "template"
-        born = ", may be created so" if status in INITIAL else ""
-        yield f"`{status}`", kind + born, STATUS_MEANS[status]
+        initial = ", may be the first status" if status in INITIAL else ""
+        yield f"`{status}`", kind + initial, STATUS_MEANS[status]
 
 
 def _verbs() -> Iterator[tuple[str, ...]]:

@@ -55,4 +55,4 @@ def test_the_sentence_itself_stays_without_the_hint() -> None:
 
 
 def test_the_stored_traceback_of_a_failed_run_shows_the_hint() -> None:
-    assert "Hint: Nothing to do: it is tried again" in describe(Transient("the bank is closed"))
+    assert "Hint: Nothing to do: Rota retries it" in describe(Transient("the bank is closed"))

@@ -1,8 +1,8 @@
-"""The error tree, on one page: the failures, with advice that a person can act on.
+"""The error tree, on one page: each error with a hint that says what to do.
 
     RotaError
-    ├── UsageError    the caller asked for something that cannot be
-    ├── StoreError    the database cannot do it now, or not this way
+    ├── UsageError    the call is wrong; nothing was changed
+    ├── StoreError    the database refused the call or is not available
     ├── LeaseLost     another worker owns the run now
     ├── RunFailed     the awaited run ended badly (also RunCancelled, RunCrashed)
     ├── StepFailed · StepTimeout · RunTimeout · Stranded · BadReply
@@ -18,7 +18,7 @@ from typing import ClassVar
 
 
 class RotaError(Exception):
-    """Anything Rota raises on purpose: a sentence, a stable code, a hint, and the facts."""
+    """Base of all errors that Rota raises: a message, a stable code, a hint and facts."""
 
     code: ClassVar[str] = "error"
     hint: ClassVar[str] = "See the message; run `rota doctor` if it is not enough."
@@ -56,14 +56,14 @@ class BadSetting(UsageError):
 
 
 class UnknownOption(UsageError, TypeError):
-    """A call has no option of that name; the hint holds the nearest one."""
+    """A call has no option of that name; the hint names the nearest one."""
 
     code = "unknown_option"
     hint = "Check the spelling; arguments of a workflow go to `start`, options to `options`."
 
 
 class BadInput(UsageError):
-    """An argument does not fit the workflow's type hints; the message holds the path."""
+    """An argument does not fit the workflow's type hints; the message names the path."""
 
     code = "bad_input"
     hint = "Compare the input with the workflow's signature; nothing was started."
@@ -112,24 +112,24 @@ class UnknownSchedule(UsageError):
 
 
 class AlreadyStarted(UsageError):
-    """A run with this external id exists and the caller asked for a new one."""
+    """A run with this external id or unique key exists, and the call rejects duplicates."""
 
     code = "already_started"
     hint = "Use another external_id, or on_conflict='return' to get the run that exists."
 
 
 class WrongState(UsageError):
-    """The run is in a status from which this verb does not lead anywhere."""
+    """The status of the run, schedule or automation does not allow this operation."""
 
     code = "wrong_state"
-    hint = "Look at the run with `rota run show`; the verb does not apply to its status."
+    hint = "Check its status first; for a run with `rota run show ID`."
 
 
 class ChangedSince(UsageError):
-    """A definition is no longer the one that the caller has read."""
+    """The definition has changed since the caller read it."""
 
     code = "changed_since"
-    hint = "Read it again, then decide."
+    hint = "Read it again, then repeat the change."
 
 
 class UnknownQueue(UsageError):
@@ -147,7 +147,7 @@ class UnknownToken(UsageError):
 
 
 class BadSchedule(UsageError):
-    """A schedule cannot be understood, or could never fire; the message points at the place."""
+    """A schedule cannot be parsed, or would never fire; the message points at the error."""
 
     code = "bad_schedule"
     hint = "Write cron (0 9 * * MON-FRI), an interval (5m), a time, or words (weekdays at 9:30)."
@@ -161,24 +161,24 @@ class UnknownZone(UsageError):
 
 
 class BadPipeline(UsageError):
-    """A pipeline cannot be read; the message holds every problem with its file, line and column."""
+    """A pipeline cannot be read; the message lists every problem with its file, line and column."""
 
     code = "bad_pipeline"
     hint = "Correct the lines named in the message; see docs/reference/pipeline.md for the format."
 
 
 class NotTrusted(UsageError):
-    """A pipeline from elsewhere would execute commands or a schedule without confirmation."""
+    """A pipeline outside of the project has commands or a schedule, and is not trusted yet."""
 
     code = "not_trusted"
     hint = "Read the files of the pipeline, then run `rota pipeline trust PATH`."
 
 
 class SchedulerLockError(UsageError):
-    """Another scheduler looks after this folder; the message names it."""
+    """Another scheduler runs in this folder; the message names it."""
 
     code = "scheduler_locked"
-    hint = "Stop the other one first; if its machine is gone, its lock lapses by itself."
+    hint = "Stop the other scheduler first. If its machine is gone, its lock lapses by itself."
 
 
 class UnknownAutomation(UsageError):
@@ -189,7 +189,7 @@ class UnknownAutomation(UsageError):
 
 
 class UnknownPipeline(UsageError):
-    """There is no pipeline at the given place."""
+    """There is no pipeline at the given path."""
 
     code = "unknown_pipeline"
     hint = "Name a pipeline.yaml or its folder; `rota pipeline list FOLDER` shows what is there."
@@ -206,18 +206,18 @@ class BadAutomation(UsageError):
     """An automation cannot be deployed; the message lists everything wrong with it."""
 
     code = "bad_automation"
-    hint = "Correct all that is listed; the version deployed before stays in force."
+    hint = "Correct every problem listed; the version deployed before stays in force."
 
 
 class BadReservation(UsageError):
-    """A consumer asked for events that it cannot have."""
+    """A consumer tried to reserve events that are not pending, or not of its topics."""
 
     code = "bad_reservation"
     hint = "Reserve only events that `peek` returned, of topics the consumer subscribes to."
 
 
 class NotAllowed(UsageError):
-    """A handler asked for something that its phase does not allow."""
+    """A handler made a call that its phase does not allow."""
 
     code = "not_allowed"
     hint = "Do reads in prepare, one change in mutate, publish in next; see the guide."
@@ -238,14 +238,14 @@ class StaleCursor(UsageError):
 
 
 class StoreError(RotaError):
-    """The database refused or could not be reached."""
+    """The database refused a call, or cannot be reached."""
 
     code = "store"
     hint = "Run `rota doctor` for the state of the database."
 
 
 class BadDatabaseUrl(StoreError):
-    """The database URL cannot be understood."""
+    """The database URL cannot be parsed."""
 
     code = "bad_database_url"
     hint = "Write sqlite:///path/to/rota.db or postgresql://user@host:5432/name."
@@ -269,21 +269,21 @@ class StoreBusy(StoreError):
     """Another process holds the database for too long."""
 
     code = "store_busy"
-    hint = "Find who holds the file open in a long transaction; the call may be repeated."
+    hint = "Find the process with a long transaction on the file; the call may be repeated."
 
 
 class StoreFull(StoreError):
     """The disk, a quota or a file-size limit is full; the write was refused."""
 
     code = "store_full"
-    hint = "Free some space: workers continue. Repeat a start with its external_id: it starts once."
+    hint = "Free some space; workers then continue. A start with an external_id can be repeated."
 
 
 class StoreIOError(StoreError):
     """The disk failed to read or write; whether the last write took place is not known."""
 
     code = "store_io"
-    hint = "Check the disk and the system log. Repeat a start with its external_id: it starts once."
+    hint = "Check the disk and the system log. A start with an external_id can be repeated."
 
 
 class StoreNoSharedMemory(StoreError):
@@ -301,14 +301,14 @@ class StoreGone(StoreError):
 
 
 class StoreReadOnly(StoreError):
-    """The database may not be written."""
+    """Rota has no permission to write to the database, or it is read-only."""
 
     code = "store_read_only"
     hint = "Check the permissions of the file and its folder, or the role's grants."
 
 
 class StoreHeld(StoreError):
-    """Other code opens the SQLite file that Rota has open in the same process."""
+    """Other code in this process opens the SQLite file that Rota has open."""
 
     code = "store_held"
     hint = "Copy it with `rota backup FILE` or `app.backup(path)`. Read it in another process."
@@ -325,21 +325,21 @@ class SchemaTooNew(StoreError):
     """The database was migrated by a newer Rota."""
 
     code = "schema_too_new"
-    hint = "Upgrade Rota on this machine; going back is not supported."
+    hint = "Upgrade Rota on this machine; downgrades are not supported."
 
 
 class SchemaMissing(StoreError):
-    """The database has not been migrated to what this version needs."""
+    """The database lacks a migration that this version needs."""
 
     code = "schema_missing"
     hint = "Run `rota migrate`; in code, write Rota(…, migrate=True)."
 
 
 class LeaseLost(RotaError):
-    """The run was taken from this worker: cancelled, or reaped after its lease lapsed."""
+    """This worker lost the run: it was cancelled, or reaped after its lease lapsed."""
 
     code = "lease_lost"
-    hint = "Stop working on this run; nothing this worker writes about it counts any more."
+    hint = "Stop work on this run; Rota discards everything this worker still writes about it."
 
 
 class RunFailed(RotaError):
@@ -357,7 +357,7 @@ class RunCancelled(RunFailed):
 
 
 class RunCrashed(RunFailed):
-    """The awaited run crashed its worker more often than the bound allows."""
+    """The awaited run crashed its worker more often than `recoveries_max` allows."""
 
     code = "run_crashed"
     hint = "It killed its worker every time. Fix the cause, then `rota run retry`."
@@ -395,38 +395,38 @@ class Stranded(RotaError):
 
 
 class BadReply(RotaError):
-    """A model's reply does not hold what was asked for, also not when asked again."""
+    """A model's reply lacks the requested fields, even after a second request."""
 
     code = "bad_reply"
     hint = "The reply is kept with the item. Name the fields in the prompt, or retry the item."
 
 
 class TruncatedReply(BadReply):
-    """A model's reply was cut off at its longest length, also with more room."""
+    """A model's reply was cut off at `maxTokens`, even with a higher limit."""
 
     code = "truncated_reply"
     hint = "Raise `maxTokens`, ask for less, or make `batchSize` smaller; then retry the item."
 
 
 class EmptyReply(BadReply):
-    """A model replied with nothing, even when asked again."""
+    """A model's reply was empty, even after a second request."""
 
     code = "empty_reply"
     hint = "Change the prompt or the model, then retry the item."
 
 
 class Failure(RotaError):
-    """User code raises it to say which class its failure belongs to."""
+    """Base of the errors that user code and tools raise to classify a failure."""
 
     code = "failure"
-    hint = "Use one of its subclasses; each leads to another next action."
+    hint = "Raise one of its subclasses; the class decides what Rota does next."
 
 
 class Transient(Failure):
-    """Try again later; `retry_after_s` overrides the policy's delay."""
+    """A temporary failure, to be retried; `retry_after_s` overrides the policy's delay."""
 
     code = "transient"
-    hint = "Nothing to do: it is tried again under the retry policy."
+    hint = "Nothing to do: Rota retries it by its retry policy."
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -434,73 +434,73 @@ class Transient(Failure):
 
 
 class NeedsLogin(Failure):
-    """Credentials are missing or expired: a person has to act."""
+    """Credentials are missing or expired; an operator must renew them."""
 
     code = "auth"
     hint = "Renew the credentials, then `rota run retry`."
 
 
 class NeedsPermission(Failure):
-    """The credentials are good but not allowed to do this."""
+    """The credentials are valid, but lack a permission."""
 
     code = "permission"
     hint = "Grant the permission, then `rota run retry`."
 
 
 class Fatal(Failure):
-    """Trying again cannot help."""
+    """A permanent failure: a retry cannot succeed."""
 
     code = "fatal"
     hint = "Fix the cause, then `rota run retry`."
 
 
 class BudgetSpent(Fatal):
-    """A call could pass the budget, so it was not made."""
+    """A call could exceed the budget, so Rota did not make it."""
 
     code = "budget_spent"
-    hint = "Raise the budget or lower `maxTokens`; `run --reuse last` keeps what is done."
+    hint = "Raise the budget or lower `maxTokens`; `run --reuse last` reuses finished items."
 
 
 class ItemsFailed(Failure):
-    """So many items of a pipeline failed that its run did too; what succeeded is kept."""
+    """Too many items of a pipeline failed, so its run failed; finished items are kept."""
 
     code = "items_failed"
-    hint = "Look at the errors of the items; a retry executes only what did not succeed."
+    hint = "Check the errors of the items; a retry executes only those that did not succeed."
 
 
 class NotSent(Transient):
-    """A tool's effect did not happen, and may well happen next time: refused, throttled, busy."""
+    """A side effect did not happen, and a retry may succeed: throttled, busy, unreachable."""
 
     code = "not_sent"
-    hint = "Nothing to do: the effect did not happen, and is tried again."
+    hint = "Nothing to do: the side effect did not happen, and Rota retries it."
 
 
 class Rejected(Failure):
-    """The counterpart refused the effect: it did not happen, and the same call would fail again."""
+    """The counterpart refused the side effect; the same call would fail again."""
 
     code = "rejected"
-    hint = "Correct the parameters or the counterpart; the effect did not happen."
+    hint = "Correct the parameters or the counterpart; the side effect did not happen."
 
 
 class ReadFailed(Failure):
-    """A read was refused for good (gone, too big). A handler may catch it; `facts` has the tool."""
+    """A read failed for good (missing, too big). A handler may catch it; `facts` has the tool."""
 
     code = "read_failed"
     hint = 'Catch `ReadFailed` in the handler, or declare failed_reads="skip".'
 
 
 class FilteredReply(Rejected):
-    """A model refused to answer, or a content filter of its provider stepped in."""
+    """A model refused to answer, or a content filter of its provider blocked it."""
 
     code = "filtered_reply"
     hint = "The provider will not answer this; change the prompt or the item."
 
 
 class OutcomeUnknown(Fatal):
-    """The effect may have happened; only the counterpart knows."""
+    """The side effect may have happened; only the counterpart knows."""
 
     code = "outcome_unknown"
-    hint = "Let the tool reconcile, or look at the counterpart yourself and say what happened."
+    hint = "Let the tool reconcile, or check the counterpart yourself, then `rota run resolve`."
 
     def __init__(
         self, message: str, *, retry_after_s: float | None = None, **facts: object

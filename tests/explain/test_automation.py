@@ -85,7 +85,7 @@ async def test_it_waits_for_a_person(database_url: str, approval: bool) -> None:
         found = await ask(app)
         assert found.verdict == "needs_person"
         said = "your approval: Work" if approval else "you to renew credentials: reconnect Gmail"
-        assert found.sentence == (f"automation line waits for a person: waiting for {said}.")
+        assert found.sentence == (f"automation line waits for an operator: waiting for {said}.")
         actions = "approve, reject" if approval else "try-again"
         assert found.hint == f"Cleared by: {actions}. See `rota automation show line`."
 

@@ -45,7 +45,7 @@ async def _nothing(app: Rota, world: World) -> None:
             "Deploy the code that has it."),
         ("works", "mail", _take_all_slots, "slots", "the only slot of the worker that serves queue",
             "Wait, or"),
-        ("login", "default", _nothing, "needs_person", "a person renews credentials",
+        ("login", "default", _nothing, "needs_person", "renew the credentials",
             "Then `rota run retry"),
         ("asks", "default", _nothing, "waits_signal", "waits for the signal answer",
             "`rota run signal"),

@@ -301,7 +301,7 @@ async def test_a_run_says_what_it_waits_for(database_url: str) -> None:
         assert "sleeps until " in found["naps"].sentence
         assert "(in 1h30m)" in found["naps"].sentence
         assert found["asks"].hint == f"`rota run signal {runs['asks'].id} answer VALUE`."
-        assert "a person renews credentials" in found["login"].sentence
+        assert "renew the credentials" in found["login"].sentence
         [child] = found["parent"].facts["children"]
         assert f"waits for its child run {child}" in found["parent"].sentence
         await app.runs.cancel(runs["naps"].id, reason="no need")

@@ -137,10 +137,10 @@ def failed(claim: Claim, error: BaseException, *, retry_in_us: int | None = None
 
 
 def asks(claim: Claim, error: BaseException) -> None:
-    """Log that a run waits for a person."""
+    """Log that a run waits for an operator."""
     log.warning(
-        "run %s (%s) needs help: %s: %s", claim.id, claim.name, type(error).__name__, error,
-        exc_info=error,
+        "run %s (%s) waits for an operator: %s: %s",
+        claim.id, claim.name, type(error).__name__, error, exc_info=error,
     )  # fmt: skip
 
 

@@ -76,7 +76,7 @@ class _AutomationExplainer:
         told = await notified(self._client, open_run, self._zone)
         said = f"{_lower(self._view.sentence)}{told.clause}"
         facts = {"reason": open_run.reason or ""} | told.facts
-        return RunState("needs_person", f"waits for a person: {said}", facts, hint)
+        return RunState("needs_person", f"waits for an operator: {said}", facts, hint)
 
     def _tries(self, reason: str, at: int) -> RunState:
         when = self._when(at)

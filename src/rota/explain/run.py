@@ -126,10 +126,12 @@ class RunExplainer:
 
     async def _waiting(self, run: Run) -> RunState:
         kinds = {kind.value: kind for kind in Kind}
-        needed = TABLE[kinds[run.reason]].action if run.reason in kinds else "a person decides"
+        needed = (
+            TABLE[kinds[run.reason]].action if run.reason in kinds else "see its error, then decide"
+        )
         told = await notified(self._client, run, self._zone)
         said = f"it said {error_line(run.error)}{told.clause}"
-        clause = f"waits for a person ({run.reason}): {needed}; {said}"
+        clause = f"waits for an operator ({run.reason}): {needed}; {said}"
         facts = {"reason": run.reason, "error": error_line(run.error)} | told.facts
         return RunState("needs_person", clause, facts, f"Then `rota run retry {run.id}`.")
 

@@ -193,7 +193,7 @@ def test_a_person_is_reported_what_is_needed(either: Shell) -> None:
     either.work()
     page = either.run("run", "show", run_id).stdout
     assert (
-        f"It needs help: a person renews credentials, then retries (`rota run retry {run_id}`)"
+        f"It waits for an operator: renew the credentials, then retry (`rota run retry {run_id}`)"
         in page
     )
 

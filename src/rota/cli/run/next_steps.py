@@ -18,7 +18,7 @@ SENTENCES: dict[str, str] = {
     Status.PENDING: "It waits for a worker that serves queue {queue}: see `rota worker list`, "
     "and `rota doctor` if it waits for long.",
     Status.RUNNING: "A worker is executing it. `rota run result {id}` waits for its end.",
-    Status.WAITING: "It needs help: {action} (`rota run retry {id}`).",
+    Status.WAITING: "It waits for an operator: {action} (`rota run retry {id}`).",
     Status.CRASHED: "It crashed its worker too often and was quarantined. Fix the cause, then "
     "`rota run retry {id}`.",
     Status.CANCELLED: "Nothing to do. `rota run retry {id}` would continue it.",

@@ -37,9 +37,9 @@ class Consequence(NamedTuple):
 TABLE: dict[Kind, Consequence] = {
     Kind.TRANSIENT: Consequence(Status.FAILED, True, "back off, new run", passes=True),
     Kind.TIMEOUT: Consequence(Status.FAILED, True, "back off, new run", passes=True),
-    Kind.LOGIC: Consequence(Status.FAILED, True, "new run if the policy says so"),
-    Kind.AUTH: Consequence(Status.WAITING, False, "a person renews credentials, then retries"),
-    Kind.PERMISSION: Consequence(Status.WAITING, False, "a person grants it, then retries"),
+    Kind.LOGIC: Consequence(Status.FAILED, True, "new run if the policy allows it"),
+    Kind.AUTH: Consequence(Status.WAITING, False, "renew the credentials, then retry"),
+    Kind.PERMISSION: Consequence(Status.WAITING, False, "grant the permission, then retry"),
     Kind.FATAL: Consequence(Status.FAILED, False, "give up"),
     Kind.STRANDED: Consequence(
         Status.FAILED, False, "restore the code or patch it, then retry; or fork"

@@ -63,15 +63,15 @@ def _from(*sources: Status) -> frozenset[Status]:
 RULES: dict[str, Transition] = {
     "claim": Transition(_from(P), R, "none", "a worker takes the run and its lease"),
     "complete": Transition(_from(R), Status.COMPLETED, "held", "it returned a result"),
-    "fail": Transition(_from(R), Status.FAILED, "held", "it raised; a retry is a new run"),
-    "suspend": Transition(_from(R), S, "held", "it gives its slot back until a time or an event"),
+    "fail": Transition(_from(R), Status.FAILED, "held", "it raised an error; a retry is a new run"),
+    "suspend": Transition(_from(R), S, "held", "it frees its slot until a time or an event"),
     "skip": Transition(
         _from(R), Status.SKIPPED, "held", "a precondition was not met; nothing was executed"
     ),
-    "ask": Transition(_from(R), W, "held", "a person or a reconciliation is needed"),
-    "release": Transition(_from(R), P, "held", "a stopping worker hands it over"),
-    "wake": Transition(_from(S), P, "none", "its time came, or what it waited for arrived"),
-    "resolve": Transition(_from(W), P, "none", "the person or the reconciliation answered"),
+    "ask": Transition(_from(R), W, "held", "it needs an operator or a reconciliation"),
+    "release": Transition(_from(R), P, "held", "a stopping worker gives it back to its queue"),
+    "wake": Transition(_from(S), P, "none", "its time came, or its event arrived"),
+    "resolve": Transition(_from(W), P, "none", "the operator or the reconciliation answered"),
     "cancel": Transition(_from(P, R, S, W), Status.CANCELLED, "any", "an operator cancelled it"),
     "expire": Transition(
         _from(P, S),
@@ -82,8 +82,12 @@ RULES: dict[str, Transition] = {
     "reap": Transition(
         _from(R), Status.CRASHED, "lapsed", "its worker is gone; a recovery takes over"
     ),
-    "pause": Transition(_from(Status.SCHEDULED), Status.PAUSED, "none", "the schedule rests"),
-    "resume": Transition(_from(Status.PAUSED), Status.SCHEDULED, "none", "the schedule continues"),
+    "pause": Transition(
+        _from(Status.SCHEDULED), Status.PAUSED, "none", "the schedule stops creating runs"
+    ),
+    "resume": Transition(
+        _from(Status.PAUSED), Status.SCHEDULED, "none", "the schedule creates runs again"
+    ),
 }
 
 # The statuses a row may be created with. Waiting: the next attempt of an automation that a person
