@@ -24,7 +24,7 @@ COMMANDS_HEAD = """# The `rota` command
 
 ## Project and database
 
-A command needs a database. It, and every setting, is taken from the first of these that names it:
+A command needs a database. Rota takes it, and every setting, from the first of these that has it:
 
 1. a flag: `--database`, `--namespace`, `rota up --slots`;
 2. the environment: `ROTA_DATABASE`, and `ROTA_` with the name of a setting, such as `ROTA_SLOTS`;
@@ -33,8 +33,8 @@ A command needs a database. It, and every setting, is taken from the first of th
 
 Without a project, a `rota.db` in this folder is the database, as for `Rota()`.
 
-The project is what `--project` (or `ROTA_PROJECT`, or the TARGET of `rota up`) names: a folder with
-a `rota.toml`, a `file.py`, `file.py:app` or `package.module:app`. Without any of these it is the
+`--project` (or `ROTA_PROJECT`, or the TARGET of `rota up`) names the project: a folder with a
+`rota.toml`, a `file.py`, `file.py:app` or `package.module:app`. Without any of these it is the
 `rota.toml` of this folder or of the nearest parent that has one.
 
 ```toml
@@ -62,13 +62,12 @@ overlap = "skip"
 
 Only `rota up`, `rota run start` and `rota schedule create` (and `update` with arguments) import the
 project's code; the others do so only when nothing else names the database. So name the database,
-and the namespace if there is one, in `rota.toml`: then runs can be looked at even while the code
-is broken. Only these, `rota migrate`, `rota pipeline run` and `rota pipeline schedule` create or
-migrate a SQLite file; PostgreSQL is migrated by `rota migrate` and with `--migrate` alone.
+and the namespace if there is one, in `rota.toml`: then you can inspect runs even while the code is
+broken. Only these, `rota migrate`, `rota pipeline run` and `rota pipeline schedule` create or
+migrate a SQLite file. Only `rota migrate` and the flag `--migrate` migrate PostgreSQL.
 
-Pipelines need no project: without a database that is named in one of these ways, `rota pipeline`
-uses `.rota.db` in the folder that holds the pipelines' folders. `rota scheduler` is an alias of
-`rota pipeline schedule`.
+Pipelines need no project. If nothing names a database, `rota pipeline` uses `.rota.db` in the
+folder that holds the pipelines' folders. `rota scheduler` is an alias of `rota pipeline schedule`.
 
 ## Ids
 
@@ -85,10 +84,11 @@ The shell completes commands, options, names and ids. Add the line of your shell
 
 ## Output
 
-Text for people, tables for lists; colour only on a terminal. With `--json` there is one JSON
-document on stdout, a list as an array, instants as ISO 8601 in UTC. Errors go to stderr: a
-sentence, then a hint (with `--json`, one object `{"error": {"code", "message", "hint"}}`).
+Lists are tables; colour is used only on a terminal. With `--json`, stdout has one JSON document,
+with lists as arrays and instants as ISO 8601 in UTC. Errors go to stderr: a sentence, then a hint
+(with `--json`, one object `{"error": {"code", "message", "hint"}}`).
 Passwords in database URLs are never printed.
+
 """
 
 SETTINGS_HEAD = """# Settings

@@ -18,8 +18,8 @@ RESULT = click.option("--result", metavar="JSON", help="With happened: the tool'
 
 def PERSON(command: F) -> F:  # noqa: N802 - a pair of options
     """Who answers, and why."""
-    noted = click.option("--note", help="Why. Stored with the answer.")(command)
-    return click.option("--by", metavar="NAME", help="Who answers. Default: you.")(noted)
+    noted = click.option("--note", help="Reason, stored with the answer.")(command)
+    return click.option("--by", metavar="NAME", help="Name of the operator. Default: you.")(noted)
 
 
 def result_of(text: str | None) -> Any:
@@ -30,7 +30,7 @@ def result_of(text: str | None) -> Any:
 @click.command("resolve", cls=BaseCommand)
 @click.argument("how", type=click.Choice(get_args(Answer)), metavar="HOW")
 @click.option("--name", default="*", metavar="PATTERN", help="Only these automations.")
-@click.option("--reason", help="Only what waits for this: transient, reconciliation …")
+@click.option("--reason", help="Only runs that wait for this: transient, reconciliation …")
 @click.option("--tool", help="Only changes of this tool.")
 @click.option("--yes", is_flag=True, help="Answer them. Without it they are only counted.")
 @RESULT

@@ -116,8 +116,8 @@ def deploy(call: CommonOptions, names: tuple[str, ...]) -> None:
     """Deploy automations of the project, by default all.
 
     New and changed handlers run at once; the others keep their times and their state. A running
-    worker loads no code: it runs the deployed version if it has it already. Workers that have to
-    be restarted for it are named. `rota up` deploys, too, when it starts.
+    worker loads no code: it runs the deployed version if it has it already. The command names the
+    workers that need a restart. `rota up` deploys, too, when it starts.
     """
     found = connect.project_of(call)
     if found is None or found.app is None:
@@ -310,7 +310,7 @@ def pause(call: CommonOptions, name: str) -> None:
 def resume(call: CommonOptions, name: str) -> None:
     """Resume a paused or archived automation.
 
-    Handler runs that wait for a person stay waiting: see `rota run resolve`.
+    Handler runs that wait for an operator keep waiting: see `rota run resolve`.
     """
     _, view = _steer(call, name, lambda client: client.automations.resume(name))
     report(call, view, f"{name} is resumed")
@@ -342,10 +342,10 @@ def publish(
 ) -> None:
     """Publish event ID to a topic with external=True.
 
-    PAYLOAD is JSON, or a string; @file and - (stdin) hold JSON. It is checked against the
-    topic's type as it was deployed. The same ID is the same event: it corrects one that no run has
-    taken. A payload for an event that a run has reserved is kept, and counts only if the run lets
-    go of the event. An event that was used or skipped stays unchanged.
+    PAYLOAD is JSON, or a string; @file and - (stdin) hold JSON. It is checked against the topic's
+    type as it was deployed. The same ID is the same event: it corrects one that no run has taken.
+    Rota keeps a payload for an event that a run has reserved, and uses it only if the run releases
+    the event. An event that was consumed or skipped stays unchanged.
     """
     body = _payload(payload)
 
@@ -409,8 +409,8 @@ def requeue(
 ) -> None:
     """Requeue skipped events or dead letters.
 
-    TOPIC and ID name a skipped event, or a dead letter: then the event that it is about is given
-    back, and the letter is done.
+    TOPIC and ID name a skipped event or a dead letter. For a dead letter, Rota requeues the skipped
+    event behind it and consumes the letter.
     """
     if (event_id is None) != everything:
         raise BadInput(
@@ -446,8 +446,8 @@ def skip(
 ) -> None:
     """Skip a pending event, or an input and its events.
 
-    Events that a run has taken already are processed to their end. To skip what a blocked run has
-    taken, see `rota run resolve`.
+    A run finishes the events that it has reserved. To skip the events of a blocked run, see `rota
+    run resolve`.
     """
     if input_id is not None and topic is None:
         count, view = _steer(

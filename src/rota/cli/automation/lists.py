@@ -38,8 +38,8 @@ BEFORE = click.option("--before", default="", metavar="ID", help="Older than thi
 @click.command(cls=BaseCommand)
 @complete.AUTOMATION
 @click.argument("input_id", required=False, metavar="[ID]")
-@click.option("--pending", is_flag=True, help="Only what is not done, oldest first.")
-@click.option("--stale", is_flag=True, help="Only what is not done after `stale_days`.")
+@click.option("--pending", is_flag=True, help="Only unfinished inputs, oldest first.")
+@click.option("--stale", is_flag=True, help="Only inputs unfinished after `stale_days`.")
 @limit_option()
 @BEFORE
 @click.pass_obj

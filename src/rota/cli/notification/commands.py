@@ -65,7 +65,7 @@ def _document(row: RecordedNotification) -> dict[str, Any]:
 @click.argument("rule")
 @click.pass_obj
 def test_rule(call: CommonOptions, rule: str) -> None:
-    """Send a test message by a rule of the project."""
+    """Send a test message through a rule of the project."""
     found = connect.project_of(call)
     if found is None:
         raise click.UsageError(

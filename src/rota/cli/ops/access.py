@@ -28,7 +28,7 @@ def token() -> None:
     "--role", type=click.Choice([role.value for role in Role]), default=Role.READ.value,
     show_default=True, help="Role of the holder.",
 )  # fmt: skip
-@click.option("--expires-in", metavar="DURATION", help="When it ends: 90d, 12h. [never]")
+@click.option("--expires-in", metavar="DURATION", help="Lifetime: 90d, 12h. [never]")
 @click.pass_obj
 def create(call: CommonOptions, name: str, role: str, expires_in: str | None) -> None:
     """Create a token and print it once.

@@ -15,7 +15,10 @@ def archive() -> None:
 
 @archive.command("move")
 @click.option(
-    "--before", required=True, metavar="MONTH", help="Move what ended before, as 2026-10."
+    "--before",
+    required=True,
+    metavar="MONTH",
+    help="Move runs that ended before this month: 2026-10.",
 )
 @click.pass_obj
 def move(call: CommonOptions, before: str) -> None:

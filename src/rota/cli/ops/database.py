@@ -76,16 +76,15 @@ def backup(call: CommonOptions, file: Path, disarmed: bool) -> None:
 
 @click.command(cls=BaseCommand)
 @click.option(
-    "--repair", "repairs", is_flag=True, help="First release queued runs that wait for no run."
+    "--repair", "repairs", is_flag=True, help="Release queued runs that wait for no other run."
 )
 @click.option("--full", is_flag=True, help="Check everything stored. Slow on a large database.")
 @click.pass_obj
 def doctor(call: CommonOptions, repairs: bool, full: bool) -> int:
     """Check an installation and say what to do.
 
-    Looks at the database, clock, invariants, workers, queues and stuck runs. Changes nothing
-    without --repair. Ends with 0 when nothing is bad, 3 when the database cannot be used, otherwise
-    1.
+    Checks the database, clock, invariants, workers, queues and stuck runs. Changes nothing without
+    --repair. The exit code is 0 if nothing is bad, 3 if the database cannot be used, otherwise 1.
     """
     from rota import project
     from rota.client import doctor as checkup

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=BaseCommand)
-@click.option("--reason", default="by an operator", metavar="TEXT", help="Say why; others see it.")
+@click.option("--reason", default="by an operator", metavar="TEXT", help="Reason, shown to others.")
 @click.pass_obj
 def disarm(call: CommonOptions, reason: str) -> None:
     """Keep a database from acting until `rota arm`.
 
     For a restored copy, before the first worker starts on it. No schedule fires, no run is claimed,
-    no notification is sent, nothing is deleted, in any namespace. Workers that are on notice it at
-    their next heartbeat, and finish what they execute at that moment.
+    no notification is sent, nothing is deleted, in any namespace. Running workers notice it at
+    their next heartbeat, and finish the runs that they hold.
     """
 
     async def switch(client: Client) -> tuple[str, Disarmed, int]:

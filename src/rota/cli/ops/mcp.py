@@ -26,9 +26,9 @@ MESSAGE_BYTES_MAX = 4 * 1024 * 1024
 def mcp(call: CommonOptions, target: str | None, write: bool) -> int:
     """Serve an AI assistant over MCP on stdin and stdout.
 
-    Tools read runs, schedules, automations and pipelines, and explain them. Without --write
-    nothing can be changed. No tool approves or answers for a person: the assistant gets the
-    address of the page. Each call is in `rota audit`.
+    Tools read runs, schedules, automations and pipelines, and explain them. Without --write nothing
+    can be changed. No tool approves or answers: the assistant gets the address of the page where
+    you do. Each call is in `rota audit`.
     """
     from rota.http.mcp.protocol import McpServer
     from rota.http.request import Identity, SiteState, WebRequest

@@ -23,7 +23,7 @@ from rota.errors import BadInput
 @click.option("--grafana", is_flag=True, help="Print a dashboard for Grafana, as JSON.")
 @click.option(
     "--budget", metavar="DOLLARS", type=click.FloatRange(0), default=10.0, show_default=True,
-    help="With --alerts: cost of models in an hour.",
+    help="With --alerts: highest cost of models in an hour.",
 )  # fmt: skip
 @click.pass_obj
 def metrics(

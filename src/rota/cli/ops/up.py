@@ -66,13 +66,13 @@ def up(
     TARGET is package.module:app, path/to/file.py, file.py:app or a folder with a rota.toml;
     without one, the rota.toml of this folder or a parent.
 
-    A setting is taken from the first of: flag, environment (ROTA_DATABASE, ROTA_SLOTS, …),
+    Rota takes a setting from the first of: flag, environment (ROTA_DATABASE, ROTA_SLOTS, …),
     rota.toml, code.
 
     With the extra `web`, API and dashboard are on 127.0.0.1:8420, or the next free port.
 
-    SIGTERM and Ctrl-C stop it gracefully: runs get `stop_s` seconds to end, the rest is handed
-    over. A second one stops it at once. Logs go to stderr; with --json, one object per line.
+    SIGTERM and Ctrl-C stop it gracefully: runs get `stop_s` seconds to end, and the worker releases
+    the rest. A second signal stops it at once. Logs go to stderr; with --json, one object per line.
     """
     from rota import project
 

@@ -46,10 +46,10 @@ def pipeline() -> None:
 def init(call: CommonOptions, folder: Path, template: str) -> None:
     """Write a starter pipeline into FOLDER.
 
-    The template custom has a few items, and data the rows of a CSV file. In models several models
-    get one question. In generated an AI makes the items.
+    Templates: custom (a few items), data (rows of a CSV file), models (one question to several
+    models), generated (a model creates the items).
 
-    It runs as it is, offline, for nothing. Files that are there already are never changed.
+    The starter runs offline and costs nothing. Existing files are never changed.
     """
     from rota.pipelines.starters import begin
 
@@ -72,7 +72,14 @@ def init(call: CommonOptions, folder: Path, template: str) -> None:
 
 @pipeline.command("validate")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option("-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="As for a run.")
+@click.option(
+    "-p",
+    "--param",
+    "params",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A parameter; may be repeated.",
+)
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @click.pass_obj
 def validate(
@@ -82,8 +89,7 @@ def validate(
 
     PATH is a pipeline.yaml, its folder, a folder of pipelines, or a name; without one it is this
     folder. Each problem is a line `file:line:column: level: message`, on stdout. Errors stop a
-    pipeline: exit code 2. Warnings tell what a run would still have to be given, or find: a
-    parameter, a file.
+    pipeline: exit code 2. Warnings name what a run still needs: a parameter, a file.
     """
     from rota.pipelines.definition.parameters import read_given
 
@@ -131,8 +137,8 @@ def _examined(paths: tuple[str, ...], given: dict[str, Any]) -> list[Listed]:
 def list_(call: CommonOptions, folder: Path) -> None:
     """List the pipelines of a folder, broken ones included.
 
-    FOLDER is this one if it is not named. If it has no pipelines, those of its folder `pipelines`
-    (or `.vscode/pipelines`) are listed.
+    FOLDER defaults to this folder. If it has no pipelines, the command lists those of its folder
+    `pipelines` (or `.vscode/pipelines`).
     """
     from rota.pipelines.definition.discovery import with_chains
     from rota.pipelines.definition.locate import pipelines_in

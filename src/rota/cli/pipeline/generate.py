@@ -32,9 +32,9 @@ def generate(
 ) -> None:
     """Generate the items of a pipeline and print them.
 
-    For pipelines with `input.generate`, one call: look at the items, change them, then hand them
-    to `rota pipeline run PATH --items FILE`. Each item is a line of JSON; with --json they are one
-    list. Nothing is stored.
+    For pipelines with `input.generate`. It makes one model call. Review and edit the items, then
+    pass them to `rota pipeline run PATH --items FILE`. Each item is a line of JSON; with --json
+    they are one list. Nothing is stored.
     """
     from rota.pipelines.definition.locate import locate, open_pipeline
     from rota.pipelines.definition.parameters import read_given

@@ -67,8 +67,8 @@ def history(call: CommonOptions, path: str, limit: int, run_id: str | None, resu
     """List runs of a pipeline: outcome, items, cost.
 
     Runs started by hand and by its schedule, as far as they are in the same database (see `rota
-    pipeline run`). With --run the items of one run and what became of them; with --result what
-    it printed.
+    pipeline run`). With --run it lists the items of one run with their outcomes; with --result it
+    prints the result.
     """
     from rota.pipelines.definition.locate import locate
 

@@ -47,8 +47,8 @@ def render_(
 
     The dry run: the prompts as a run would send them, and the calls, tokens and cost of all of it.
     Every item is read and counted, and the first prompts are shown. Nothing is stored, no AI is
-    called, no command is run (but see --run-commands). Numbers that only a run can tell are
-    estimated, and the notes say how. PATH is as for `rota pipeline show`.
+    called, no command is run (but see --run-commands). Rota estimates numbers that only a run can
+    know, and the notes say how. PATH is as for `rota pipeline show`.
     """
     from rota.ai.registry import invoker_of
     from rota.pipelines.preview.dry_run import DryRunOptions, dry_run

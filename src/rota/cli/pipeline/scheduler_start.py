@@ -49,12 +49,12 @@ def start(
 ) -> int:
     """Run a scheduler for the pipelines of FOLDER.
 
-    Without FOLDER it is this folder, or its `pipelines`. Files are watched: what is added,
-    changed or removed takes effect by itself. A second scheduler for the same folder is
-    refused (exit code 5).
+    Without FOLDER it is this folder, or its `pipelines`. It watches the files: additions, changes
+    and deletions take effect by themselves. A second scheduler for the same folder is refused (exit
+    code 5).
 
-    SIGTERM and Ctrl-C stop it gracefully: executions in progress get --stop-timeout to end, the
-    rest is handed over to the next one. A second one stops it at once. Logs go to stderr; with
+    SIGTERM and Ctrl-C stop it gracefully: executions in progress get --stop-timeout to end, and the
+    next scheduler continues the rest. A second signal stops it at once. Logs go to stderr; with
     --json, one object per line.
     """
     timeout_s = micros(stop_timeout) / 1e6

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.command(cls=BaseCommand)
 @click.argument("schedule_id", metavar="ID")
 @click.option("--wait", is_flag=True, help="Wait for the end and print the outcome.")
-@click.option("--timeout", metavar="DURATION", help="With --wait: how long.")
+@click.option("--timeout", metavar="DURATION", help="With --wait: longest wait.")
 @click.option(
     "--ai", metavar="FILE", type=click.Path(path_type=Path),
     help="AI settings for a run in this process. [ROTA_AI_FILE]",

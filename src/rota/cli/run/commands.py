@@ -130,7 +130,11 @@ def result(call: CommonOptions, run_id: str, timeout: str | None) -> None:
 @run.command("cancel")
 @complete.RUN_ID_OR_ALL
 @click.option(
-    "--reason", metavar="WHY", default="by request", show_default=True, help="Why, for the record."
+    "--reason",
+    metavar="WHY",
+    default="by request",
+    show_default=True,
+    help="Reason, stored with the run.",
 )
 @bulk.many_options
 @click.pass_obj
@@ -204,7 +208,7 @@ def signal(call: CommonOptions, run_id: str, name: str, value: str | None) -> No
 def fork(call: CommonOptions, run_id: str, from_step: str) -> None:
     """Start a copy of a run from one of its steps.
 
-    The new run has the same input and remembers every step before STEP.
+    The new run has the same input and keeps the results of all steps before STEP.
     """
     ref = connect.ask(call, lambda client: client.runs.fork(run_id, from_step=from_step))
     made = {"id": ref.id, "forked_from": run_id, "from_step": from_step}

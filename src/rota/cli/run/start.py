@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 @click.option(
     "--external-id", metavar="ID", help="Start it once: the same id finds this workflow's run."
 )
-@click.option("--queue", help="Queue, instead of the workflow's.", shell_complete=complete.queues)
-@click.option("--priority", type=int, help="Higher goes first; instead of the workflow's.")
+@click.option("--queue", help="Queue. Default: the workflow's.", shell_complete=complete.queues)
+@click.option("--priority", type=int, help="Priority, higher first. Default: the workflow's.")
 @click.option("--delay", metavar="DURATION", help="Start later: 90s, 5m, 1h30m.")
 @click.option(
     "--at",
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option("--key", help="Concurrency key, for queues with a limit per key.")
 @click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="Label; may be repeated.")
 @click.option("--wait", is_flag=True, help="Wait for the end and print the result.")
-@click.option("--timeout", metavar="DURATION", help="With --wait: how long.")
+@click.option("--timeout", metavar="DURATION", help="With --wait: longest wait.")
 @click.pass_obj
 def start(
     call: CommonOptions,

@@ -131,7 +131,7 @@ async def _times(
 
 @schedule.command("upcoming")
 @click.option(
-    "--within", metavar="DURATION", default="1d", show_default=True, help="How far to look."
+    "--within", metavar="DURATION", default="1d", show_default=True, help="Time span to show."
 )
 @limit_option()
 @click.pass_obj
@@ -184,12 +184,12 @@ def resume(call: CommonOptions, name: str, catch_up: bool) -> None:
 @schedule.command("trigger")
 @complete.SCHEDULE
 @click.option("--wait", is_flag=True, help="Wait for the end and print the result.")
-@click.option("--timeout", metavar="DURATION", help="With --wait: how long.")
+@click.option("--timeout", metavar="DURATION", help="With --wait: longest wait.")
 @click.pass_obj
 def trigger(call: CommonOptions, name: str, wait: bool, timeout: str | None) -> None:
     """Run the workflow of a schedule now.
 
-    The schedule itself does not move.
+    The next occurrence of the schedule stays as it is.
     """
     waiter = Waiter(call, timeout)
 
@@ -213,7 +213,7 @@ def trigger(call: CommonOptions, name: str, wait: bool, timeout: str | None) -> 
 @click.option("--to", "end", metavar="TIME", help="End of the range. Default: now.")
 @click.option(
     "--parallel", type=click.IntRange(min=1), default=1, show_default=True,
-    help="How many run at the same time.",
+    help="Runs at the same time.",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Only count what would run.")
 @click.pass_obj

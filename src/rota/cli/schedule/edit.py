@@ -64,17 +64,17 @@ def _options(command: F) -> F:
         ("--missed-max", click.IntRange(min=0), "N", "With --missed all: run at most N."),
         ("--max-delay", _length, "DURATION", "Skip an occurrence that is later than this."),
         ("--grace", str, "DURATION", "Delay that still counts as on time, not missed. [30s]"),
-        ("--expires-after", _length, "DURATION", "Skip a fired run that has not begun by then."),
+        ("--expires-after", _length, "DURATION", "Skip a fired run that begins later than this."),
         ("--jitter", _length, "DURATION", "Delay each occurrence by a fixed part of this time."),
-        ("--max-runs", _count(1), "N", "Fire N times in all."),
+        ("--max-runs", _count(1), "N", "Fire N times, then end."),
         ("--pause-after-failures", _count(1), "N", "Pause after N failures in a row."),
         ("--retries", _count(0), "N", "Retries of each run, instead of the workflow's."),
-        ("--timeout", _length, "DURATION", "Time limit of each run, instead of the workflow's."),
+        ("--timeout", _length, "DURATION", "Timeout of each run, instead of the workflow's."),
         ("--start", str, "TIME", "No occurrence before this time."),
         ("--end", str, "TIME", "No occurrence after this time."),
         ("--input", str, "JSON", "Arguments: JSON, @file, or - for stdin; or KEY=VALUE."),
         ("--queue", str, "NAME", "Queue, instead of the workflow's."),
-        ("--priority", int, "N", "Higher goes first; instead of the workflow's."),
+        ("--priority", int, "N", "Priority, higher first; instead of the workflow's."),
     ]  # fmt: skip
     for name, kind, metavar, text in reversed(rows):
         reads = inspect.isfunction(kind)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "--count", type=click.IntRange(1, 1000), default=5, show_default=True,
     help="How many occurrences.",
 )  # fmt: skip
-@click.option("--from", "start", metavar="TIME", help="Look from this time on, instead of now.")
+@click.option("--from", "start", metavar="TIME", help="Begin at this time instead of now.")
 @click.pass_obj
 def next_(
     call: CommonOptions,
