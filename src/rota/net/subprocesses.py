@@ -25,9 +25,7 @@ PASSED_ON = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMRO
 Child: TypeAlias = asyncio.subprocess.Process
 PassEnv: TypeAlias = Annotated[
     list[Annotated[str, msgspec.Meta(min_length=1)]],
-    msgspec.Meta(
-        description="Variables of Rota's own environment that the command is given, by name."
-    ),
+    msgspec.Meta(description="Names of environment variables of Rota to pass to the command."),
 ]
 
 

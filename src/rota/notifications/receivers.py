@@ -27,11 +27,11 @@ class _Block(
 class Notice(_Block, frozen=True, kw_only=True):
     """A receiver: a webhook or a command."""
 
-    webhook: Annotated[
-        str | None, Meta(description="An URL that receives a POST, or env:NAME.")
-    ] = None
+    webhook: Annotated[str | None, Meta(description="A URL that receives a POST, or env:NAME.")] = (
+        None
+    )
     command: Annotated[
-        str | None, Meta(description="A command; the message comes on its standard input.")
+        str | None, Meta(description="A command; it reads the message from standard input.")
     ] = None
     secret_env: Annotated[
         str | None, Meta(description="The environment variable with the key of the signature.")
@@ -43,9 +43,9 @@ Notices: TypeAlias = str | Notice | list[str | Notice] | None
 
 
 class Notify(_Block, frozen=True, kw_only=True):
-    """The receivers of executions. A text is an URL, or env: and the variable that holds it."""
+    """The receivers of executions. A text is a URL, or env: and the variable that holds it."""
 
-    on_failure: Annotated[Notices, Meta(description="It failed, and no try is left.")] = (
+    on_failure: Annotated[Notices, Meta(description="It failed, and no retry is left.")] = (
         msgspec.field(default=None, name="on_failure")
     )
     on_success: Annotated[Notices, Meta(description="It succeeded.")] = msgspec.field(
@@ -59,7 +59,7 @@ class Notify(_Block, frozen=True, kw_only=True):
     )
     ping: Annotated[
         str | None,
-        Meta(description="A dead-man's switch: an URL that is called at start, success and fail."),
+        Meta(description="A dead-man's switch: Rota calls this URL at start, success and fail."),
     ] = None
 
 

@@ -44,7 +44,7 @@ class Generate(CallOptions, frozen=True, kw_only=True):
     ]
     model: Annotated[str | None, Meta(description="Model for this call.")] = None
     auto_approve: Annotated[
-        bool, Meta(description="Run without a person looking at the generated items first.")
+        bool, Meta(description="Run without a review of the generated items.")
     ] = False
 
 
@@ -52,7 +52,7 @@ class Sample(Section, frozen=True, kw_only=True):
     """A random choice of items, the same every time for one seed."""
 
     size: Annotated[Annotated[int, Meta(ge=1)], Meta(description="How many items to keep.")]
-    seed: Annotated[int, Meta(description="Another seed, another choice.")] = 0
+    seed: Annotated[int, Meta(description="Seed of the random choice.")] = 0
 
 
 class Input(Section, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class Input(Section, frozen=True, kw_only=True):
 
     items: Annotated[
         list[Item] | None,
-        Meta(description="The items themselves. May be empty: items are then given at the start."),
+        Meta(description="The items themselves. If empty, pass the items to the run."),
     ] = None
     source: Annotated[
         list[Item] | FileSource | None,
@@ -69,14 +69,14 @@ class Input(Section, frozen=True, kw_only=True):
     generate: Annotated[Generate | None, Meta(description="Items made by an AI call.")] = None
     parameters: Annotated[
         list[Parameter] | dict[str, Any],
-        Meta(description="Values for every item; a field of the item wins over them."),
+        Meta(description="Values for every item; a field of the item overrides them."),
     ] = msgspec.field(default_factory=list)
     offset: Annotated[
-        Annotated[int, Meta(ge=0)], Meta(description="Leave out so many items at the front.")
+        Annotated[int, Meta(ge=0)], Meta(description="Skip this many items at the start.")
     ] = 0
     limit: Annotated[
         Annotated[int, Meta(ge=0)] | None,
-        Meta(description="Take at most so many items, after offset, before sample and filter."),
+        Meta(description="Take at most this many items, after offset, before sample and filter."),
     ] = None
     sample: Annotated[
         Sample | None, Meta(description="A seeded random choice, after offset and limit.")
@@ -105,7 +105,7 @@ class Pipeline(Section, frozen=True, kw_only=True):
 
     name: Annotated[Name, Meta(description="The display name.")]
     description: Annotated[str | None, Meta(description="One line for lists.")] = None
-    schedule: Annotated[ScheduleBlock | None, Meta(description="When it runs by itself.")] = None
+    schedule: Annotated[ScheduleBlock | None, Meta(description="The schedule.")] = None
     working_directory: Annotated[
         str | None,
         Meta(

@@ -20,7 +20,7 @@ from rota.pipelines.definition.sources import LoadSource
 Meta = msgspec.Meta
 
 Parents: TypeAlias = Annotated[
-    list[str] | str, Meta(description="The nodes that give their items to this one, in this order.")
+    list[str] | str, Meta(description="The nodes that pass their items to this one, in this order.")
 ]
 Label: TypeAlias = Annotated[str | None, Meta(description="The display name instead of the id.")]
 Failing: TypeAlias = Annotated[
@@ -51,8 +51,8 @@ class LoadNode(GraphNode, frozen=True, kw_only=True, tag="load", tag_field="type
     """Reads items."""
 
     source: Annotated[LoadSource, Meta(description="The source of items.")]
-    offset: Annotated[Natural, Meta(description="Leave out so many items at the front.")] = 0
-    limit: Annotated[Natural | None, Meta(description="Take at most so many items.")] = None
+    offset: Annotated[Natural, Meta(description="Skip this many items at the start.")] = 0
+    limit: Annotated[Natural | None, Meta(description="Take at most this many items.")] = None
 
 
 class ScriptNode(GraphNode, frozen=True, kw_only=True, tag="script", tag_field="type"):
@@ -69,11 +69,12 @@ class ScriptNode(GraphNode, frozen=True, kw_only=True, tag="script", tag_field="
     cwd: Annotated[str | None, Meta(description="Its folder; relative to the pipeline's.")] = None
     timeout_ms: Annotated[Positive, Meta(description="Milliseconds until it is killed.")] = 60_000
     input: Annotated[
-        Literal["json", "csv", "none"], Meta(description="How items reach its standard input.")
+        Literal["json", "csv", "none"],
+        Meta(description="Format of the items on its standard input."),
     ] = "none"
     output: Annotated[
         Literal["json", "csv", "text", "passthrough"],
-        Meta(description="How its output is read; passthrough hands the items on unchanged."),
+        Meta(description="How to read its output; passthrough keeps the items unchanged."),
     ] = "passthrough"
     shell: Annotated[
         Literal["default", "powershell", "bash"], Meta(description="The shell to use.")
@@ -109,7 +110,7 @@ class MergeNode(GraphNode, frozen=True, kw_only=True, tag="merge", tag_field="ty
 
     strategy: Annotated[
         Literal["concat", "zip"],
-        Meta(description="One after the other; or side by side, the later parent's fields win."),
+        Meta(description="One after the other; or side by side, later parents override fields."),
     ] = "concat"
 
 
@@ -120,9 +121,9 @@ class SelectOp(Section, frozen=True, kw_only=True, tag="select", tag_field="op")
 
 
 class DropOp(Section, frozen=True, kw_only=True, tag="drop", tag_field="op"):
-    """Takes these fields away."""
+    """Removes these fields."""
 
-    fields: Annotated[list[str], Meta(min_length=1, description="The fields to take away.")]
+    fields: Annotated[list[str], Meta(min_length=1, description="The fields to remove.")]
 
 
 class RenameOp(Section, frozen=True, kw_only=True, tag="rename", tag_field="op"):

@@ -74,7 +74,9 @@ class AiRule(CallOptions, frozen=True, kw_only=True, tag="ai", tag_field="type")
 
     prompt: Annotated[str, Meta(min_length=1, description="The question about the item.")]
     model: Annotated[str | None, Meta(description="The model; otherwise settings.model.")] = None
-    concurrency: Annotated[Positive | None, Meta(description="Calls at the same time; 5.")] = None
+    concurrency: Annotated[
+        Positive | None, Meta(description="Calls at the same time; default 5.")
+    ] = None
     timeout_ms: Annotated[Positive | None, Meta(description="Milliseconds for one call.")] = None
 
 

@@ -24,11 +24,11 @@ RETRY_DELAY_S_MAX = 24 * 3600.0
 
 
 class RetryPolicyBlock(Section, frozen=True, kw_only=True):
-    """How a failed execution is tried again."""
+    """Retries of a failed execution."""
 
-    max_retries: Annotated[Natural, Meta(description="Further tries after the first.")] = 3
+    max_retries: Annotated[Natural, Meta(description="Retries after the first attempt.")] = 3
     retry_delay_ms: Annotated[
-        Natural, Meta(description="Milliseconds before the first of them; doubled each time.")
+        Natural, Meta(description="Milliseconds before the first retry; doubles each time.")
     ] = 60_000
 
 
@@ -37,19 +37,18 @@ class Window(Section, frozen=True, kw_only=True):
 
     max_delay_minutes: Annotated[
         Annotated[float, Meta(ge=0)] | None,
-        Meta(description="An execution that is later than this is skipped."),
+        Meta(description="Skip an execution that is later than this."),
     ] = None
 
 
 class Condition(Section, frozen=True, kw_only=True):
-    """The condition for an execution to begin; otherwise it is skipped, and the history says
-    why."""
+    """Conditions of an execution. If one is not met, Rota skips it, and the history says why."""
 
-    file_exists: Annotated[
-        str | list[str] | None, Meta(description="Files that must be there.")
-    ] = msgspec.field(default=None, name="file_exists")
+    file_exists: Annotated[str | list[str] | None, Meta(description="Files that must exist.")] = (
+        msgspec.field(default=None, name="file_exists")
+    )
     file_missing: Annotated[
-        str | list[str] | None, Meta(description="Files that must not be there.")
+        str | list[str] | None, Meta(description="Files that must not exist.")
     ] = msgspec.field(default=None, name="file_missing")
     command: Annotated[
         str | None, Meta(description="A command that must end with exit code 0.")
@@ -70,48 +69,50 @@ class ScheduleBlock(Section, frozen=True, kw_only=True):
     timezone: Annotated[
         str | None, Meta(description="An IANA name; otherwise the zone of the machine.")
     ] = None
-    enabled: Annotated[bool, Meta(description="Whether it is active.")] = True
+    enabled: Annotated[bool, Meta(description="Whether the schedule is active.")] = True
     start_paused: Annotated[
-        bool, Meta(description="Whether it waits for `resume` on every machine it is new to.")
+        bool, Meta(description="Whether a machine that sees it first waits for `resume`.")
     ] = False
     retry_policy: Annotated[
-        RetryPolicyBlock, Meta(description="How a failed execution is tried again.")
+        RetryPolicyBlock, Meta(description="Retries of a failed execution.")
     ] = RetryPolicyBlock()
     missed_execution: Annotated[
         Missed, Meta(description="Executions missed while nothing ran: the latest, none, or all.")
     ] = Missed.RUN
     window: Annotated[Window, Meta(description="Limits of an execution's time.")] = Window()
     overlap: Annotated[
-        Overlap, Meta(description="Policy when the execution before has not ended.")
+        Overlap, Meta(description="Policy while the previous execution has not ended.")
     ] = Overlap.QUEUE
     jitter: Annotated[
-        str | None, Meta(description='Spread the start over so much time, such as "5m".')
+        str | None, Meta(description='Delay each start by a fixed part of this time, such as "5m".')
     ] = None
     grace: Annotated[
-        str | None, Meta(description='So late still counts as on time; "30s" if not said.')
+        str | None, Meta(description='Delay that still counts as on time; default "30s".')
     ] = None
     expires_after: Annotated[
-        str | None, Meta(description="An execution that has not begun after this is skipped.")
+        str | None, Meta(description="Skip an execution that begins later than this.")
     ] = None
     start: Annotated[str | None, Meta(description="Nothing runs before this time.")] = None
     end: Annotated[str | None, Meta(description="Nothing runs after this time.")] = None
-    max_runs: Annotated[Positive | None, Meta(description="Stop after so many.")] = None
+    max_runs: Annotated[Positive | None, Meta(description="Stop after this many executions.")] = (
+        None
+    )
     pause_after_failures: Annotated[
-        Positive | None, Meta(description="Pause after so many failures in a row.")
+        Positive | None, Meta(description="Pause after this many failures in a row.")
     ] = None
     after: Annotated[
         str | list[str],
         Meta(description="Pipelines (their folders' names) that must have completed first."),
     ] = msgspec.field(default_factory=list)
-    condition: Annotated[Condition | None, Meta(description="Conditions to begin.")] = None
-    notify: Annotated[Notify | None, Meta(description="The receivers.")] = None
+    condition: Annotated[Condition | None, Meta(description="Conditions of an execution.")] = None
+    notify: Annotated[Notify | None, Meta(description="Receivers of messages.")] = None
     gap: Annotated[
         Literal["auto", "next", "skip"],
-        Meta(description="A wall time that the clock leaves out: see the page about cron."),
+        Meta(description="A wall time that the clock skips (DST): see the page about cron."),
     ] = "auto"
     repeat: Annotated[
         Literal["auto", "first", "second", "both"],
-        Meta(description="A wall time that comes twice: see the page about cron."),
+        Meta(description="A wall time that comes twice (DST): see the page about cron."),
     ] = "auto"
 
     @property

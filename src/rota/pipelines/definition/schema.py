@@ -40,33 +40,38 @@ reduce:
   type: json
 ```
 
-**YAML** is read by the rules of version 1.2: only `true` and `false` are booleans (`no`, `on` and `yes` are text), dates are text, and numbers with leading
-zeros (`007`) stay text. Anchors and `<<` work. A key that occurs twice is an error.
+**YAML** follows version 1.2: only `true` and `false` are booleans (`no`, `on` and `yes` are text),
+dates are text, and numbers with leading zeros (`007`) stay text. Anchors and `<<` work. A key that
+occurs twice is an error.
 
 **Templates.** `{{name}}` is replaced by a value, once: placeholders inside the value are not
 replaced. Dots lead into nested values (`{{user.name}}`). `\\{{name}}` stays `{{name}}`. A name
 without a value is an error that names the nearest one. Text goes in unchanged, null as nothing,
-everything else as JSON. When several things have one name, the strongest wins: what the runner
-fills in (`ITEMS`, `RESULTS`, `RESULTS_FILE`, `COUNT`, `SUCCESS_COUNT`, `FAILURE_COUNT`), the fields
+everything else as JSON. If several values have one name, the first of these wins: those of the
+runner (`ITEMS`, `RESULTS`, `RESULTS_FILE`, `COUNT`, `SUCCESS_COUNT`, `FAILURE_COUNT`), the fields
 of the item, parameters given at the start, `input.parameters`, `parameters`.
 
-**Paths** are relative to the pipeline's folder; parents and absolute paths are allowed. A `promptFile` without a folder is looked for in the pipeline's folder, in its
-`prompts`, and in `prompts` beside it. Skills are `NAME/SKILL.md` in `skills` of the pipeline, in `skills` beside it, or in `.github/skills` above it.
-YAML at the top of prompt files and skills is taken off.
+**Paths** are relative to the pipeline's folder; parents and absolute paths are allowed. A
+`promptFile` without a folder is looked for in the pipeline's folder, in its `prompts`, and in
+`prompts` beside it. Skills are `NAME/SKILL.md` in `skills` of the pipeline, in `skills` beside it,
+or in `.github/skills` above it. YAML at the top of prompt files and skills is removed.
 
-**Order.** Source, `offset`, `limit`, `sample`, filter, map, reduce. Results have the order of the items.
+**Order.** Source, `offset`, `limit`, `sample`, filter, map, reduce. Results have the order of the
+items.
 
-**CSV.** The first row names the columns; values are text unless `types` says otherwise. A byte-order mark and blank lines are passed over, missing cells are empty. More
-cells than columns, an open quote, and two columns of one name are errors with their line.
+**CSV.** The first row names the columns; values are text unless `types` says otherwise. A
+byte-order mark and blank lines are ignored, missing cells are empty. More cells than columns, an
+open quote, and two columns of one name are errors with their line.
 
 **Comparisons.** A missing or null field makes every comparison false, the negative ones too. Values
 are equal as numbers when one is a number and the other is or spells one: `5` and `"5"`, but `"007"`
 is text. The same holds for booleans. All others are compared as text. Greater and less compare
-numbers and ISO dates. `contains` looks into text without regard to capitals, or for an element of a
-list. `matches` finds a regular expression anywhere; one text has 0.1 s of CPU time.
+numbers and ISO dates. `contains` searches text without regard to case, or a list for an element.
+`matches` finds a regular expression anywhere; one text has 0.1 s of CPU time.
 
-**Output.** Plain names in `output` take any value unchanged and may be missing (null). A field with a `type` or `enum` is checked, and a reply that does not fit is asked for once more.
-"""  # noqa: E501
+**Output.** Plain names in `output` take any value unchanged and may be missing (null). A field with
+a `type` or `enum` is checked. If a reply does not fit, Rota asks the model again, once.
+"""
 
 
 @cache

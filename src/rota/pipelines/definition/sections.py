@@ -35,8 +35,10 @@ class OutputField(Section, frozen=True, kw_only=True):
     enum: Annotated[
         list[str | int | float | bool] | None, Meta(description="The values allowed.")
     ] = None
-    required: Annotated[bool, Meta(description="Whether a reply without it is refused.")] = True
-    description: Annotated[str | None, Meta(description="The model reads it.")] = None
+    required: Annotated[bool, Meta(description="Whether a reply without the field is refused.")] = (
+        True
+    )
+    description: Annotated[str | None, Meta(description="Description for the model.")] = None
 
 
 Output: TypeAlias = Annotated[
@@ -48,7 +50,7 @@ Prompt: TypeAlias = Annotated[
 ]
 PromptFile: TypeAlias = Annotated[
     str | None,
-    Meta(description="A file with the prompt: looked for in the folder, prompts, ../prompts."),
+    Meta(description="A file with the prompt, in the folder, prompts or ../prompts."),
 ]
 Skill: TypeAlias = Annotated[str | None, Meta(description="A skill to put before the prompt.")]
 Skills: TypeAlias = Annotated[
@@ -58,24 +60,24 @@ Model: TypeAlias = Annotated[
     str | None, Meta(description="The model; may hold {{placeholders}} where items are available.")
 ]
 Timeout: TypeAlias = Annotated[
-    Positive | None, Meta(description="Milliseconds for one call; it is really cancelled then.")
+    Positive | None, Meta(description="Timeout of one call, in milliseconds; cancels the call.")
 ]
 
 
 class Retry(Section, frozen=True, kw_only=True):
-    """How often a failed call is tried again."""
+    """Retries of a failed call."""
 
-    max_retries: Annotated[Natural, Meta(description="Further tries after the first.")] = 2
+    max_retries: Annotated[Natural, Meta(description="Retries after the first attempt.")] = 2
     retry_delay_ms: Annotated[
-        Natural, Meta(description="Milliseconds before the first of them; doubled each time.")
+        Natural, Meta(description="Milliseconds before the first retry; doubles each time.")
     ] = 1000
     max_wait_ms: Annotated[
         Positive,
-        Meta(description="Milliseconds that a call waits for its provider, all waits together."),
+        Meta(description="Milliseconds that a call may wait for its provider in total."),
     ] = 600_000
     max_tokens_factor: Annotated[
         Annotated[float, Meta(ge=1, le=16)],
-        Meta(description="A reply that was cut off is asked for again with maxTokens times this."),
+        Meta(description="Factor of maxTokens for a second call after a reply was cut off."),
     ] = 2.0
 
 
@@ -87,10 +89,11 @@ class Parameter(Section, frozen=True, kw_only=True):
 
 
 class PipelineBudget(Section, frozen=True, kw_only=True):
-    """Limits of one run with all its retries. A call that could pass one of them is not made."""
+    """Limits of one run with all its retries. Rota makes no call that could exceed one of them."""
 
     max_cost: Annotated[
-        Annotated[float, Meta(ge=0)] | None, Meta(description="Money, in the currency of prices.")
+        Annotated[float, Meta(ge=0)] | None,
+        Meta(description="Cost, in the currency of the prices."),
     ] = None
     max_tokens: Annotated[Positive | None, Meta(description="Tokens, in and out.")] = None
     max_calls: Annotated[Positive | None, Meta(description="AI calls.")] = None
@@ -103,7 +106,7 @@ class ResultsFiles(Section, frozen=True, kw_only=True):
         Natural, Meta(description="Newest files to keep; older ones are deleted. 0 writes none.")
     ] = 100
     dropped: Annotated[
-        bool, Meta(description="Whether they hold the items that the filter dropped.")
+        bool, Meta(description="Whether the files hold items that the filter dropped.")
     ] = False
 
 
@@ -112,11 +115,11 @@ class CallOptions(Section, frozen=True, kw_only=True):
 
     max_tokens: Annotated[
         Positive | None,
-        Meta(description="The longest answer, in tokens. A longer one is cut, which is a failure."),
+        Meta(description="Most tokens of an answer. A longer one is cut off, and fails."),
     ] = None
     temperature: Annotated[
         Annotated[float, Meta(ge=0, le=2)] | None,
-        Meta(description="How freely the model answers; 0 is the least."),
+        Meta(description="Randomness of the answer (sampling temperature); 0 is the least."),
     ] = None
     system: Annotated[
         str | None, Meta(description="The system prompt, sent unchanged: no {{placeholders}}.")
@@ -135,18 +138,18 @@ class CallOptions(Section, frozen=True, kw_only=True):
 
 
 class PipelineSettings(CallOptions, frozen=True, kw_only=True):
-    """Defaults for every part of the pipeline; what the part itself says wins."""
+    """Defaults for every part of the pipeline; a part may override them."""
 
-    model: Annotated[str | None, Meta(description="Model where none is named.")] = None
+    model: Annotated[str | None, Meta(description="Default model.")] = None
     concurrency: Annotated[Positive | None, Meta(description="Calls at the same time.")] = None
     timeout_ms: Timeout = None
     on_error: Annotated[OnError, Meta(description="The effect of a failed node on the run.")] = (
         "abort"
     )
     working_directory: Annotated[
-        str | None, Meta(description="As workingDirectory of the pipeline, which wins.")
+        str | None, Meta(description="As workingDirectory of the pipeline, which overrides it.")
     ] = None
-    retry: Annotated[Retry, Meta(description="How failed calls are tried again.")] = Retry()
+    retry: Annotated[Retry, Meta(description="Retries of failed calls.")] = Retry()
     budget: Annotated[PipelineBudget | None, Meta(description="Limits of one run.")] = None
     results: Annotated[ResultsFiles, Meta(description="The files with the results of runs.")] = (
         ResultsFiles()
@@ -167,7 +170,7 @@ class AiSection(CallOptions, frozen=True, kw_only=True):
     output: Output = []
     model: Model = None
     timeout_ms: Timeout = None
-    retry: Annotated[Retry | None, Meta(description="How failed calls are tried again.")] = None
+    retry: Annotated[Retry | None, Meta(description="Retries of failed calls.")] = None
 
     @property
     def skill_names(self) -> list[str]:
@@ -178,12 +181,14 @@ class AiSection(CallOptions, frozen=True, kw_only=True):
 class MapStep(AiSection, frozen=True, kw_only=True):
     """One AI call for each item, or for each batch of items."""
 
-    parallel: Annotated[Positive | None, Meta(description="Calls at the same time; 5.")] = None
+    parallel: Annotated[Positive | None, Meta(description="Calls at the same time; default 5.")] = (
+        None
+    )
     batch_size: Annotated[
         Positive, Meta(description="Items in one call; the prompt then holds {{ITEMS}}.")
     ] = 1
     fail_fast: Annotated[
-        bool, Meta(description="Begin no further items after the first failure.")
+        bool, Meta(description="Start no further items after the first failure.")
     ] = False
     max_failures: Annotated[
         Natural | Annotated[str, Meta(pattern=r"^\d{1,3}%$")] | None,
@@ -214,4 +219,6 @@ class Job(AiSection, frozen=True, kw_only=True):
 class AiFilter(AiSection, frozen=True, kw_only=True):
     """A question to the AI about each item; yes keeps it."""
 
-    parallel: Annotated[Positive | None, Meta(description="Calls at the same time; 5.")] = None
+    parallel: Annotated[Positive | None, Meta(description="Calls at the same time; default 5.")] = (
+        None
+    )

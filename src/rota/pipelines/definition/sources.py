@@ -23,7 +23,7 @@ FilePath: TypeAlias = Annotated[
     str, Meta(min_length=1, description="The file; relative to the pipeline's folder.")
 ]
 Encoding: TypeAlias = Annotated[
-    str, Meta(description="How the file is encoded; a byte-order mark is taken off.")
+    str, Meta(description="How the file is encoded; a byte-order mark is removed.")
 ]
 Delimiter: TypeAlias = Annotated[
     str, Meta(min_length=1, max_length=1, description="The character between columns.")
