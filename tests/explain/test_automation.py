@@ -59,7 +59,7 @@ async def test_events_that_its_consumer_left_where_they_are(database_url: str) -
         await started(world, app, "e1", "e2")
         found = await ask(app)
         assert found.verdict == "left_alone"
-        assert "keeps 2 events of topic work: worker looked at" in found.sentence
+        assert "keeps 2 events of topic work: worker ran at" in found.sentence
         assert "and took none of them; next: consumer worker at" in found.sentence
         assert found.facts["pending"] == {"work": 2}
 

@@ -78,7 +78,7 @@ async def test_what_was_missed_names_the_policy_and_the_range(database_url: str)
         assert "did not run 35 times from Mon 2027-03-01 12:05 UTC to Mon 2027-03-01 14:55 UTC" in (
             found.sentence
         )
-        assert "only the latest runs (missed: run)" in found.sentence
+        assert "only the latest missed occurrence runs (missed: run)" in found.sentence
         assert found.facts["count"] == 35
         assert found.hint
         assert "backfill" in found.hint
@@ -100,7 +100,7 @@ async def test_overlap_is_reported_by_its_policy(database_url: str) -> None:
         waits = await ask(app, "queues", "2027-03-01T13:00")
         assert waits.verdict == "fired_waits_behind"
         first = (await app.schedules.history("queues"))[-1]
-        assert f"waits for its turn behind run {first.id}" in waits.sentence
+        assert f"is queued behind run {first.id}" in waits.sentence
         merged = await ask(app, "queues", "2027-03-01T13:30")
         assert merged.verdict == "merged"
         assert f"(run {waits.facts['run_id']}, for Mon 2027-03-01 13:00 UTC)" in merged.sentence
@@ -157,7 +157,7 @@ async def test_bounds_and_creation_are_shown(database_url: str) -> None:
         assert (await ask(app, "spring", "2027-03-25T00:00")).verdict == "after_end"
         born = await ask(app, "daily", "2027-02-01T00:00")
         assert born.verdict == "not_made_yet"
-        assert "it was made only at Mon 2027-03-01 12:00 UTC" in born.sentence
+        assert "it was created only at Mon 2027-03-01 12:00 UTC" in born.sentence
         fresh = await ask(app, "daily")
         assert fresh.verdict == "not_yet"
         assert "first: Tue 2027-03-02 00:00 UTC (in 12h)" in fresh.sentence
@@ -212,7 +212,7 @@ async def test_a_pause_is_reported_with_its_note(database_url: str) -> None:
         await app.schedules.create("hourly", "works", "@hourly", timezone="UTC")
         await app.schedules.pause("hourly", note="holidays")
         early = await ask(app, "hourly")
-        since = "is paused since Mon 2027-03-01 12:00 UTC (holidays): it has left nothing out yet"
+        since = "is paused since Mon 2027-03-01 12:00 UTC (holidays): it has skipped nothing yet"
         assert since in early.sentence
         await world.advance("2h")
         found = await ask(app, "hourly")
@@ -341,7 +341,7 @@ async def _foreign(app: Rota) -> str:
 @pytest.mark.parametrize(
     ("limits", "verdict", "says"),
     [
-        ({"running_max": 2}, "ready", "about to be taken"),
+        ({"running_max": 2}, "ready", "about to be claimed"),
         ({"running_max": 1}, "queue_limit", "queue mail runs 1 at the same time, its limit"),
         ({"key_running_max": 1}, "key_limit", "1 of key ann run already, the limit"),
         ({"paused": 1}, "queue_paused", "queue mail is paused"),

@@ -227,7 +227,7 @@ async def test_a_fired_run_that_does_not_begin_in_time_is_skipped(database_url: 
         await world.advance("1m")
         assert await lines(app, "s") == ["01 01:00:00 skipped:expired"]
         answer = await why(app, "s", at=at("01 01:00"))
-        assert "had not begun in the time it was given" in answer.sentence
+        assert "had not begun in time (expires after)" in answer.sentence
         await world.advance("2h")
         assert await lines(app, "s") == [f"01 0{hour}:00:00 skipped:expired" for hour in (1, 2, 3)]
         await sound(app)

@@ -219,7 +219,7 @@ async def test_the_doctor_names_a_stuck_occurrence_and_repairs_it(database_url: 
         report = await examine(database_url, app.settings)
         [found] = [one for one in report.findings if one.what == "invariants"]
         assert found.level == "bad"
-        assert "a run that waits for its turn has one before it" in found.says
+        assert "a queued occurrence has a run before it" in found.says
         assert "rota doctor --repair" in (found.hint or "")
         [repaired] = await repair(database_url, app.settings)
         assert "released 1 run" in repaired.says

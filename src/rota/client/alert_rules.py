@@ -71,7 +71,7 @@ RULES: tuple[AlertRule, ...] = (
     ),
     AlertRule(
         "RotaPersonNeeded", "sum by (namespace, why) (rota_waiting_for_person) > 0", "4h", "ticket",
-        "Runs have waited for a person for hours: {{ $labels.why }}.", "Open the dashboard",
+        "Runs have waited for an operator for hours: {{ $labels.why }}.", "Open the dashboard",
     ),
     AlertRule(
         "RotaQuarantinedSchedule", 'rota_schedules{status="quarantined"} > 0', "5m", "ticket",
@@ -85,7 +85,7 @@ RULES: tuple[AlertRule, ...] = (
     AlertRule(
         "RotaStoreErrors", "sum by (instance, code) (increase(rota_store_errors_total[5m])) > 0",
         "2m", "page", "The database refuses calls: {{ $labels.code }}.",
-        "rota doctor; look at docs/reference/errors.md for the code",
+        "rota doctor; docs/reference/errors.md explains the code",
     ),
     AlertRule(
         "RotaDisarmed", "rota_disarmed == 1", "1h", "ticket", "The database is disarmed.",
@@ -93,7 +93,7 @@ RULES: tuple[AlertRule, ...] = (
     ),
     AlertRule(
         "RotaNothingScraped", "absent(rota_build_info)", "5m", "page",
-        "Prometheus sees no process of Rota.", "rota worker list; look at the scrape targets",
+        "Prometheus sees no process of Rota.", "rota worker list; check the scrape targets",
     ),
 )  # fmt: skip
 

@@ -47,7 +47,7 @@ WAIT_US_MAX = MINUTE
 # Runs may be stored for so long after their time: idle workers prune once a minute.
 RETENTION_LATE_US = HOUR
 LOOK_MAX = 1000
-REPORT = "This should never be: keep a copy of the database and report it."
+REPORT = "This is a bug in Rota: keep a copy of the database and report it."
 REPAIR = "`rota doctor --repair` releases it, and so does the next start of a worker."
 
 
@@ -140,7 +140,7 @@ async def repair(url: str, settings: Settings) -> list[Finding]:
         )  # fmt: skip
     if not count:
         return []
-    says = f"released {counted(count, 'run')} that waited for a turn behind no other run"
+    says = f"released {counted(count, 'run')} that waited for no other run"
     return [Finding("ok", "repaired", says)]
 
 
@@ -217,7 +217,9 @@ class Doctor:
         says = f"this machine is {span(abs(offset))} {'behind' if offset > 0 else 'ahead'}"
         if abs(offset) <= OFFSET_US_MAX:
             return [Finding("ok", "clock", says)]
-        hint = "Rota goes by the database's clock; set this machine's (NTP) so that logs agree."
+        hint = (
+            "Rota uses the clock of the database. Set that of this machine (NTP): logs then agree."
+        )
         return [Finding("warn", "clock", says, hint)]
 
     async def rules(self) -> list[Finding]:
@@ -232,7 +234,7 @@ class Doctor:
             return [Finding("ok", "invariants", says)]
         return [
             Finding(
-                "bad", "invariants", f"not so: {one.sentence} ({'; '.join(one.rows)})",
+                "bad", "invariants", f"broken: {one.sentence} ({'; '.join(one.rows)})",
                 REPAIR if one.name in invariants.REPAIRABLE else REPORT,
             )
             for one in broken
@@ -300,7 +302,7 @@ class Doctor:
         if self._live:
             slots = sum(row.slots for row in self._live)
             names = sorted({name for row in self._live for name in served(row)})
-            on = f"{counted(len(self._live), 'worker')} on, {counted(slots, 'slot')}"
+            on = f"{counted(len(self._live), 'worker')} running, {counted(slots, 'slot')}"
             says = f"{on}, {'queue' if len(names) == 1 else 'queues'} {some(names)}"
             found.insert(0, Finding("ok", "workers", says))
         else:
@@ -314,7 +316,7 @@ class Doctor:
         if why == "gone":
             hint = "Its runs go to another worker within a heartbeat; if there is none: `rota up`."
             return Finding("warn", "workers", f"{who} is gone without signing off", hint)
-        says = f"{who} is silent for {span(self._now - row.heartbeat_at)}"
+        says = f"{who} has sent no heartbeat for {span(self._now - row.heartbeat_at)}"
         hint = "Is its machine up? Its runs go to other workers when their leases lapse."
         return Finding("warn", "workers", says, hint)
 
@@ -365,7 +367,7 @@ class Doctor:
         if live and missing:
             names = [f"{name} (version {version})" for name, version in missing]
             says = f"no live worker has the deployed code of {some(names)}"
-            hint = "Restart the workers with it; `rota why NAME` tells which code they have."
+            hint = "Restart the workers with it; `rota why NAME` shows which code they have."
             found.append(Finding("bad", "deploys", says, hint))
         return found
 
@@ -427,9 +429,9 @@ class Doctor:
             return [Finding("ok", "leases", f"{counted(len(rows), 'run')} running, none lapsed")]
         says = f"{counted(len(lapsed), 'lease')} lapsed: {some([row.id for row in lapsed])}"
         if self._live:
-            hint = "A live worker takes them over within its heartbeat; look again in a moment."
+            hint = "A live worker recovers them within its heartbeat; check again in a moment."
             return [Finding("warn", "leases", says, hint)]
-        return [Finding("bad", "leases", says, "Start a worker: `rota up` takes them over.")]
+        return [Finding("bad", "leases", says, "Start a worker: `rota up` recovers them.")]
 
     async def quarantined(self) -> list[Finding]:
         """Chains that crashed their worker too often."""
@@ -447,7 +449,7 @@ class Doctor:
         if not rows:
             return []
         ids = [f"{row.id} ({row.name}, {row.reason})" for row in rows]
-        says = f"{counted(len(rows), 'run')} waiting for a person: {some(ids)}"
+        says = f"{counted(len(rows), 'run')} waiting for an operator: {some(ids)}"
         return [Finding("warn", "waiting", says, "`rota run show ID` says what is needed.")]
 
     async def hung_handlers(self) -> list[Finding]:

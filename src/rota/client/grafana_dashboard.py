@@ -32,7 +32,7 @@ ROWS: dict[str, tuple[DashboardPanel, ...]] = {
     "Health": (
         DashboardPanel("Workers", ((f"rota_workers{{{SPACE}}}", "{{state}}"),), kind="stat"),
         DashboardPanel(
-            "Waits for a person",
+            "Waiting for an operator",
             ((f"sum by (why) (rota_waiting_for_person{{{SPACE}}})", "{{why}}"),), kind="stat",
         ),
         DashboardPanel(

@@ -88,7 +88,7 @@ class Maintenance:
             release_stuck, namespace=self._settings.namespace, now=self._clock.now()
         )
         if released:
-            log.warning("released %d runs that waited for their turn behind no other run", released)
+            log.warning("released %d queued runs that waited for no other run", released)
             self._wakeups.notify_soon(READY)
 
     async def keep_leases(self) -> None:

@@ -61,7 +61,8 @@ class _AutomationExplainer:
         if status == "paused" and (open_run is None or open_run.status != Status.RUNNING):
             return RunState("paused", "does not run: it was paused", {}, resume)
         if open_run is None:
-            return RunState("no_turn", "has no open run: its last run died too often", {}, resume)
+            clause = "has no open run: its last run crashed too often"
+            return RunState("no_turn", clause, {}, resume)
         if open_run.status != Status.RUNNING and (missing := code_reason(self._view)) is not None:
             return RunState("no_code", *missing)
         if open_run.status in (Status.PENDING, Status.RUNNING):
@@ -99,7 +100,7 @@ class _AutomationExplainer:
         return RunState("retries", clause, {"reason": reason, "failures": count})
 
     async def _rests(self) -> RunState:
-        """It has nothing to do; but events may lie there, and a person wonders about them."""
+        """It has nothing to do; but events may lie there, and an operator may wonder about them."""
         left = await self._left_alone()
         upcoming = self._next()
         if left:
@@ -118,12 +119,12 @@ class _AutomationExplainer:
             events = f"{count} event{'s' if count > 1 else ''} of topic {topic}"
             if reader is None and topic in graph.dead_letters:
                 letters = "a dead letter" if count == 1 else f"{count} dead letters"
-                told.append(f"keeps {letters} in topic {topic} for you to look at")
+                told.append(f"keeps {letters} in topic {topic} for you to check")
             elif reader is None:
                 told.append(f"keeps {events}, which has no reader any more")
             elif reader.last_run_at is not None:
                 at = wall(reader.last_run_at, self._zone)
-                told.append(f"keeps {events}: {reader.name} looked at {at} and took none of them")
+                told.append(f"keeps {events}: {reader.name} ran at {at} and took none of them")
         return told
 
     def _next(self) -> str:

@@ -102,7 +102,7 @@ class RunExplainer:
         since = f"since {self.at(run.started_at)} ({_span(self._now - (run.started_at or 0))})"
         if run.lease_until is not None and run.lease_until < self._now:
             clause = (
-                f"runs {since}, but its worker {run.lease_owner} has gone silent: another one "
+                f"runs {since}, but worker {run.lease_owner} sends no heartbeat: another one "
                 "takes over"
             )
             return RunState("lapsed", clause, facts, "If no other worker is running: `rota up`.")
@@ -143,7 +143,7 @@ class RunExplainer:
         if run.reason == "retry":
             return RunState("retries", f"failed before and tries again {again}", facts)
         if run.reason == "after":
-            clause = f"waits for a pipeline that it comes after, and looks again {again}"
+            clause = f"waits for a pipeline that it depends on, and checks again {again}"
             return RunState("waits_after", clause, facts)
         steps = [step for step in await self._client.runs.steps(run.id) if step.status == "waiting"]
         signals = [_signal(step) for step in steps if step.kind == "signal"]
@@ -175,10 +175,10 @@ class RunExplainer:
         facts: dict[str, Any] = {"behind": [last.id for last in ahead]}
         if not ahead:
             hint = "`rota doctor --repair` releases it if it stays so."
-            return RunState("waits_behind", "waits for its turn behind no other run", facts, hint)
+            return RunState("waits_behind", "is queued, but no other run is before it", facts, hint)
         head = await self.of(ahead[0])
         facts |= {"head": head.facts["run_id"], "head_verdict": head.verdict}
-        clause = f"waits for its turn behind run {ahead[0].id}, which {head.clause}"
+        clause = f"is queued behind run {ahead[0].id}, which {head.clause}"
         verdict = f"blocked_{head.verdict}" if head.verdict in BLOCKED else "waits_behind"
         return RunState(verdict, clause, facts, head.hint)
 
@@ -200,7 +200,7 @@ class RunExplainer:
             or (await self._limited(run, limit) if limit is not None else None)
             or self._alone(run)
             or await self._full(run, live)
-            or RunState("ready", "is about to be taken by a worker", {})
+            or RunState("ready", "is about to be claimed by a worker", {})
         )
         waits = "" if self._now - since < SECOND else f" for {_span(self._now - since)}"
         clause = found.clause.replace("waits:", f"waits{waits}:", 1)

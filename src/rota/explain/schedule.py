@@ -233,7 +233,7 @@ class ScheduleExplainer:
             return found._replace(sentence=f"{found.sentence[:-1]}; next: {self._next()}.")
         created = self._wall(self._row.created_at)
         return self._say(
-            "not_yet", f"has not been due yet: it was made {created}; first: {self._next()}"
+            "not_yet", f"has not been due yet: it was created {created}; first: {self._next()}"
         )
 
     async def _last(self) -> Run | None:
@@ -342,7 +342,7 @@ class ScheduleExplainer:
             return self._future(due_at)
         if due_at < self._row.created_at:
             made = self._wall(self._row.created_at)
-            text = f"did not run at {self._wall(due_at)}: it was made only at {made}"
+            text = f"did not run at {self._wall(due_at)}: it was created only at {made}"
             return self._say("not_made_yet", text)
         if self._row.due_at is not None and due_at < self._row.due_at:
             return self._no_record(due_at)
@@ -388,7 +388,7 @@ class ScheduleExplainer:
             text = f"{since}, but no worker is running to fire it"
             hint = f"Start one: `rota up`; {missed_words(self._policies)}."
             return self._say("no_worker", text, hint, workers_on=0)
-        text = f"{since} and is fired any moment"
+        text = f"{since} and fires any moment"
         return self._say("due", text, workers_on=len(live))
 
     def _future(self, due_at: int) -> Explanation:
@@ -424,13 +424,15 @@ class ScheduleExplainer:
         began = f" since {self._wall(since_at)}" if since_at else ""
         facts = {"note": reason, "since": iso_if_known(since_at or None)}
         if self._row.due_at is None:
-            hint = f"`rota schedule update {self._name}` with a later end or more runs wakes it."
+            hint = (
+                f"Continue it: `rota schedule update {self._name}` with a later end or more runs."
+            )
             return self._say("ended", f"has ended{began}: {reason}", hint, **facts)
         left_out = self._row.due_at
         if left_out <= self._now:
             first = f"the first occurrence it skipped was {self._wall(left_out)}"
         else:
-            first = f"it has left nothing out yet; the next occurrence is {self._wall(left_out)}"
+            first = f"it has skipped nothing yet; the next occurrence is {self._wall(left_out)}"
         ends = f" until {self._wall(until)}" if until is not None else ""
         text = f"is paused{began}{ends} ({reason}): {first}"
         hint = repair if self._problem else f"To continue: {resume}"

@@ -15,16 +15,16 @@ from rota.store.schedules import templates as store
 
 _SKIPPED = {
     "overlap": f"the run before it had not ended (overlap: {Overlap.SKIP})",
-    "merged": "another one was waiting for its turn already, and it was merged into that",
+    "merged": "another occurrence was queued already, and this one was merged into it",
     "overtaken": f"a newer occurrence was due as well (overlap: {Overlap.CANCEL})",
     "paused": "it was paused",
-    "expired": "it was fired, but had not begun in the time it was given (expires after)",
+    "expired": "it was fired, but had not begun in time (expires after)",
     "after": "its dependency had not completed",
     "condition": "its condition did not hold",
     # The name of the reason before migration 0022.
     "put aside": "it had been quarantined, because it could not be read",
     "quarantined": "it had been quarantined, because it could not be read",
-    "edited": "it was owed when the schedule was edited, and its new times do not have it",
+    "edited": "it was due when the schedule was edited, and the new definition does not have it",
 }
 
 
@@ -32,7 +32,7 @@ def skip_clause(reason: str, policies: Policies) -> str:
     """Why an occurrence of the ledger was skipped."""
     match reason:
         case "missed":
-            return f"no scheduler was there to fire it in time, and {missed_words(policies)}"
+            return f"no scheduler ran to fire it in time, and {missed_words(policies)}"
         case "too late":
             limit = policies.delay_us_max
             most = f"{span(limit)}, the most it allows (max delay)" if limit else "its max delay"
@@ -51,11 +51,11 @@ def missed_words(policies: Policies) -> str:
     """The effect of the missed policy."""
     match policies.missed:
         case Missed.RUN:
-            return "of those missed only the latest runs (missed: run)"
+            return "only the latest missed occurrence runs (missed: run)"
         case Missed.SKIP:
             return "missed occurrences are skipped (missed: skip)"
         case Missed.ALL:
-            return f"of those missed the latest {policies.missed_max} run (missed: all)"
+            return f"the latest {policies.missed_max} missed occurrences run (missed: all)"
 
 
 def tally(

@@ -261,7 +261,7 @@ def test_why_is_one_sentence_and_a_hint(either: Shell) -> None:
     said = either.run("why", "hourly", "--at", "2026-01-05T11:00").stdout.splitlines()
     assert said[0] == (
         "hourly did not run 5 times from Mon 2026-01-05 10:00 CET to Mon 2026-01-05 14:00 CET: "
-        "no scheduler was there to fire it in time, and of those missed only the latest runs "
+        "no scheduler ran to fire it in time, and only the latest missed occurrence runs "
         "(missed: run)."
     )
     assert said[1].startswith("→ ")
