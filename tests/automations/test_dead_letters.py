@@ -1,5 +1,5 @@
 """`skip_after`: one bad item does not stop the line, and what is skipped goes to a dead-letter
-topic, from which it can be given back."""
+topic, from which it can be requeued."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class TookTooLong(RotaError):
     """A wait took longer than --timeout."""
 
     code = "timeout"
-    hint = "Nothing was changed; ask again, or with a longer --timeout."
+    hint = "Nothing was changed; try again, or with a longer --timeout."
 
 
 class Interrupted(RotaError):

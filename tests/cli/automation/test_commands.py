@@ -115,7 +115,7 @@ def test_an_open_run_that_nobody_takes_is_not_called_running(
     monkeypatch.setattr(automation_page, "PATIENCE_S", 0)
     project.run("automation", "run-now", "mails")
     page = project.run("automation", "show", "mails").stdout
-    assert "No worker has taken it for " in page
+    assert "No worker has claimed it for " in page
     assert "is `rota up` running" in page
 
 
@@ -262,7 +262,7 @@ def test_a_pause_is_reported_behind_what_is_more_urgent(project: AutomationShell
     said = project.run("automation", "pause", "asking").stdout
     assert said.startswith("asking is paused\n→ Needs attention: Waiting for your approval")
     page = project.run("automation", "show", "asking").stdout
-    assert "it rests after this, until `rota automation resume asking`" in page
+    assert "it pauses after this, until `rota automation resume asking`" in page
 
 
 def test_activity_shows_what_a_run_did_in_a_sentence(project: AutomationShell) -> None:
@@ -340,7 +340,7 @@ def test_a_skipped_event_is_given_back(project: AutomationShell) -> None:
     words = ["automation", "requeue", "mails", event["topic"]]
     assert "name one event, or give --all" in project.error(*words, code=2)
     said = project.run(*words, event["id"], "--note", "corrected").stdout
-    assert said.startswith(f"event {event['id']} of topic {event['topic']} is given back")
+    assert said.startswith(f"event {event['id']} of topic {event['topic']} is requeued")
     assert (
         project.json("automation", "events", "mails", "--status", "pending")[0]["id"] == event["id"]
     )

@@ -89,8 +89,8 @@ def test_a_second_signal_stops_it_at_once_and_hands_runs_over(shell: Shell, up: 
     daemon.send(signal.SIGTERM)
     assert daemon.wait() == 130
     said = daemon.said()
-    assert "stopped at once, runs handed over" in said
-    assert "left behind: 1 thread in user code" in said
+    assert "stopped at once, runs released" in said
+    assert "user code still runs in 1 thread" in said
     assert [status(shell, run_id) for run_id in ids] == ["pending", "pending"]
 
 

@@ -77,7 +77,7 @@ def test_a_queue_is_paused_and_resumed(either: Shell) -> None:
     assert either.json("queue", "pause", "mail") == {"name": "mail", "paused": True}
     assert either.json("queue", "list")[0]["paused"] is True
     assert "mail  paused" in either.run("queue", "list").stdout
-    assert either.run("queue", "resume", "mail").stdout == "queue mail is open again\n"
+    assert either.run("queue", "resume", "mail").stdout == "queue mail is resumed\n"
     assert either.json("queue", "list")[0]["paused"] is False
 
 

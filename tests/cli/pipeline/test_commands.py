@@ -97,7 +97,7 @@ def test_a_folder_represents_all_pipelines_in_it(folder: Path) -> None:
         assert [(each["pipeline"], each["valid"]) for each in found] == [
             ("broken", False), ("good", True),
         ]  # fmt: skip
-    assert "2 pipelines: 1 good, 1 bad" in rota("validate", code=2).stderr
+    assert "2 pipelines: 1 valid, 1 broken" in rota("validate", code=2).stderr
 
 
 def test_columns_and_files_are_looked_at_too(folder: Path) -> None:
@@ -154,7 +154,7 @@ def test_the_list_has_broken_ones_too(folder: Path) -> None:
     write(folder / "broken", BROKEN)
     result = rota("list")
     assert result.stdout.startswith("PIPELINE  STATUS  INPUT  SCHEDULE  NOTE\n")
-    assert "what is wrong: rota pipeline validate broken" in result.stderr
+    assert "to see the problems: rota pipeline validate broken" in result.stderr
     broken, good = document("list")
     assert (broken["pipeline"], broken["valid"]) == ("broken", False)
     assert (good["pipeline"], good["input"], good["form"]) == ("good", "csv", "map-reduce")

@@ -52,7 +52,7 @@ def begun(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 def test_failed_items_are_tried_again_alone_and_all_is_reduced_again(folder: Path) -> None:
     made(folder, ["tea", "bad", "jam"])
     rota("run", "words", "--ai", "ai.yaml", code=7)
-    assert "came to its end; 1 of its items failed" in rota("resume", "words", code=5).stderr
+    assert "has ended; 1 of its items failed" in rota("resume", "words", code=5).stderr
     [first] = document("history", "words")
     rota("retry", "words", "--ai", "ai.yaml", code=7)
     [again] = document("history", "words")
@@ -180,7 +180,7 @@ def test_a_killed_run_is_resumed_and_a_living_one_is_not(
     child = begun("run", "words", "--ai", "ai.yaml")
     wait_for(lambda: "wait" in calls(folder))
     said = rota("resume", "words", "--ai", "ai.yaml", code=5).stderr
-    assert f"is executing right now, by process {child.pid} on " in said
+    assert f"is in progress, in process {child.pid} on " in said
     child.kill()
     child.communicate()
     (folder / "go").touch()

@@ -111,7 +111,7 @@ def test_the_list_says_when_nobody_executes_it(shell: SchedulerShell) -> None:
     assert result.stdout.splitlines()[0].split() == [
         "PIPELINE", "STATUS", "NEXT", "LAST", "RUNS", "CRON",
     ]  # fmt: skip
-    assert "no scheduler looks after" in result.stderr
+    assert "no scheduler runs in" in result.stderr
     assert "rota scheduler start" in result.stderr
 
 
@@ -155,7 +155,7 @@ def test_a_try_that_fails_is_reported_with_its_error(shell: SchedulerShell) -> N
     once = "  retryPolicy: {maxRetries: 1, retryDelayMs: 0}\nsettings:"
     shell.write("bad", PIPELINE.replace("settings:", once).replace("offline:echo", "nobody:echo"))
     said = shell.run("trigger", "bad", code=1).stderr
-    [line] = [line for line in said.splitlines() if line.startswith("this try failed")]
+    [line] = [line for line in said.splitlines() if line.startswith("this attempt failed")]
     assert "nobody" in line
 
 
@@ -319,7 +319,7 @@ def test_a_daemon_informs_people_in_its_log(
     shell: SchedulerShell, daemon: Callable[..., SchedulerDaemon]
 ) -> None:
     one = daemon()
-    one.until(lambda: "looking after" in one.log())
+    one.until(lambda: "scheduler runs in" in one.log())
     shell.run("trigger", "report", "--wait")
     one.until(lambda: "report ended, completed: 2 of 2 items" in one.log())
     shell.write("report", PIPELINE.replace("prompt:", "promt:"))
@@ -355,7 +355,7 @@ def test_a_second_signal_stops_at_once_and_the_next_daemon_goes_on(
 ) -> None:
     made(folder, ["tea", "wait"], schedule={"cron": "0 9 1 1 *"})
     one = daemon(".", "--ai", "ai.yaml")
-    one.until(lambda: "looking after" in one.log())
+    one.until(lambda: "scheduler runs in" in one.log())
     CliRunner().invoke(cli, ["scheduler", "trigger", "words"])
     one.until(lambda: "wait" in calls(folder))
     # The scheduler counts what it has reported, which may be later than the first question.

@@ -126,9 +126,7 @@ def test_an_external_id_starts_once(shell: Shell) -> None:
     first = shell.json("run", "start", "add", "n=1", "--external-id", "a")
     second = shell.json("run", "start", "add", "n=1", "--external-id", "a")
     assert second == first | {"existed": True}
-    assert (
-        "was there already" in shell.run("run", "start", "add", "n=1", "--external-id", "a").stdout
-    )
+    assert "existed already" in shell.run("run", "start", "add", "n=1", "--external-id", "a").stdout
 
 
 def test_options_reach_the_run(shell: Shell) -> None:
@@ -163,7 +161,7 @@ def test_wait_prints_the_result_and_nothing_else_on_stdout(shell: Shell) -> None
     again = ["run", "start", "add", "n=1", "--external-id", "w", "--wait"]
     result = shell.run(*again)
     assert json.loads(result.stdout)["sum"] == 2
-    assert result.stderr == f"run {done['id']} (add) was there already\n"
+    assert result.stderr == f"run {done['id']} (add) existed already\n"
     assert shell.json(*again) == {
         "id": done["id"], "existed": True, "output": {"sum": 2, "text": "", "key": ""},
     }  # fmt: skip

@@ -291,7 +291,7 @@ def run_now(call: CommonOptions, name: str) -> None:
     Rota refuses it while a run is active, or while something has to be resolved first.
     """
     queued, view = _steer(call, name, lambda client: client.automations.run_now(name))
-    words = f"{name} checks now: {', '.join(queued)}" if queued else f"{name} has no producers"
+    words = f"{name} runs now: {', '.join(queued)}" if queued else f"{name} has no producers"
     report(call, view, words, queued=list(queued))
 
 
@@ -373,7 +373,7 @@ def _effect_of_publish(event: StoredEvent | None) -> str:
     holder = f"is reserved by run {event.reserved_by}"
     if event.correction is None:
         return f"{holder} with this payload; nothing changed"
-    return f"{holder}; the new payload is kept, and counts only if that run lets go of the event"
+    return f"{holder}; the new payload is kept, and used only if that run releases the event"
 
 
 def _payload(text: str | None) -> Any:
@@ -421,9 +421,9 @@ def requeue(
         name,
         lambda client: client.automations.requeue(name, topic, event_id, by=by, note=note),
     )
-    words = f"{render.count(len(back), 'event')} given back"
+    words = f"{render.count(len(back), 'event')} requeued"
     if len(back) == 1:
-        words = f"event {back[0].message_id} of topic {back[0].topic} is given back to its reader"
+        words = f"event {back[0].message_id} of topic {back[0].topic} is requeued"
     listed = [{"topic": one.topic, "id": one.message_id} for one in back]
     report(call, view, words, requeued=listed)
 

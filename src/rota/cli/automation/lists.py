@@ -73,7 +73,7 @@ def inputs(
     if call.json:
         render.document([input_document(one) for one in found])
         return
-    input_table(found, now, "nothing waits" if pending or stale else "nothing came in yet")
+    input_table(found, now, "nothing waits" if pending or stale else "no inputs yet")
     if not (pending or stale):
         render.more(found, limit, "--before", lambda one: one.input.id)
 

@@ -31,14 +31,14 @@ CELL_WIDTH = 48
 ACTIONS: dict[str, tuple[str, str]] = {
     "approve": ("rota run approve {waits}", "make this change, with exactly these parameters"),
     "reject": ("rota run reject {waits}", "continue without it; its events are skipped"),
-    "try-again": ("rota run resolve {waits} try-again", "the cause is gone: take it up again"),
+    "try-again": ("rota run resolve {waits} try-again", "the cause is fixed: try again"),
     "happened": (
         "rota run resolve {waits} happened",
-        "you looked, and it is there: continue with it (--result JSON gives its result)",
+        "you checked, and it was made: continue (--result JSON sets its result)",
     ),
     "did-not-happen": (
         "rota run resolve {waits} did-not-happen",
-        "you looked, and it is not there: it is done again",
+        "you checked, and it was not made: make it again",
     ),
     "skip": ("rota run resolve {waits} skip", "continue without {skips}"),
     "deploy": ("rota automation deploy {name}", "after you have corrected the code"),
@@ -48,12 +48,12 @@ ACTIONS: dict[str, tuple[str, str]] = {
 }
 # The meaning of an action that differs while the outcome of a change is unknown.
 IN_DOUBT: dict[str, str] = {
-    "try-again": "look again whether it happened",
+    "try-again": "check again whether it happened",
     "skip": "it does not matter: continue without it",
 }
 
 # How the outcome of a change was found, if not by the call itself.
-SETTLED = {"reconcile": "looked up", "person": "said by a person", "rejected": "rejected"}
+SETTLED = {"reconcile": "reconciled", "person": "answered by an operator", "rejected": "rejected"}
 
 
 class AutomationPage(NamedTuple):
@@ -325,9 +325,7 @@ def spread(name: str, text: str) -> None:
 def _facts(explanation: AutomationPage) -> None:
     one, view = explanation.view.automation, explanation.view
     pending = ", ".join(f"{topic} {n}" for topic, n in sorted(view.pending.items()))
-    stale = (
-        f"{explanation.stale_count} not done for long: `rota automation inputs {one.name} --stale`"
-    )
+    stale = f"{explanation.stale_count} stale: `rota automation inputs {one.name} --stale`"
     render.heading("about it")
     render.facts([
         ("schedule", view.schedule),
@@ -344,7 +342,7 @@ def _paused(view: AutomationView) -> str | None:
     """A pause that something more urgent hides."""
     if view.automation.status == "active" or view.status == "Stopped":
         return None
-    return f"yes: it rests after this, until `rota automation resume {view.automation.name}`"
+    return f"yes: it pauses after this, until `rota automation resume {view.automation.name}`"
 
 
 def _unclaimed(explanation: AutomationPage) -> str | None:
@@ -355,7 +353,7 @@ def _unclaimed(explanation: AutomationPage) -> str | None:
     if explanation.now - open_run.available_at < PATIENCE_S * SECOND:
         return None
     since = render.ago(open_run.available_at, explanation.now).removesuffix(" ago")
-    return f"No worker has taken it for {since}: is `rota up` running, with this code?"
+    return f"No worker has claimed it for {since}: is `rota up` running, with this code?"
 
 
 def _node(explanation: AutomationPage, handler: DeployedHandler) -> HandlerNode | None:

@@ -48,7 +48,7 @@ def create(call: CommonOptions, name: str, role: str, expires_in: str | None) ->
     click.echo(made.text)
     render.say(
         f"Keep it: it is not shown again. Role {role} in namespace {made.token.namespace}, "
-        + (f"until {iso(made.token.expires_at)}." if made.token.expires_at else "without an end."),
+        + (f"until {iso(made.token.expires_at)}." if made.token.expires_at else "never expires."),
         err=True,
     )
 

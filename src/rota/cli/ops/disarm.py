@@ -37,7 +37,9 @@ def disarm(call: CommonOptions, reason: str) -> None:
         return
     render.say(f"{where} is disarmed: nothing fires, runs or is sent until `rota arm`")
     if on:
-        render.say(f"{render.count(on, 'worker')} may be on: they notice at their next heartbeat")
+        render.say(
+            f"{render.count(on, 'worker')} may be running: they notice it at their next heartbeat"
+        )
 
 
 @click.command(cls=BaseCommand)

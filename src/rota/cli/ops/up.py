@@ -111,8 +111,8 @@ def _warn_of_namespace(place: ProjectLocation | None, app: Rota) -> None:
     """Other commands do not import code, so they do not see a namespace that only code names."""
     if place is not None and place.settings.namespace != app.settings.namespace:
         log.warning(
-            "this worker serves namespace %s, as its code says, but `rota run list` and the like "
-            "look in %s: put `namespace` under [settings] in rota.toml",
+            "this worker serves namespace %s, which its code names, but `rota run list` and others "
+            "use %s: put `namespace` under [settings] in rota.toml",
             app.settings.namespace, place.settings.namespace,
         )  # fmt: skip
 
@@ -149,7 +149,7 @@ class StopSignals:
         draining.cancel()
         await asyncio.gather(draining, return_exceptions=True)
         await at_once()
-        return "at once, runs handed over", exit_codes.INTERRUPTED
+        return "at once, runs released", exit_codes.INTERRUPTED
 
 
 class WorkerDaemon:
@@ -270,6 +270,8 @@ def leave_threads(code: int) -> None:
     """Exit without the threads that hang in user code. Their runs are already handed over."""
     hanging = [t for t in threading.enumerate() if t.name.startswith("rota-") and not t.daemon]
     if hanging:
-        log.warning("left behind: %s in user code", render.count(len(hanging), "thread"))
+        log.warning(
+            "exiting although user code still runs in %s", render.count(len(hanging), "thread")
+        )
         logging.shutdown()
         os._exit(code)

@@ -133,7 +133,7 @@ def _limits(row: dict[str, Any]) -> str:
         row["key_running_max"] and f"{row['key_running_max']} per key",
         row["key_open_max"] and f"{row['key_open_max']} open per key",
         row["age_us"] and f"priority +1 per {span(row['age_us'])}",
-        row["round_robin"] and "keys take turns",
+        row["round_robin"] and "round-robin by key",
         row["rate_count"] and f"{row['rate_count']} per {span(row['rate_per_us'])}",
     ]
     return ", ".join(part for part in parts if part) or "none"
@@ -157,5 +157,5 @@ def resume(call: CommonOptions, name: str) -> None:
 
 def _set_paused(call: CommonOptions, name: str, paused: bool) -> None:
     connect.ask(call, lambda client: client.pause_queue(name, paused=paused))
-    text = f"queue {name} is {'paused' if paused else 'open again'}"
+    text = f"queue {name} is {'paused' if paused else 'resumed'}"
     render.report(call.json, {"name": name, "paused": paused}, text)

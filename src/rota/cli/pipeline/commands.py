@@ -105,7 +105,7 @@ def validate(
     problems = [problem for each in found for problem in each.problems]
     good = len(found) - len(bad)
     click.echo(
-        f"{render.count(len(found), 'pipeline')}: {good} good, {len(bad)} bad; "
+        f"{render.count(len(found), 'pipeline')}: {good} valid, {len(bad)} broken; "
         f"{pipeline_words.tally(problems)}",
         err=bool(problems),
     )
@@ -155,7 +155,7 @@ def list_(call: CommonOptions, folder: Path) -> None:
     render.table(("pipeline", "status", "input", "schedule", "note"), rows, empty)
     bad = [each for each in found if each.problems]
     if bad:
-        click.echo(f"what is wrong: rota pipeline validate {bad[0].folder}", err=True)
+        click.echo(f"to see the problems: rota pipeline validate {bad[0].folder}", err=True)
 
 
 @pipeline.command("show")

@@ -45,7 +45,7 @@ def generate(
     if part is None:
         raise BadInput(
             f"{loaded.pipeline_id} does not generate its items",
-            hint=f"`rota pipeline show {path}` tells where they come from.",
+            hint=f"`rota pipeline show {path}` shows where they come from.",
         )
     snapshot = take(loaded, parameters=read_given(params), overrides=Overrides(model=model))
     items, reply = asyncio.run(_made(snapshot, part, ai))

@@ -123,8 +123,8 @@ def _must_be_approved(found: PreparedRun) -> None:
     part = found.loaded.pipeline.input
     if part is not None and part.generate is not None and not part.generate.auto_approve:
         raise BadInput(
-            f"{found.loaded.pipeline_id} generates its items, and no person has checked them",
-            hint=f"Look first: `rota pipeline generate {found.said} > items.jsonl`, then "
+            f"{found.loaded.pipeline_id} generates its items, and they were not reviewed",
+            hint=f"Review them first: `rota pipeline generate {found.said} > items.jsonl`, then "
             f"`rota pipeline run {found.said} --items items.jsonl`; or set autoApprove: true.",
         )
 

@@ -77,7 +77,7 @@ def _must_have(verb: str, last: Run, path: str) -> None:
         )
     if verb == "resume" and not result.skipped:
         raise WrongState(
-            f"run {last.root_id} came to its end; {result.failed} of its items failed",
+            f"run {last.root_id} has ended; {result.failed} of its items failed",
             hint=f"Try these again: `rota pipeline retry {path}`.",
         )
 
@@ -114,7 +114,7 @@ async def _must_be_free(app: Rota, last: Run, flag: str) -> None:
     if holder is not None and holder.stopped_at is None and not absence(holder, app.settings, now):
         host = holder.host.partition("/")[0]
         raise WrongState(
-            f"run {last.root_id} is executing right now, by process {holder.pid} on {host}",
+            f"run {last.root_id} is in progress, in process {holder.pid} on {host}",
             hint=f"Wait for it, or cancel it: `rota run cancel {last.root_id}{flag}`.",
         )
 

@@ -30,7 +30,7 @@ UNANSWERED = {"TruncatedReply": "cut off", "EmptyReply": "empty", "FilteredReply
 ERRORS_SHOWN = 5
 HINTS = {
     "NeedsLogin": "Set the key in the environment of this command, then continue.",
-    "NeedsPermission": "Let the account do this, or pay for it, then continue.",
+    "NeedsPermission": "Grant the account the permission or the credit, then continue.",
 }
 
 _OUT = (
@@ -168,7 +168,7 @@ def code_of(end: PipelineRunEnd) -> int:
 def must_be_writable(out: Path | None) -> None:
     """Refuse a file that cannot be written, before any call is paid for."""
     if out is not None and str(out) == "-":
-        raise BadInput("the result goes to stdout anyway", hint="Leave --output out.")
+        raise BadInput("the result goes to stdout anyway", hint="Omit --output.")
     if out is not None and not out.resolve().parent.is_dir():
         raise BadInput(f"{out} cannot be written: there is no folder {out.parent}")
 

@@ -181,7 +181,7 @@ class Life:
     async def _cancel(self, ref: RunHandle[PipelineResult]) -> None:
         from rota.errors import WrongState
 
-        self._meter.say("cancelling; finished items are kept (Ctrl-C again leaves at once)")
+        self._meter.say("cancelling; finished items are kept (Ctrl-C again stops at once)")
         with contextlib.suppress(WrongState):  # it has ended by itself meanwhile
             await ref.cancel(reason="with Ctrl-C")
 
@@ -216,7 +216,9 @@ class Life:
     def _signalled(self) -> None:
         if self._interrupt.is_set():
             self._meter.end()
-            sys.stderr.write("left at once; `rota pipeline resume` continues from what is done\n")
+            sys.stderr.write(
+                "stopped at once; `rota pipeline resume` continues from what is done\n"
+            )
             sys.stderr.flush()
             os._exit(exit_codes.INTERRUPTED)
         self._interrupt.set()

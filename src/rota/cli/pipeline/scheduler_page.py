@@ -141,7 +141,7 @@ def _spent(spent: PipelineUsage | None) -> str | None:
 def _advice(info: Scheduled, *, looked_after: bool) -> str:
     name = info.pipeline_id
     if info.problem is not UNSET:
-        return f"Fix the file: `rota pipeline validate {name}` tells all that is wrong with it."
+        return f"Fix the file: `rota pipeline validate {name}` lists its problems."
     if _waits(info):
         return f"Fix the cause; `rota pipeline resume {name}` continues the execution that waits."
     if info.state.status == "disabled":
@@ -211,7 +211,7 @@ def upcoming(found: Sequence[Upcoming], now: int) -> None:
     """The next execution."""
     times = [(instant(one.next_run), one.pipeline_id) for one in found]
     rows = [(render.clock(at), render.ago(at, now), pipeline_id) for at, pipeline_id in times]
-    render.table(("at", "in", "pipeline"), rows, "nothing is going to run")
+    render.table(("at", "in", "pipeline"), rows, "no upcoming executions")
 
 
 def _clock(text: str | None) -> str:
@@ -237,13 +237,13 @@ def holder_document(holder: LockContent | None) -> dict[str, Any]:
 def holder_line(root: Path, holder: LockContent | None, now: int) -> str:
     """The scheduler of the folder, in a sentence."""
     if holder is None:
-        return f"no scheduler looks after {root}; start one with `rota scheduler start`"
+        return f"no scheduler runs in {root}; start one with `rota scheduler start`"
     from rota.pipelines.folder.state_file import read_time
 
     beat = span(max(0, now - read_time(holder.heartbeat)) // SECOND * SECOND)
     since = render.ago(read_time(holder.started_at), now)
     return (
-        f"process {holder.pid} on {holder.hostname} looks after {root}; "
+        f"process {holder.pid} on {holder.hostname} runs the scheduler of {root}; "
         f"it began {since}, last heartbeat {beat} ago"
     )
 

@@ -118,7 +118,7 @@ class SchedulerDaemon:
             then = f"; next is {upcoming[0].pipeline_id} at {local:%Y-%m-%d %H:%M:%S %Z}"
         place = self._app.connection.database.place
         log.info(
-            "looking after %s: %s, runs are kept in %s%s. Press Ctrl-C to stop.",
+            "scheduler runs in %s: %s, runs are stored in %s%s. Press Ctrl-C to stop.",
             self._root, render.count(len(found), "schedule"), place, then,
         )  # fmt: skip
 
@@ -138,7 +138,7 @@ def _say(event: AnyEvent) -> None:
         case kinds.ExecutionComplete():
             log.info("%s ended, %s", event.pipeline_id, scheduler_page.outcome_of(event))
         case kinds.ExecutionError():
-            then = "it is tried again" if event.will_retry else "no try is left"
+            then = "Rota retries it" if event.will_retry else "no retry is left"
             if event.waits:
                 then = f"it waits: `rota pipeline resume {event.pipeline_id}` continues it"
             log.error("%s failed: %s; %s", event.pipeline_id, event.error, then)

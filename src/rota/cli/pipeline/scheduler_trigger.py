@@ -106,7 +106,7 @@ async def _perform(
     def tried(progress: Progress) -> None:
         if progress.phase == "ended" and progress.outcome is None:
             why = f": {render.clean(progress.error)}" if progress.error else ""
-            meter.say(f"this try failed{why}; it is tried again, as its retryPolicy says")
+            meter.say(f"this attempt failed{why}; Rota retries it by its retryPolicy")
 
     unlisten = app.pipelines.listen(tried)
     try:

@@ -170,7 +170,7 @@ def retry(call: CommonOptions, /, run_id: str | None, every: bool, yes: bool, **
         bulk.apply(call, "retry", given, yes=yes)
         return
     root_id, newest = connect.ask(call, lambda client: _retry(client, run_id))
-    text = f"run {newest.id} takes it up again (attempt {newest.attempt})"
+    text = f"retried as run {newest.id} (attempt {newest.attempt})"
     render.report(call.json, {"id": root_id, "run": render.record(newest)}, text)
 
 

@@ -91,5 +91,5 @@ def _report(call: CommonOptions, ref: RunHandle[Any], name: str, *, waits: bool)
         if not waits:
             render.document({"id": ref.id, "name": name, "existed": ref.existed})
         return
-    what = "was there already" if ref.existed else "started"
+    what = "existed already" if ref.existed else "started"
     click.echo(f"run {ref.id} ({name}) {what}", err=waits)

@@ -65,7 +65,7 @@ def occurrences(
     now: int,
     *,
     names: bool = False,
-    empty: str = "nothing to come",
+    empty: str = "no upcoming occurrences",
 ) -> None:
     """A table of future occurrences; columns that would be empty are omitted."""
     from rota.schedules.preview import utc, wall

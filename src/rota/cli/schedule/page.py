@@ -103,7 +103,7 @@ def note(shown: ScheduleView) -> str:
     ignored = shown.intent.ignored
     said = [shown.schedule.reason or ""]
     if ignored is not None:
-        said.append(f"a declaration in {ignored} is ignored: this one is an operator's")
+        said.append(f"a declaration in {ignored} is ignored: an operator created this schedule")
     if shown.differences:
         fields = ", ".join(one.field for one in shown.differences)
         said.append(f"an operator has changed: {fields}")
