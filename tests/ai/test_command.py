@@ -81,7 +81,7 @@ async def test_only_what_is_named_is_passed_on_and_never_shown() -> None:
 
 
 async def test_a_program_that_is_not_there_or_may_not_run_says_so(tmp_path: Path) -> None:
-    with pytest.raises(Rejected, match="is not there"):
+    with pytest.raises(Rejected, match="was not found"):
         await CommandInvoker([str(tmp_path / "nothing")]).ask(ASK)
     plain = tmp_path / "plain"
     plain.write_text("no program")

@@ -75,7 +75,7 @@ async def test_a_result_is_only_taken_for_a_change_that_happened(database_url: s
         app.in_prepare = raising(ValueError("bug"))
         await app.feed("e1")
         await world.settle()
-        with pytest.raises(WrongState, match="no effect of it is in doubt"):
+        with pytest.raises(WrongState, match="it has no side effect with an unknown outcome"):
             await app.automations.resolve("line", "happened")
         with pytest.raises(UsageError, match="skip has no result"):
             await app.automations.resolve("line", "skip", result=1)

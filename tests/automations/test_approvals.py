@@ -166,7 +166,7 @@ async def test_only_what_is_offered_is_taken_for_an_answer(database_url: str) ->
         await app.feed("e1")
         await world.settle()
         assert (await app.automations.show("line")).said.actions == ("try-again", "skip")
-        with pytest.raises(WrongState, match="no effect of it is in doubt"):
+        with pytest.raises(WrongState, match="it has no side effect with an unknown outcome"):
             await app.automations.resolve("line", "did-not-happen")
 
 
@@ -240,7 +240,7 @@ async def test_a_crash_that_may_not_be_recovered_shows_a_reason_and_what_clears_
         assert (view.status, view.said.actions) == (
             "Needs attention", ("try-again", "skip"),
         )  # fmt: skip
-        assert view.sentence.startswith("Its worker died too often while it ran")
+        assert view.sentence.startswith("It crashed its worker too often")
         assert await open_run_state(app) == "waiting:crashes"
         await sound(app)
         await app.automations.resolve("line")

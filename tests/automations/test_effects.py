@@ -277,7 +277,7 @@ async def test_a_tool_that_cannot_look_cannot_try_again(database_url: str) -> No
         app.outside.after = raising(LOST)
         await app.feed("e1")
         await world.settle()
-        with pytest.raises(WrongState, match="cannot look"):
+        with pytest.raises(WrongState, match="cannot find out"):
             await app.automations.resolve("line", "try-again")
         assert await ledger(app) == ["indeterminate"]
         said = (await app.automations.show("line")).said

@@ -197,7 +197,7 @@ async def test_an_operator_can_try_again_at_once_when_the_service_is_back(
         await app.feed("e1")
         await world.advance("3h")
         app.outside.before = None
-        with pytest.raises(WrongState, match="no effect of it is in doubt"):
+        with pytest.raises(WrongState, match="it has no side effect with an unknown outcome"):
             await app.automations.resolve("line", "did-not-happen")
         assert (await app.automations.show("line")).said.actions == ("try-again", "skip")
         await app.automations.resolve("line", "try-again")

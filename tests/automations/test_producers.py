@@ -165,7 +165,7 @@ async def test_run_now_is_rejected_while_a_run_is_active(database_url: str) -> N
 
         app.auto.handlers["fast"].functions["run"] = impatient
         await world.advance("5m")
-        assert refused == ["automation line is at work"]
+        assert refused == ["automation line has a run in progress"]
         await sound(app)
 
 

@@ -236,7 +236,7 @@ async def test_a_thread_that_still_works_on_the_effect_is_not_taken_for_nothing(
         await send.call({}, call)
     verdict = await send.reconcile({}, call)
     assert isinstance(verdict, Unknown)
-    assert "still at work" in verdict.why
+    assert "still running" in verdict.why
     assert isinstance(await send.reconcile({}, Call("other", 5)), NotApplied)
     go.set()
     while isinstance(verdict, Unknown):

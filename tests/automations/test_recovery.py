@@ -148,7 +148,7 @@ async def test_one_that_kills_its_worker_too_often_waits_for_a_person(database_u
         assert await open_run_state(app) == "waiting:crashes"
         view = await app.automations.show("line")
         assert view.status == "Needs attention"
-        assert "died too often" in view.sentence
+        assert "crashed its worker too often" in view.sentence
         await sound(app)
         await app.automations.resolve("line")
         await world.settle()

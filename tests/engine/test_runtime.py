@@ -89,7 +89,7 @@ async def test_a_failing_loop_says_so_and_says_what_to_do(
         tap.before = fail
         run = await app.start(flow, 1)
         assert await result(run) == 1
-    assert "the work loop waits" in caplog.text
+    assert "work loop retries in" in caplog.text
     assert StoreFull.hint in caplog.text
 
 
@@ -185,7 +185,7 @@ async def test_a_stuck_loop_fails_health_and_says_where_it_hangs(handler: Record
         word = handler.words.get(timeout=60)
         assert watchdog.stuck_for_s() > 0.05
         await eventually(lambda: watchdog.stuck_for_s() == 0)
-        assert "the event loop is stuck" in word
+        assert "the event loop has been blocked" in word
         assert "handler.words.get" in word
     finally:
         watchdog.stop()

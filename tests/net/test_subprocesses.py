@@ -53,7 +53,7 @@ async def test_what_keeps_a_program_from_starting_is_reported(tmp_path: Path) ->
     (tmp_path / "plain").write_text("no program")
     with pytest.raises(NeedsPermission, match="may not be run"):
         await run(str(tmp_path / "plain"))
-    with pytest.raises(Rejected, match="none is not there"):
+    with pytest.raises(Rejected, match="none was not found"):
         await run("true", cwd=tmp_path / "none")
     with pytest.raises(ValueError, match="null byte"):
         await run("echo", "a\0b")

@@ -84,7 +84,7 @@ async def test_a_read_that_fails_is_rejected_not_unknown() -> None:
 
 
 async def test_a_program_that_is_not_there_or_may_not_run_had_no_effect(tmp_path: Path) -> None:
-    with pytest.raises(Rejected, match="not there"):
+    with pytest.raises(Rejected, match="not found"):
         await Command(["no-such-program-anywhere"]).call({}, CALL)
     (tmp_path / "plain").write_text("x")
     with pytest.raises(NeedsPermission):

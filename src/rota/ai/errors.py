@@ -45,7 +45,7 @@ _REASONS = {
     "not_found_error": "unknown_model",
 }
 _HINTS = {
-    "too_long": "Make the prompt shorter, or take a model that reads more at once.",
+    "too_long": "Make the prompt shorter, or use a model with a larger context.",
     "content_filter": "The provider will not answer this; change the prompt or the item.",
     "unknown_model": "Check the name of the model and the address of the provider.",
 }
@@ -121,7 +121,7 @@ def filtered(who: str, said: str, reply: Reply) -> FilteredReply:
 
 def _login(refusal: Refusal, status: int, said: str) -> NeedsLogin:
     if status == 407:
-        hint = "The proxy on the way wants a login; see HTTPS_PROXY and NO_PROXY."
+        hint = "The proxy needs a login; see HTTPS_PROXY and NO_PROXY."
     elif refusal.variable:
         hint = f"Set {refusal.variable} to a key that is valid there, then try again."
     else:

@@ -112,10 +112,10 @@ class Limiter:
     def _not_now(self, decision: Decision) -> Transient:
         wait_s = decision.wait_us / SECOND
         why = {
-            "broken": "has failed too often in a row and is left alone",
-            "probed": "has failed too often in a row, and one call finds out whether it is back",
-            "asked": "asked us to wait",
-            "rate": "is used as fast as its limits allow",
+            "broken": "has failed too often in a row, so calls pause (circuit breaker)",
+            "probed": "has failed too often in a row; one call probes whether it is back",
+            "asked": "asked to wait",
+            "rate": "has reached its rate limit",
         }[decision.why]
         error = passing(f"{self.name} {why}; next try in {wait_s:.1f} s", retry_after_s=wait_s)
         error.facts |= {"why": decision.why, "provider": self.name}

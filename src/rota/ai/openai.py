@@ -28,7 +28,7 @@ class _CompletionParser(ReplyParser):
         """The text of the model, or that a filter refused."""
         text = "".join(self._refusal)
         if not text and self.finish == "content_filter":
-            return "its content filter stepped in"
+            return "its content filter blocked the answer"
         return text or None
 
     def event(self, value: dict[str, Any]) -> None:

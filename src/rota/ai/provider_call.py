@@ -159,10 +159,10 @@ class HttpInvoker(Priced, ABC):
         except TimeoutError as error:
             if not parser.done:
                 said = f"{self.name} did not answer within {request.timeout_s:g} s"
-                raise passing(f"{said}, and was hung up on", sent=seen.sent) from error
+                raise passing(f"{said}; Rota closed the connection", sent=seen.sent) from error
         except IncompleteResponse as error:
             if not parser.done:
-                did = "hung up" if error.sent else "cannot be reached"
+                did = "closed the connection" if error.sent else "cannot be reached"
                 said = f"{self.name} ({place(self._base)}) {did}: {error}"
                 raise passing(said, sent=error.sent) from error.__cause__
 

@@ -111,7 +111,7 @@ class Effects:
         """Find out whether the effect happened. Returns the applied entry, or raises NotHappened or
         HandlerSuspended: until the next `reconcile`, or for a person."""
         if tool is None or tool.safety is Safety.UNKNOWABLE or row.status == Mutation.INDETERMINATE:
-            why = "only a person can tell whether it happened"
+            why = "only an operator can find out whether it happened"
             return await self._ask(
                 row, f"{row.tool}: {why}" if tool else f"{row.tool} is gone: {why}"
             )
@@ -151,7 +151,7 @@ class Effects:
         settled_at = after(row.updated_at, micros(tool.settle_s))
         first = row.reconcile_count == 0 and tool.safety is Safety.RECONCILABLE
         if first and settled_at > self._now():
-            why = f"{tool.name} is looked up when it has settled"
+            why = f"Rota reconciles {tool.name} after settle_s"
             raise HandlerSuspended(RECONCILIATION, why, wake_at=settled_at)
 
     async def _verdict(self, tool: Tool, row: LedgerRow) -> Verdict:
@@ -171,7 +171,8 @@ class Effects:
         retry policy gives the pauses, and no limit: only the tool can tell what happened."""
         count = row.reconcile_count + 1
         if asks and count >= self._environment.settings.reconcile_max:
-            return await self._ask(row, f"{row.tool} could not tell after {count} looks: {why}")
+            said = f"{row.tool} found no outcome in {count} reconcile calls: {why}"
+            return await self._ask(row, said)
         await self._ended(row, Mutation.NEEDS_RECONCILE, error=_cause(row), count=count)
         raise self._pause(tool, f"{row.tool}: {why}", count, retry_after_s)
 

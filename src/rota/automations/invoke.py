@@ -55,7 +55,7 @@ def _late(environment: AutomationEnvironment, ctx: Context, limit_s: float) -> R
     late = f"the handler did not end within {limit_s:g} s"
     if handler not in environment.threads.hung(automation):
         return RunTimeout(late)
-    hint = "Give its calls a timeout. Restart the worker to be rid of the thread."
+    hint = "Give its calls a timeout. Restart the worker to end the thread."
     return HandlerHung(f"{late}; {environment.threads.hung_text(automation)}", hint=hint)
 
 

@@ -264,7 +264,7 @@ class Runs(BulkVerbs):
         if run.kind == "pipeline":
             raise WrongState(
                 f"{run_id} is a run of {run.name}; a pipeline run is not forked",
-                hint="Start the pipeline again and let it take over what is equal (cache_from).",
+                hint="Start the pipeline again with cache_from, which reuses equal results.",
             )
         recorded = {step.key: step for step in await self.steps(run.id)}
         if from_step not in recorded:

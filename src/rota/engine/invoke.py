@@ -72,7 +72,7 @@ async def within_or_left(
             work.cancel()
             await asyncio.wait([work], timeout=unwind_s)
             if not work.done():
-                log.error("%s swallowed its cancellation and is left behind", what)
+                log.error("%s swallowed its cancellation and still runs", what)
             elif not work.cancelled():
                 work.exception()  # seen: an exception from the stopped call does not matter
     raise DeadlinePassed

@@ -153,7 +153,7 @@ class Journal:
         return await insist(
             self.clock,
             lambda: self._database.write(steps.read_child_ends, queries),
-            "looking after children",
+            "reading the results of children",
         )
 
     async def _send(self, records: Sequence[StepRecord]) -> Sequence[Written]:

@@ -88,7 +88,7 @@ class Results:
             try:
                 found = await self._database.read(history.ended, self._some_awaited())
             except StoreError as error:
-                log.warning("cannot look for results, trying again: %s", error)
+                log.warning("cannot poll for results, trying again: %s", error)
                 found = []
             for ended in found:
                 self.ended(ended)

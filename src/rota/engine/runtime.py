@@ -145,9 +145,9 @@ class Runtime:
             try:
                 return await loop()
             except RotaError as error:
-                log.warning("the %s loop waits %.1f s: %s %s", name, pause_s, error, error.advice)
+                log.warning("%s loop retries in %.1f s: %s %s", name, pause_s, error, error.advice)
             except Exception:
-                log.exception("the %s loop failed and continues in %.1f s", name, pause_s)
+                log.exception("%s loop failed and continues in %.1f s", name, pause_s)
             if self._clock.now() - began > micros(10):
                 pause_s = PAUSE_S_MIN
             await asyncio.sleep(pause_s)

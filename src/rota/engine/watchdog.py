@@ -56,7 +56,7 @@ class Watchdog:
             if self.stuck_for_s() and not self._reported:
                 self._reported = True
                 log.error(
-                    "the event loop is stuck for %.0f s; leases are not renewed meanwhile. "
+                    "the event loop has been blocked for %.0f s; leases are not renewed meanwhile. "
                     "Blocking code belongs in a sync step (it runs in a thread). It hangs at:\n%s",
                     self.stuck_for_s(),
                     self._where(),

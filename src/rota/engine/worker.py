@@ -384,7 +384,7 @@ class Worker:
         try:
             outcome = await performed(self._executors[claim.kind], claim, recorded, self._clock)
         except LeaseLost as lost:
-            log.info("run %s (%s) was taken from us: %s", claim.id, claim.name, lost)
+            log.info("run %s (%s) was taken from this worker: %s", claim.id, claim.name, lost)
         except asyncio.CancelledError:
             outcome = self._cancelled(claim)
         except Exception as error:

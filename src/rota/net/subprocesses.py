@@ -52,7 +52,7 @@ def environment(pass_env: Iterable[str], extra: Mapping[str, str]) -> dict[str, 
     absent = [name for name in pass_env if name not in os.environ]
     if absent:
         raise BadInput(
-            f"the environment has no {', '.join(absent)}, which a command is to be given",
+            f"the environment has no {', '.join(absent)}, which a command needs",
             hint=f"Set it where Rota runs: export {absent[0]}=…; or do not pass it on.",
         )
     names = (*PASSED_ON, *pass_env)
@@ -201,7 +201,7 @@ async def start(
         raise NeedsPermission(said, service=argv[0], account=None) from error
     except (FileNotFoundError, NotADirectoryError) as error:
         raise Rejected(
-            f"{error.filename or argv[0]} is not there",
+            f"{error.filename or argv[0]} was not found",
             hint="Install it, or give its whole path.",
         ) from error
     finally:

@@ -481,8 +481,8 @@ def _check(loaded: Loaded, taken: Snapshot) -> None:
     generate = source.generate if source is not None else None
     if generate is not None and not generate.auto_approve and taken.items is None:
         raise BadInput(
-            f"{loaded.pipeline_id} generates its items, and no person has approved them",
-            hint="Look at them first and give them as items, or set autoApprove: true.",
+            f"{loaded.pipeline_id} generates its items, and they were not reviewed",
+            hint="Review them first and pass them as items, or set autoApprove: true.",
         )
     found = obstacles(loaded, given=taken.given, items=taken.items)
     if found:

@@ -47,5 +47,5 @@ class PipelineExecutor:
                 return await perform_part(self._pipelines, self._base, self._journal, claim)
             return await PipelineRunner(self._pipelines, self._base, self._journal, claim).perform()
         except PASSING as error:  # it continues from what is recorded when the database is back
-            log.warning("pipeline run %s is handed over: %s", claim.id, error)
+            log.warning("pipeline run %s is released: %s", claim.id, error)
             return Outcome(claim, "release")

@@ -168,7 +168,7 @@ def digest_of(folder: Path) -> str:
         if count > FILES_MAX or size > BYTES_MAX:
             raise BadInput(
                 f"{folder} holds more than {FILES_MAX} files or {BYTES_MAX >> 20} MB",
-                hint="Keep other files outside of the pipeline's folder: a person reads this one.",
+                hint="Keep other files outside of the pipeline's folder: trust covers all files.",
             )
         mode = b"x" if os.access(file, os.X_OK) else b"-"
         for part in (mode + os.fsencode(file.relative_to(folder)), content):

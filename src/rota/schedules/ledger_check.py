@@ -57,9 +57,9 @@ class LedgerFault(NamedTuple):
             said = f"{counted(count, 'occurrence')} from {iso(first_at)} on"
             return f"{self.schedule}: {said} are in the ledger as {' and as '.join(self.outcomes)}"
         if count == 1:
-            return f"{self.schedule}: nothing tells what became of {iso(first_at)}"
+            return f"{self.schedule}: the ledger has no row for {iso(first_at)}"
         return (
-            f"{self.schedule}: nothing tells what became of {count} occurrences from "
+            f"{self.schedule}: the ledger has no row for {count} occurrences from "
             f"{iso(first_at)} to {iso(last_at)}"
         )
 

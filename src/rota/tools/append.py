@@ -100,7 +100,7 @@ class FileAppend(Tool):
                 lambda left: _find(self._folder, place, mark, left), timeout_s=call.timeout_s
             )
         except (OSError, TimeoutError, NotSent) as error:
-            return Unknown(f"{place} cannot be looked into: {error}")
+            return Unknown(f"{place} cannot be read: {error}")
         if not found:
             return NotApplied(f"{self._folder.name(place)} does not hold {mark}")
         return Applied(self._result(place, self._record(params, mark)) | {"already": True})

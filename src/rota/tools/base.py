@@ -146,11 +146,11 @@ class Tool(MadeFrom, ABC):
         except (NeedsLogin, NeedsPermission, UsageError):
             raise
         except Exception as error:
-            said = f"{self.name} could not look: {type(error).__name__}: {error}"
+            said = f"{self.name} could not reconcile: {type(error).__name__}: {error}"
             return Unknown(said, unreachable=is_outage(error, kind_of(error)))
         if not isinstance(verdict, Applied | NotApplied | Unknown):
             return Unknown(
-                f"{self.name} looked and answered with {type(verdict).__name__}; "
+                f"{self.name} returned {type(verdict).__name__} from reconcile; "
                 "a verdict is Applied, NotApplied or Unknown"
             )
         return verdict
@@ -165,7 +165,7 @@ class Tool(MadeFrom, ABC):
 
     async def look_up(self, params: Any, call: Call) -> Verdict:
         """Whether the effect happened; without this, only a person can tell."""
-        return Unknown(f"{self.name} has no way to look whether its effect happened")
+        return Unknown(f"{self.name} cannot find out whether its effect happened")
 
 
 def checked_settle_s(settle_s: object, *, tool: str) -> float:

@@ -83,7 +83,7 @@ class FunctionTool(Tool):
         """Keyword arguments for the function."""
         if self.safety is Safety.RECONCILABLE and self._look is None:
             raise UsageError(
-                f"{self.name} is declared reconcilable, but nothing can look for its effect",
+                f"{self.name} is declared reconcilable, but has no reconcile function",
                 hint=f"Attach a function with @{self.name}.reconcile, or declare it unknowable.",
             )
         return self._perform.read(params, tool=self.name)
@@ -107,7 +107,7 @@ class FunctionTool(Tool):
         if self._look is None:
             return await super().look_up(params, call)
         if call.key in self._perform.at_work:
-            return Unknown(f"a call of {self.name} that took too long is still at work")
+            return Unknown(f"a call of {self.name} that took too long is still running")
         try:
             async with asyncio.timeout(call.timeout_s):
                 return cast(Verdict, await self._look.run(params, call))

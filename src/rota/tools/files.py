@@ -96,7 +96,9 @@ class FileWrite(Tool):
         except (OSError, TimeoutError) as error:
             return Unknown(f"{place} cannot be read: {error}")
         name = self._folder.name(place)
-        return Applied(self._result(place, raw)) if same else NotApplied(f"{name} is not that")
+        if same:
+            return Applied(self._result(place, raw))
+        return NotApplied(f"{name} does not have this content")
 
     def _result(self, place: Path, raw: bytes) -> dict[str, Any]:
         digest = hashlib.sha256(raw).hexdigest()

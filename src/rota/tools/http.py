@@ -204,7 +204,7 @@ class HttpWrite(Tool):
             raise NotSent(sender.status_text(answer), retry_after_s=retry_after_s(answer.headers))
         if meaning == "pending":
             raise OutcomeUnknown(
-                f"{sender.status_text(answer)}: an earlier call is still at work",
+                f"{sender.status_text(answer)}: an earlier call is still in progress",
                 tool=self.name,
                 status=answer.status,
                 retry_after_s=retry_after_s(answer.headers),
@@ -244,7 +244,7 @@ class HttpWrite(Tool):
             return Unknown(f"the lookup has no whole answer: {sender.status_text(answer)}")
         found = True if self._lookup.found is None else self._lookup.found(_plain(answer))
         if found is None:
-            return Unknown(f"the lookup cannot tell: {sender.status_text(answer)}")
+            return Unknown(f"the lookup found no answer: {sender.status_text(answer)}")
         return Applied(_result(answer)) if found else NotApplied(sender.status_text(answer))
 
     def _sent_headers(self, params: HttpWriteParams, call: Call) -> dict[str, Text]:

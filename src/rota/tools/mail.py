@@ -137,7 +137,7 @@ class SendMail(Tool):
             case False:
                 return NotApplied(f"no mail {message_id} was sent")
             case _:
-                return Unknown(f"the lookup cannot tell whether {message_id} was sent")
+                return Unknown(f"the lookup could not find out whether {message_id} was sent")
 
     def _message_id(self, key: str) -> str:
         return f"<{mark_of(key)}.rota@{self._sender.domain or 'localhost'}>"

@@ -129,7 +129,8 @@ class WorkflowExecutor:
             raise error
         if stopped:
             run_id = flow.claim.id
-            raise LeaseLost(f"run {run_id} is no longer ours", run_id=run_id) from None
+            said = f"run {run_id} is no longer held by this worker"
+            raise LeaseLost(said, run_id=run_id) from None
         if (problem := _unawaited(flow)) and str(problem) != str(error):
             error.add_note(f"{problem}. {problem.advice}")
         return self._failed(flow.refusal or error, flow, retry, limit)
@@ -198,7 +199,7 @@ async def _record_cancelled(flow: WorkflowRun) -> None:
         await flow.record_cancelled()
     except RunInterrupted:
         run_id = flow.claim.id
-        raise LeaseLost(f"run {run_id} is no longer ours", run_id=run_id) from None
+        raise LeaseLost(f"run {run_id} is no longer held by this worker", run_id=run_id) from None
 
 
 async def _until_ended(tasks: list[asyncio.Task[Any]], flow: WorkflowRun) -> None:

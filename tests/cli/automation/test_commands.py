@@ -227,7 +227,7 @@ def test_what_did_not_happen_is_made_again(project: AutomationShell) -> None:
     assert [one["action"] for one in shown["actions"]] == ["happened", "did-not-happen", "skip"]
     page = project.run("automation", "show", "mails").stdout
     assert "the line broke after the body" in page
-    assert "only a person can tell whether it happened" in page
+    assert "only an operator can find out whether it happened" in page
     assert "cannot look" in project.error("run", "resolve", shown["run"]["id"], "try-again", code=5)
     (project.folder / "sent.txt").unlink()  # it is not there, as the person sees
     again = project.obey(shown, "did-not-happen")
@@ -271,7 +271,7 @@ def test_activity_shows_what_a_run_did_in_a_sentence(project: AutomationShell) -
     sentences = {one["sentence"] for one in runs}
     assert sentences == {
         "Checked",
-        "Looked and took nothing",
+        "Took no events",
         "Processed 1 event of orders → Mail about o-1",
     }
     page = project.run("automation", "activity", "mails").stdout

@@ -40,7 +40,7 @@ def change(status: str, title: str | None = "added to spreadsheet") -> LedgerRow
         (run(phase="mutating", emails=2), change("needs_reconcile"),
             "Took 2 emails → added to spreadsheet (needs_reconcile)"),
         (run(phase="mutating", emails=2), change("failed"), "Took 2 emails"),
-        (run(), None, "Looked and took nothing"),
+        (run(), None, "Took no events"),
         (run(phase="preparing"), None, "Looking"),
         (run("producer", published=3), None, "Published 3 events"),
         (run("producer"), None, "Checked"),

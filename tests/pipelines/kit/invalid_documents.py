@@ -202,7 +202,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "a generation that a person must approve": (
         NAME + "input: {generate: {prompt: x, schema: [a]}}\n" + MAP + REDUCE,
         [
-            ("warning 2:9 input.generate without autoApprove: a person must look at the items "
+            ("warning 2:9 input.generate without autoApprove: review the items "
             "before the run continues")
         ],
     ),

@@ -116,8 +116,7 @@ async def test_it_waits_without_a_slot_while_the_one_before_it_is_tried_again(
         await place.world.advance("5m")
         assert (await place.ends("report"))[-1] == "sleeping:after"
         assert (
-            "waits for a pipeline that it comes after"
-            in (await why(place.app, "report-1")).sentence
+            "waits for a pipeline that it depends on" in (await why(place.app, "report-1")).sentence
         )
         place.broken.clear()
         await place.world.advance("10m")

@@ -49,7 +49,7 @@ async def test_a_provider_that_is_down_ends_the_run_when_the_retries_are_used_up
         assert (result.failed, result.calls) == (30, 0)
         assert result.failed_by == {"Transient": 30}
         said = [each for each in waits(it) if each is not None]
-        assert "cannot be reached" in said[0] or "left alone" in said[0]
+        assert "cannot be reached" in said[0] or "circuit breaker" in said[0]
         assert "next try in" in said[0]
 
 

@@ -375,7 +375,7 @@ input: {generate: {prompt: "Make some", schema: [a]}}
 map: {prompt: "{{a}}"}
 reduce: {type: list}
 """
-        with pytest.raises(BadInput, match="approved"):
+        with pytest.raises(BadInput, match="reviewed"):
             await it.run(generated, name="g")
         assert await it.app.runs.list() == []
 

@@ -40,7 +40,7 @@ class Act(StrEnum):
 
     READ = "call a read tool"
     MUTATE = "call a tool that changes something"
-    PEEK = "look at events"
+    PEEK = "read events"
     PUBLISH = "publish"
     INPUT = "register an input"
     LOG = "log"

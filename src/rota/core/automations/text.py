@@ -64,8 +64,8 @@ WAITS: dict[str, tuple[str, tuple[str, ...]]] = {
     "logic": ("The code failed", ("try-again", "skip", "deploy")),
     "transient": ("It kept failing and was given up", ("try-again", "skip")),
     "timeout": ("It kept taking too long and was given up", ("try-again", "skip")),
-    "internal": ("A fault of the host stopped it", ("try-again", "skip")),
-    "crashes": ("Its worker died too often while it ran", ("try-again", "skip")),
+    "internal": ("An internal error stopped it", ("try-again", "skip")),
+    "crashes": ("It crashed its worker too often", ("try-again", "skip")),
 }
 
 
@@ -125,7 +125,8 @@ def _say(
     if automation.status == "paused" and not waiting:
         return Said(Word.STOPPED, "Paused by you", ("resume",))
     if open_run is None:
-        return Said(Word.ATTENTION, "It has no open run; its last run died too often", ("resume",))
+        text = "It has no open run; its last run crashed too often"
+        return Said(Word.ATTENTION, text, ("resume",))
     if waiting:
         return _waits(open_run, error, mutation, skips)
     if open_run.status in (Status.RUNNING, Status.PENDING):
@@ -231,7 +232,7 @@ def deed(run: HandlerRun, change: LedgerRow | None) -> str:
     plan = msgspec.json.decode(run.prepared) if run.prepared else {}
     taken = [_of_topic(len(ids), topic) for topic, ids in plan.get("reservations", {}).items()]
     if not taken:
-        return "Looked and took nothing" if done else "Looking"
+        return "Took no events" if done else "Preparing"
     parts = [f"{'Processed' if done else 'Took'} {' and '.join(taken)}"]
     if change is not None and change.status != Mutation.FAILED:
         title = change.title or change.tool
@@ -255,7 +256,8 @@ def _next_check(open_run: Run, handlers: Sequence[DeployedHandler], now: int) ->
         key=lambda one: (due_of(one) or (0,))[0] or 0,
         default=None,
     )
-    return f"Next {'check' if soonest is None or soonest.kind == 'producer' else 'look'} in {in_}"
+    is_check = soonest is None or soonest.kind == "producer"
+    return f"Next {'check' if is_check else 'wake-up'} in {in_}"
 
 
 def schedule_words(handlers: Sequence[DeployedHandler]) -> str:

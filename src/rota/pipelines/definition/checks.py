@@ -89,8 +89,7 @@ def _check_input(part: Input, report: ProblemReport) -> None:
         if not part.generate.auto_approve and (*path, "autoApprove") not in report.wrong:
             report.warning(
                 path,
-                "input.generate without autoApprove: a person must look at the items before the"
-                " run continues",
+                "input.generate without autoApprove: review the items before the run continues",
                 at_key=True,
             )
 

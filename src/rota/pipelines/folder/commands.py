@@ -224,7 +224,7 @@ class ScheduleCommands:
         if broken is not None:
             return UnknownSchedule(
                 f"pipeline {schedule_id} is broken, so it has no schedule: {broken}",
-                hint=f"Fix it; `rota pipeline validate {schedule_id}` tells all that is wrong.",
+                hint=f"Fix it; `rota pipeline validate {schedule_id}` lists its problems.",
             )
         if schedule_id in self.registry.names:
             return UnknownSchedule(

@@ -97,10 +97,10 @@ def heartbeat(lock: Lock, *, now: int) -> Lock:
             write_whole(lock.path, [_text(content)], mode=PRIVATE)
             return Lock(lock.path, content)
     _held.discard(_key(lock.path))
-    who = "nobody" if found is None else _named(found)
+    state = "it is free" if found is None else f"{_named(found)} holds it"
     raise SchedulerLockError(
-        f"{lock.path} is not ours any more: it belongs to {who}",
-        hint="This scheduler was silent for too long; it must stop.",
+        f"this scheduler no longer holds {lock.path}: {state}",
+        hint="This scheduler wrote no heartbeat for too long, so it must stop.",
     )
 
 
@@ -143,7 +143,7 @@ def _is_stale(
 def _refused(path: Path, other: LockContent, now: int) -> SchedulerLockError:
     ago = span(max(0, now - _instant(other.heartbeat)))
     return SchedulerLockError(
-        f"another scheduler looks after {path.parent}: {_named(other)}, since {other.started_at}, "
+        f"another scheduler runs in {path.parent}: {_named(other)}, since {other.started_at}, "
         f"last heartbeat {ago} ago",
         hint=f"Stop it first. If its machine is gone, wait a minute or delete {path}.",
         pid=other.pid,

@@ -104,7 +104,8 @@ async def run_now(tx: Tx, namespace: str, name: str, *, now: int) -> list[str]:
     open_run = locked.open_run
     if open_run is not None and open_run.status == Status.RUNNING:
         raise WrongState(
-            f"automation {name} is at work", hint="Wait until the run has ended, then ask again."
+            f"automation {name} has a run in progress",
+            hint="Wait until the run has ended, then try again.",
         )
     busy = open_run is not None and open_run.status in (Status.WAITING, Status.SLEEPING)
     if open_run is not None and busy and open_run.reason not in (IDLE, state.EVENT):
@@ -225,7 +226,9 @@ async def resolve(
     if open_run.reason == RECONCILIATION:
         await _settle_doubt(tx, open_run, how, result, now)
     elif how in ("happened", "did-not-happen"):
-        raise WrongState(f"automation {name} is {open_run.label}; no effect of it is in doubt")
+        raise WrongState(
+            f"automation {name} is {open_run.label}; it has no side effect with an unknown outcome"
+        )
     elif how == "skip":
         skipped = await _skip(tx, locked, open_run, row, now)
     await answers.put(tx, locked.key, how, answer, open_run=open_run, change=row, now=now)
@@ -242,8 +245,8 @@ async def _settle_doubt(tx: Tx, open_run: Run, how: str, result: str | None, now
     if how == "try-again":
         if row.safety not in _REPLAYABLE:
             raise WrongState(
-                f"{row.tool} cannot look whether its effect happened",
-                hint="Look yourself, then say happened, did-not-happen, or skip.",
+                f"{row.tool} cannot find out whether its effect happened",
+                hint="Check yourself, then resolve it with happened, did-not-happen or skip.",
             )
         if row.status != Mutation.NEEDS_RECONCILE or row.reconcile_count:
             # Not back to 0: before the first `reconcile` a tool waits until its counterpart has
@@ -256,7 +259,7 @@ async def _settle_doubt(tx: Tx, open_run: Run, how: str, result: str | None, now
         if row.safety == "idempotent":  # a new run would have another key
             raise WrongState(
                 f"{row.tool} is idempotent: it is called again with the same key, which is safe",
-                hint="Say try-again when its counterpart can answer; or happened, or skip.",
+                hint="Resolve it: try-again when its counterpart can answer; or happened, or skip.",
             )
         await effects.move(tx, row, Mutation.FAILED, now=now, resolved_by="person")
     else:

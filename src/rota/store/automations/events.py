@@ -192,7 +192,7 @@ async def reserve(
 
 def _changed(names: Sequence[Sequence[str]]) -> EventChanged:
     listed = ", ".join("/".join(name) for name in names[:10])
-    return EventChanged(f"published again since prepare looked: {listed}")
+    return EventChanged(f"published again since prepare read them: {listed}")
 
 
 async def complain(tx: Tx, key: AutomationKey, run_id: str, wanted: Reservation) -> None:

@@ -71,7 +71,7 @@ async def _again(tx: Tx, event: StoredEvent, now: int) -> EventName:
     if not await tx.rows("requeue_event", id=event.id, now=now):
         raise WrongState(
             f"event {event.topic}/{event.message_id} is {event.status}, not skipped",
-            hint="Only what was skipped can be given back.",
+            hint="Only skipped events can be requeued.",
         )
     await tx.rows("unskip_inputs", event_id=event.id)
     return EventName(event.id, event.topic, event.message_id)
@@ -82,7 +82,7 @@ async def _behind(
 ) -> EventName:
     """The event that a dead letter is about. It is published once more if it was pruned since."""
     if event.status == EventStatus.RESERVED:
-        raise WrongState(f"a run has taken the dead letter {event.message_id}")
+        raise WrongState(f"a run has reserved the dead letter {event.message_id}")
     letter = _LETTER.decode(event.payload)
     known = await state.topics(tx, key)
     if letter.topic not in known:

@@ -284,7 +284,7 @@ async def _give_way(
 ) -> HandlerRunSettled:
     """It turned out that the effect did not happen: this run is over, another starts afresh."""
     await events.release(tx, claim.root_id, now=now)
-    error = host_error("the side effect did not happen; a new run starts afresh")
+    error = host_error("the side effect did not happen; a new run starts from the beginning")
     await settle(tx, Outcome(claim, "fail", reason="not applied", error=error), now)
     at = NextStart(Status.PENDING, None, now, Trigger.RETRY)
     await succeed(tx, claim, automation, new_id, at, now)
