@@ -79,7 +79,7 @@ class Automations(AutomationReads):
         await self._command(commands.stop, name, status="archived")
 
     async def resume(self, name: str) -> None:
-        """Resume an automation after a pause. A run that waits for a person stays waiting.
+        """Resume an automation after a pause. A run that waits for an operator keeps waiting.
 
         Args:
             name: The automation.
@@ -170,7 +170,7 @@ class Automations(AutomationReads):
 
         Args:
             name: The automation.
-            expected: The id of the change or run that was looked at. If another one waits by now,
+            expected: The id of the change or run that you have seen. If another one waits by now,
                 the answer is refused.
             person: `by` (who answers; the user of this process if not given) and `note` (why).
 
@@ -195,7 +195,7 @@ class Automations(AutomationReads):
 
         Args:
             name: The automation.
-            expected: The id of the change or run that was looked at. If another one waits by now,
+            expected: The id of the change or run that you have seen. If another one waits by now,
                 the answer is refused.
             person: `by` (who answers; the user of this process if not given) and `note` (why).
 
@@ -227,7 +227,7 @@ class Automations(AutomationReads):
         Args:
             name: The automation.
             how: try-again, happened, did-not-happen or skip.
-            expected: The id of the change or run that was looked at. If another one waits by now,
+            expected: The id of the change or run that you have seen. If another one waits by now,
                 the answer is refused.
             result: With "happened": the result that `next` sees.
             person: `by` (who answers; the user of this process if not given) and `note` (why).

@@ -84,8 +84,8 @@ class WorkerState(NamedTuple):
 
 
 class AttentionItem(NamedTuple):
-    """Something that waits for a person. `kind` is run, pipeline, automation or schedule; `action`
-    is the one verb that continues it."""
+    """Something that waits for an operator. `kind` is run, pipeline, automation or schedule;
+    `action` is the one verb that continues it."""
 
     kind: str
     name: str
@@ -208,7 +208,7 @@ class Overview(ClientPart):
         ]  # fmt: skip
 
     async def attention(self) -> Sequence[AttentionItem]:
-        """Everything that waits for a person, oldest first. Runs and schedules: 200 at most."""
+        """Everything that waits for an operator, oldest first. Runs and schedules: 200 at most."""
         client = self._client
         namespace, now = self._namespace, self._now()
         waiting = await self._database.read(

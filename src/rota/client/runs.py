@@ -174,7 +174,7 @@ class Runs(BulkVerbs):
         return ids
 
     async def retry(self, run_id: str) -> RunHandle[Any]:
-        """Retry a run that has failed or waits for a person, after its last finished step.
+        """Retry a run that has failed or waits for an operator, after its last finished step.
 
         In a workflow, call it in a step.
 

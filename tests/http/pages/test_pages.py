@@ -202,7 +202,7 @@ async def test_a_schedule_is_found_among_many_and_counted_over_all(database_url:
         async with browsing(app) as http:
             http.headers.update(ASKS)
             first = (await http.get("/schedules")).text
-            assert "69 of 70 are on." in first
+            assert "69 of 70 are active." in first
             assert "tenant-69</a>" not in first  # it is on the second page
             assert "tenant-69</a>" in (await http.get("/schedules?show=paused")).text
             found = (await http.get("/schedules?q=NANT-4")).text

@@ -64,6 +64,6 @@ async def test_every_item_is_reached_in_pages_by_status_and_by_number(
             at = await read(f"/pipeline-runs/{run_id}?item=33")
             assert ROW.findall(at)[0] == "32"
             assert SQUARE.findall(at)[0] == "21"
-            assert "looked at 21 to 40 of 47" in at
+            assert "searched 21 to 40 of 47" in at
             for odd in ("grid=x", "grid=99999999", "item=0", "item=-1", "after=9" * 2):
                 await read(f"/pipeline-runs/{run_id}?{odd}")

@@ -138,7 +138,9 @@ def _offset(given: dict[str, Any]) -> int:
     """The byte at which an answer begins; it is not an argument of the route."""
     found = given.pop(OFFSET, 0)
     if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-        raise BadInput("offset must be the number that an answer named", hint="Leave it out first.")
+        raise BadInput(
+            "offset must be the number that an answer named", hint="Omit it in the first call."
+        )
     return found
 
 

@@ -34,7 +34,7 @@ class OverviewDocument(ApiDocument, frozen=True):
 
 @route("GET", "/overview", "read", "overview.counts")
 async def overview(request: WebRequest, query: WithinQuery) -> OverviewDocument:
-    """Show runs by status, what waits for a person, workers by state, and queues."""
+    """Show runs by status, what waits for an operator, workers by state, and queues."""
     states = Counter(worker.state for worker in await request.client.overview.workers())
     return OverviewDocument(
         await system.count_runs.function(request, query),

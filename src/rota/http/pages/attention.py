@@ -1,5 +1,5 @@
-"""Everything that waits for a person, each with one action: approvals, unknown outcomes, failures,
-missed occurrences."""
+"""Everything that waits for an operator, each with one action: approvals, unknown outcomes,
+failures, missed occurrences."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def count_attention(request: WebRequest) -> None:
 async def inbox_of(
     request: WebRequest, outcomes: Mapping[str, LastOutcomes], clock: WallClock
 ) -> list[InboxItem]:
-    """Everything that waits for a person: decisions first, then failures and misses of a day."""
+    """Everything that waits for an operator: decisions first, then failures and misses of a day."""
     client = request.client
     inbox, seen = [], set()
     for one in await client.overview.attention():

@@ -56,20 +56,20 @@ class AnswerChoice:
 
 # The meaning of each answer for a change in doubt.
 IN_DOUBT = {
-    "try-again": AnswerChoice("try-again", "Look again", "I do not know either.",
-        "Rota asks the counterpart once more. It never makes the change twice."),
+    "try-again": AnswerChoice("try-again", "Check again", "I do not know either.",
+        "Rota asks the counterpart again. It never makes the change twice."),
     "happened": AnswerChoice("happened", "It happened", "I checked: the change was made.",
         "It is recorded as applied and nothing is called."),
     "did-not-happen": AnswerChoice("did-not-happen", "It did not happen",
         "I checked: the change was not made.", "The event is released and the change is made."),
-    "skip": AnswerChoice("skip", "Leave it out", "It does not matter, or I settle it by hand.",
-        "The event is used up, nothing is called, the next one follows."),
+    "skip": AnswerChoice("skip", "Skip it", "It does not matter, or I settle it by hand.",
+        "The event is consumed, nothing is called, the next one follows."),
 }  # fmt: skip
 # And for a run that stopped.
 STOPPED = {
-    "try-again": AnswerChoice("try-again", "Try again", "The cause is gone.",
+    "try-again": AnswerChoice("try-again", "Try again", "The cause is fixed.",
         "The run starts again where it stopped."),
-    "skip": AnswerChoice("skip", "Leave it out", "These events are not worth it.",
+    "skip": AnswerChoice("skip", "Skip them", "These events do not matter.",
         "They are skipped, and the next ones follow."),
 }  # fmt: skip
 ANSWERABLE = {"approve", *IN_DOUBT, *STOPPED}
@@ -77,7 +77,7 @@ ANSWERABLE = {"approve", *IN_DOUBT, *STOPPED}
 
 @dataclass(frozen=True)
 class AskView:
-    """The decision that waits for a person."""
+    """The decision that waits for an operator."""
 
     heading: str
     shape: str
@@ -218,7 +218,7 @@ def ask_of(view: AutomationView, change: LedgerRow, because: str, clock: WallClo
             is_approval=True, approve_label=f"Approve: {clipped(title, 48)}",
         )  # fmt: skip
     looked = "" if not change.reconcile_count else (
-        f" Looking for it {counted(change.reconcile_count, 'time')} found nothing certain."
+        f" {counted(change.reconcile_count, 'reconcile call')} found no certain outcome."
     )  # fmt: skip
     failure = f" {read_error(change.error)['message']}." if change.error else ""
     called = clock.day(change.created_at)
@@ -234,7 +234,7 @@ def ask_of(view: AutomationView, change: LedgerRow, because: str, clock: WallClo
 
 
 def stopped_of(view: AutomationView, clock: WallClock) -> AskView | None:
-    """The card for a run that stopped and waits for a person, or will try again."""
+    """The card for a run that stopped and waits for an operator, or will try again."""
     open_run = view.open_run
     assert open_run is not None
     answers = [STOPPED[one] for one in view.said.actions if one in STOPPED]
@@ -352,7 +352,7 @@ def topics_of(view: AutomationView, graph: AutomationGraph | None) -> list[tuple
 
 @form_target(show)
 async def answer(request: WebRequest) -> str:
-    """Approve, reject or resolve; `expected` names what the person looked at."""
+    """Approve, reject or resolve; `expected` names what the operator has seen."""
     name, form = request.parameters["name"], request.form()
     how, expected = form.get("answer"), form.get("expected")
     ask = request.client.automations

@@ -105,7 +105,7 @@ def _workers_line(fleet: FleetView) -> str:
 def sentences(
     inbox: Sequence[InboxItem], fleet: FleetView, schedules: Sequence[ScheduleView], running: int
 ) -> tuple[str, str]:
-    """How much waits for a person, and the state of the rest."""
+    """How much waits for an operator, and the state of the rest."""
     needs = len(inbox)
     head = "Nothing needs you."
     if needs:
@@ -115,7 +115,7 @@ def sentences(
     parts = [
         counted(alive, "worker") + " alive" if alive else "no worker is alive",
         counted(on, "schedule") + " on" if schedules else "",
-        counted(running, "run") + " under way" if running else "nothing runs now",
+        counted(running, "run") + " in progress" if running else "nothing runs now",
     ]
     lead = "Everything else runs: " if needs and alive else ""
     return head, sentence(lead + ", ".join(part for part in parts if part))

@@ -257,7 +257,7 @@ def grid_of(found: ItemsPage, run: Run, at: int, total: int, wanted: str) -> Gri
     line = "in order of the input"
     if at or found.next:
         end = found.next or at + len(items)
-        line = f"looked at {number(at + 1)} to {number(end)} of {number(total)}, {line}"
+        line = f"searched {number(at + 1)} to {number(end)} of {number(total)}, {line}"
     href = f"/pipeline-runs/{run.id}"
     earlier = f"{link(href, status=wanted, grid=max(0, at - GRID_MAX))}#grid" if at else ""
     later = f"{link(href, status=wanted, grid=found.next)}#grid" if found.next else ""

@@ -100,7 +100,7 @@ def sentences(rows: Sequence[PipelineRow], name: str) -> tuple[str, str]:
         return "No pipeline has run yet.", ""
     running = sum(row.state.word == "Running" for row in rows)
     bad = sum(bool(row.mark) for row in rows)
-    head = f"{counted(running, 'run')} under way." if running else "Nothing runs now."
+    head = f"{counted(running, 'run')} in progress." if running else "Nothing runs now."
     spent = sum(row.spent for row in rows)
     of = f" of {name}" if name else ""
     newest = "run" if len(rows) == 1 else counted(len(rows), "run")

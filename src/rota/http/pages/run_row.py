@@ -101,7 +101,7 @@ def reason_of(run: Run, clock: WallClock) -> str:
         case Status.CANCELLED:
             return f"cancelled: {run.reason}"
         case Status.WAITING:
-            return f"waits for a person: {run.reason}"
+            return f"waits for an operator: {run.reason}"
         case Status.SLEEPING:
             return _sleeps(run, clock)
         case Status.PENDING:
@@ -114,7 +114,7 @@ def reason_of(run: Run, clock: WallClock) -> str:
 def _sleeps(run: Run, clock: WallClock) -> str:
     words = {
         "retry": "tries again", "signal": "waits for a signal", "child": "waits for a child",
-        "several": "waits for several things", "turn": "waits behind an earlier run",
+        "several": "waits for several things", "turn": "queued behind an earlier run",
     }  # fmt: skip
     what = words.get(run.reason or "", "sleeps")
     if run.available_at is None:

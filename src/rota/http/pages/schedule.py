@@ -41,7 +41,7 @@ DURATIONS = 40
 OVERLAPS = {
     "queue": "queue: one waits, further ones merge into it",
     "queue-all": "queue-all: every one waits",
-    "skip": "skip: leave it out",
+    "skip": "skip: do not run it",
     "allow": "allow: run side by side",
     "cancel-running": "cancel-running: the newer one replaces it",
 }

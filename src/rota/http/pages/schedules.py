@@ -112,7 +112,7 @@ async def _find(
 
 def _shown(found: Listing, counts: ListedCounts, chosen: str) -> str:
     if chosen == "bad":
-        looked = f", looked at names up to {clipped(found.next, 48)}" if found.next else ""
+        looked = f", searched names up to {clipped(found.next, 48)}" if found.next else ""
         return f"{counted(len(found.rows), 'schedule')} shown, by name{looked}"
     total = counts.paused if chosen == "paused" else counts.total
     return f"{number(len(found.rows))} of {_up_to(total)} shown, by name"
@@ -179,11 +179,11 @@ def sentences(
         return "No schedule yet.", ""
     on = counts.total - counts.paused
     if counts.total == 1:
-        head = "It is on." if on else "It is paused."
+        head = "It is active." if on else "It is paused."
     elif not counts.paused:
-        head = f"All {number(on)} are on."
+        head = f"All {number(on)} are active."
     else:
-        head = f"{number(on)} of {number(counts.total)} are on."
+        head = f"{number(on)} of {number(counts.total)} are active."
     notes = []
     if paused and counts.total > 1:
         verb = "is" if counts.paused == 1 else "are"

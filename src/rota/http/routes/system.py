@@ -124,7 +124,7 @@ async def count_runs(request: WebRequest, query: WithinQuery) -> RecentDocument:
 
 
 class AttentionDocument(ApiDocument, frozen=True):
-    """Something that waits for a person; `expected` goes with the answer."""
+    """Something that waits for an operator; `expected` goes with the answer."""
 
     kind: str
     name: str
@@ -138,7 +138,7 @@ class AttentionDocument(ApiDocument, frozen=True):
 
 @route("GET", "/attention", "read", "overview.attention")
 async def list_attention(request: WebRequest) -> list[AttentionDocument]:
-    """List everything that waits for a person, with the action that continues it."""
+    """List everything that waits for an operator, with the action that continues it."""
     return [
         document(
             AttentionDocument, item, since=written(item.since), url=_page_of(item),
