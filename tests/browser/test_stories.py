@@ -33,7 +33,7 @@ async def test_from_a_missed_hour_to_its_reason(page: WatchedPage) -> None:
     await page.go("/schedules/sync-orders")
     await view.click(".cal td.o-missed a >> nth=0")
     await view.wait_for_url("**day=*")
-    assert "no scheduler was there to fire it" in await view.inner_text("#ledger")
+    assert "no scheduler ran to fire it" in await view.inner_text("#ledger")
     # "00:15 to 04:15", or "Mon 22:15 to 01:15" of the next day.
     hours = (await view.inner_text("#ledger tr.row-bad td >> nth=0")).split()
     due = hours[0] if ":" in hours[0] else hours[-1]
