@@ -228,7 +228,9 @@ def test_what_did_not_happen_is_made_again(project: AutomationShell) -> None:
     page = project.run("automation", "show", "mails").stdout
     assert "the line broke after the body" in page
     assert "only an operator can find out whether it happened" in page
-    assert "cannot look" in project.error("run", "resolve", shown["run"]["id"], "try-again", code=5)
+    assert "cannot find out" in project.error(
+        "run", "resolve", shown["run"]["id"], "try-again", code=5
+    )
     (project.folder / "sent.txt").unlink()  # it is not there, as the person sees
     again = project.obey(shown, "did-not-happen")
     assert again["status"] == "Needs attention"  # the line breaks every time

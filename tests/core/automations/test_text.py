@@ -41,7 +41,7 @@ def change(status: str, title: str | None = "added to spreadsheet") -> LedgerRow
             "Took 2 emails → added to spreadsheet (needs_reconcile)"),
         (run(phase="mutating", emails=2), change("failed"), "Took 2 emails"),
         (run(), None, "Took no events"),
-        (run(phase="preparing"), None, "Looking"),
+        (run(phase="preparing"), None, "Preparing"),
         (run("producer", published=3), None, "Published 3 events"),
         (run("producer"), None, "Checked"),
         (run("producer", "executing"), None, "Checking"),
