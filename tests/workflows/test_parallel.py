@@ -66,6 +66,32 @@ async def test_gather_of_nothing_is_an_empty_list() -> None:
         await gather(limit=0)
 
 
+async def test_gather_returns_the_result_of_a_future_that_is_given_twice() -> None:
+    shared = asyncio.ensure_future(asyncio.sleep(0, "answer"))
+    assert await gather(shared, shared) == ["answer", "answer"]
+
+
+async def test_gather_listens_once_to_each_of_its_calls() -> None:
+    loop = asyncio.get_running_loop()
+    futures = [_CountedFuture(loop=loop) for _ in range(20)]
+    waiting = asyncio.ensure_future(gather(*futures))
+    for number, future in enumerate(futures):
+        await asyncio.sleep(0)
+        future.set_result(number)
+    assert await waiting == list(range(20))
+    assert {future.listeners for future in futures} == {1}
+
+
+class _CountedFuture(asyncio.Future[int]):
+    """Counts the callbacks that are added to it."""
+
+    listeners = 0
+
+    def add_done_callback(self, *args: Any, **options: Any) -> None:
+        self.listeners += 1
+        super().add_done_callback(*args, **options)
+
+
 async def test_the_first_error_of_a_gather_is_raised_and_the_rest_is_cancelled(
     database_url: str,
 ) -> None:

@@ -24,9 +24,9 @@ from rota.core.time.instants import Duration, timeout_micros
 from rota.core.typed import Signature, returns_of
 from rota.errors import UsageError
 from rota.workflows import branches
+from rota.workflows.children import run_child
 from rota.workflows.run import WorkflowRun, current_run
 from rota.workflows.steps import run_step
-from rota.workflows.waits import run_child
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import random as _random
 import uuid as _uuid
+from collections import deque
 from collections.abc import Awaitable, Coroutine, Generator
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from rota.core.runs.names import checked_name
@@ -28,7 +30,7 @@ from rota.engine.clock import SystemClock
 from rota.errors import UsageError
 from rota.workflows import branches
 from rota.workflows.run import WorkflowRun, current_run
-from rota.workflows.waits import take_signal
+from rota.workflows.signals import take_signal
 
 T = TypeVar("T")
 
@@ -273,20 +275,31 @@ async def gather(*work: Awaitable[T], limit: int | None = None) -> list[T]:
     """
     if limit is not None and limit < 1:
         raise UsageError(f"limit={limit} allows no run")
-    waiting = list(enumerate(work))[::-1]
-    running: dict[asyncio.Future[T], int] = {}
+    waiting = deque(enumerate(work))
+    running: dict[int, asyncio.Future[T]] = {}
     results: dict[int, T] = {}
+    ended: list[int] = []
+    progress = asyncio.Event()
+
+    def end(index: int, _: object) -> None:
+        ended.append(index)
+        progress.set()
+
     try:
         while waiting or running:
             while waiting and (limit is None or len(running) < limit):
-                place, item = waiting.pop()
-                running[asyncio.ensure_future(item)] = place
-            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for task in sorted(done, key=lambda task: running[task]):
-                results[running.pop(task)] = task.result()
-        return [results[place] for place in range(len(work))]
+                index, item = waiting.popleft()
+                running[index] = asyncio.ensure_future(item)
+                # Not `asyncio.wait`: its cost for each call that ends grows with all that run.
+                running[index].add_done_callback(partial(end, index))
+            await progress.wait()
+            progress.clear()
+            for index in sorted(ended):
+                results[index] = running.pop(index).result()
+            ended.clear()
+        return [results[index] for index in range(len(work))]
     except BaseException:
-        await _cancel_all(list(running), [item for _, item in waiting])
+        await _cancel_all(list(running.values()), [item for _, item in waiting])
         raise
 
 

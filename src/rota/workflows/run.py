@@ -80,11 +80,10 @@ class WorkflowRun:
 
     # Slots: thousands of runs are made a second, and their attributes are read at every call.
     __slots__ = (
-        "_activity", "_busy", "_checking", "_failed_before", "_held", "_lingered",
-        "_patching", "_position", "_recorded", "_root", "_seed", "_undecided",
-        "_used_keys", "_waits", "cancelled", "claim", "clock", "context", "interrupted",
-        "pending_calls", "refusal", "suspending", "task", "threaded", "unasked", "waits_for",
-        "wake_at",
+        "_activity", "_busy", "_checking", "_failed_before", "_held", "_lingered", "_patching",
+        "_position", "_recorded", "_root", "_seed", "_undecided", "_used_keys", "_waits",
+        "cancelled", "claim", "clock", "context", "interrupted", "new_children", "pending_calls",
+        "refusal", "suspending", "task", "threaded", "unasked", "waits_for", "wake_at",
     )  # fmt: skip
 
     def __init__(
@@ -116,6 +115,7 @@ class WorkflowRun:
         self._held: list[asyncio.Future[None]] = []
         self._undecided: list[asyncio.Future[None]] = []
         self.pending_calls: PendingCalls = {}
+        self.new_children: set[str] = set()  # inserted by this execution, not read yet
         self._used_keys: set[str] = set()
         self._patching: asyncio.Lock | None = None
         self._lingered = self._checking = False

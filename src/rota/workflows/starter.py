@@ -28,9 +28,9 @@ from rota.core.typed import JsonReader
 from rota.engine.wakeups import READY, TIMER
 from rota.errors import UnknownWorkflow, UsageError
 from rota.workflows.branches import step_around
+from rota.workflows.children import Siblings, child_result, start_child, start_children
 from rota.workflows.definition import Workflow
 from rota.workflows.run import WorkflowRun, current_run
-from rota.workflows.waits import Siblings, child_result, start_child, start_children
 
 log = logging.getLogger("rota.app")
 R = TypeVar("R")

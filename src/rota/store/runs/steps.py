@@ -190,8 +190,8 @@ async def read_child_ends(tx: Tx, queries: Sequence[ChildQuery]) -> list[ChildEn
     await tx.rows("lock_roots", roots=sorted({query.claim.root_id for query in queries}))
     ids = sorted({query.child_id for query in queries})
     ended = {end.root_id: end for end in await history.ended(tx, ids, alone=False)}
-    unsure = [i for i in ids if i not in ended or ended[i].reason == PARENT_ENDED]
-    rows = await tx.rows("parents_of", ids=unsure) if unsure else []
+    unsure = {i for i in ids if i not in ended or ended[i].reason == PARENT_ENDED}
+    rows = await tx.rows("parents_of", ids=sorted(unsure)) if unsure else []
     parents = {row[0]: row[1] for row in rows}
     return [
         ChildEnd(

@@ -1,28 +1,24 @@
-"""The waits of a workflow besides time: child runs and signals. Durable, holding no worker."""
+"""Child runs of a workflow: each is started once, and awaited durably without holding a worker."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-import json
-import logging
 from collections.abc import Sequence
 from typing import Any
 
 from rota.client.start import NO_OPTIONS, RunOptions
 from rota.core import typed
-from rota.core.json_schema import shape_of
 from rota.core.runs.digest import digest_of
 from rota.core.runs.failures import describe
 from rota.core.runs.ids import created_at_of
-from rota.core.runs.model import StoredStep
-from rota.core.runs.stored_errors import end_of, read_error, run_failed
-from rota.core.time.instants import SECOND, after
-from rota.errors import BadInput, UnknownRun
+from rota.core.runs.model import Started, StoredStep
+from rota.core.runs.stored_errors import end_of, run_failed
+from rota.core.time.instants import SECOND
+from rota.errors import UnknownRun
 from rota.store.runs.history import ChainResult
 from rota.store.runs.steps import ChildEnd
 from rota.workflows.run import WorkflowRun
-
-log = logging.getLogger("rota.workflows")
 
 LOOK_US_MIN, LOOK_US_MAX = SECOND, 60 * SECOND
 GONE = "its record was pruned or archived before its result was awaited"
@@ -30,31 +26,56 @@ GONE_HINT = "Await a child within `keep_days` of its end, or start it again."
 SIBLINGS_MAX = 1000  # children that one poll reads
 
 
+class _Poll:
+    """One reading of many children in progress, and what it found."""
+
+    def __init__(self) -> None:
+        self.over = asyncio.Event()
+        self.ends: dict[str, ChildEnd] = {}
+
+
 class Siblings:
-    """Children that were started together. One poll reads many of them, so that awaiting them one
-    by one does not cost a transaction for each."""
+    """Children that were started together. One poll reads many of them, so that awaiting them
+    costs a transaction for a thousand and not for each."""
 
     def __init__(self, ids: Sequence[str]) -> None:
-        self._open = dict.fromkeys(ids)
+        self._unasked = dict.fromkeys(ids)  # the code has not awaited them yet
         self._ended: dict[str, ChildEnd] = {}
-        self._looking = False
+        self._polls: dict[str, _Poll] = {}  # in progress, by child
 
     async def look(self, flow: WorkflowRun, child_id: str) -> ChildEnd:
         """How a child ended, if it has."""
-        self._open.pop(child_id, None)
-        if child_id in self._ended:
-            return self._ended.pop(child_id)
-        if self._looking or not self._open:  # single polls of one moment share a transaction
+        self._unasked.pop(child_id, None)
+        while child_id not in self._ended:
+            poll = self._polls.get(child_id)
+            if poll is None:
+                return await self._read(flow, child_id)
+            await poll.over.wait()  # after a poll that was cancelled the next caller reads
+            if child_id in poll.ends:
+                return poll.ends[child_id]
+        return self._ended.pop(child_id)
+
+    async def _read(self, flow: WorkflowRun, child_id: str) -> ChildEnd:
+        others = (other for other in self._unasked if other not in self._polls)
+        ids = [child_id, *itertools.islice(others, SIBLINGS_MAX - 1)]
+        if len(ids) == 1:  # single polls of one moment share a transaction
             return await flow.context.journal.read_child_end(flow.claim, child_id)
-        ids = [child_id, *itertools.islice(self._open, SIBLINGS_MAX)]
-        self._looking = True
+        poll = _Poll()
+        self._polls |= dict.fromkeys(ids, poll)
         try:
             ends = await flow.context.journal.read_child_ends(flow.claim, ids)
+            poll.ends = dict(zip(ids, ends, strict=True))
         finally:
-            self._looking = False
-        seen = dict(zip(ids, ends, strict=True))
-        self._ended |= {i: end for i, end in seen.items() if end.ended and i != child_id}
-        return seen[child_id]
+            for sibling in ids:
+                del self._polls[sibling]
+            poll.over.set()
+        # An end is final. A child that is open now may have ended when the code asks for it.
+        self._ended |= {
+            sibling: end
+            for sibling, end in poll.ends.items()
+            if end.ended is not None and sibling in self._unasked
+        }
+        return poll.ends[child_id]
 
 
 async def start_child(
@@ -79,6 +100,7 @@ async def start_child(
             )
             started = await flow.ours(flow.context.journal.record_child(flow.claim, step, child))
         flow.remember(step)
+        flow.new_children |= _inserted([started])
         flow.context.starter.started(delayed=child.available_at > flow.clock.now())
         return started.id
     assert known.child_id is not None
@@ -116,9 +138,15 @@ async def start_children(
             started = await flow.ours(flow.context.journal.record_children(flow.claim, pairs))
         for step in steps:
             flow.remember(step)
+        flow.new_children |= _inserted(started)
         ids |= dict(zip(fresh, (one.id for one in started), strict=True))
         flow.context.starter.started(delayed=any(c.available_at > at for c in children))
     return [ids[n] for n in range(len(starts))]
+
+
+def _inserted(children: Sequence[Started]) -> set[str]:
+    """The ids of children that were not there before."""
+    return {child.id for child in children if not child.existed}
 
 
 def _child_digest(workflow: Any, args: Any, kwargs: Any, external_id: str | None) -> int:
@@ -176,6 +204,10 @@ def _look_again_at(child_id: str, now: int) -> int:
 
 async def _awaited(flow: WorkflowRun, key: str, child_id: str, siblings: Siblings) -> ChainResult:
     """Wait until a child has ended, or until its record is gone."""
+    if child_id in flow.new_children:
+        # It was started a moment ago. Its end wakes this run, at the latest when it suspends.
+        flow.new_children.discard(child_id)
+        await flow.wait("child", None)
     while True:
         with flow:
             seen = await flow.ours(siblings.look(flow, child_id))
@@ -202,45 +234,3 @@ async def _child_end(flow: WorkflowRun, key: str, child_id: str, siblings: Sibli
     )  # fmt: skip
     await flow.record(step)
     return step
-
-
-async def take_signal(
-    flow: WorkflowRun, name: str, timeout_us: int | None, kind: Any
-) -> StoredStep:
-    """The next signal of that name as a step; `failed` when none came in time."""
-    key = flow.key_for(f"wait {name}")
-    shape = _shape_text(kind)
-    digest = None if shape is None else digest_of((), (shape,), {})
-    step = flow.recall_call(key, digest, "wait_for", (name,), {"type": kind})
-    if step is None:
-        await flow.permit_new()
-        deadline = None if timeout_us is None else after(flow.clock.now(), timeout_us)
-        # The shape is stored in place of the value: a sender of a wrong value gets an error.
-        step = flow.new_step(
-            key, "signal", status="waiting", wake_at=deadline, output=shape, digest=digest
-        )
-    reader = typed.JsonReader(kind)
-
-    def fits(text: str | None) -> BadInput | None:
-        try:
-            reader.read(text, what=f"signal {name}")
-        except BadInput as problem:
-            return problem
-        return None
-
-    while step.status == "waiting":
-        error = step.error
-        with flow:
-            step = await flow.ours(flow.context.journal.await_signal(flow.claim, name, step, fits))
-        flow.remember(step)
-        if step.error is not None and step.error != error:
-            problem = read_error(step.error)["message"]
-            log.warning("run %s leaves a signal and waits on: %s", flow.claim.id, problem)
-        if step.status == "waiting":
-            await flow.wait("signal", step.wake_at)
-    return step
-
-
-def _shape_text(kind: Any) -> str | None:
-    shape = shape_of(kind)
-    return None if shape is None else json.dumps(shape, sort_keys=True)

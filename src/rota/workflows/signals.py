@@ -1,0 +1,60 @@
+"""Signals: a workflow waits durably for a value from outside, without holding a worker."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from rota.core import typed
+from rota.core.json_schema import shape_of
+from rota.core.runs.digest import digest_of
+from rota.core.runs.model import StoredStep
+from rota.core.runs.stored_errors import read_error
+from rota.core.time.instants import after
+from rota.errors import BadInput
+from rota.workflows.run import WorkflowRun
+
+log = logging.getLogger("rota.workflows")
+
+
+async def take_signal(
+    flow: WorkflowRun, name: str, timeout_us: int | None, kind: Any
+) -> StoredStep:
+    """The next signal of that name as a step; `failed` when none came in time."""
+    key = flow.key_for(f"wait {name}")
+    shape = _shape_text(kind)
+    digest = None if shape is None else digest_of((), (shape,), {})
+    step = flow.recall_call(key, digest, "wait_for", (name,), {"type": kind})
+    if step is None:
+        await flow.permit_new()
+        deadline = None if timeout_us is None else after(flow.clock.now(), timeout_us)
+        # The shape is stored in place of the value: a sender of a wrong value gets an error.
+        step = flow.new_step(
+            key, "signal", status="waiting", wake_at=deadline, output=shape, digest=digest
+        )
+    reader = typed.JsonReader(kind)
+
+    def fits(text: str | None) -> BadInput | None:
+        try:
+            reader.read(text, what=f"signal {name}")
+        except BadInput as problem:
+            return problem
+        return None
+
+    while step.status == "waiting":
+        error = step.error
+        with flow:
+            step = await flow.ours(flow.context.journal.await_signal(flow.claim, name, step, fits))
+        flow.remember(step)
+        if step.error is not None and step.error != error:
+            problem = read_error(step.error)["message"]
+            log.warning("run %s leaves a signal and waits on: %s", flow.claim.id, problem)
+        if step.status == "waiting":
+            await flow.wait("signal", step.wake_at)
+    return step
+
+
+def _shape_text(kind: Any) -> str | None:
+    shape = shape_of(kind)
+    return None if shape is None else json.dumps(shape, sort_keys=True)
