@@ -194,7 +194,8 @@ class AutomationExecutor:
         handler = declared.handlers.get(work.run.handler)
         if handler is None or work.handler is None:
             return None
-        version, changed = self._fixed.get(declared.name, (0, {}))
+        # The first version of an automation is a deploy, so it has no fixes to read.
+        version, changed = self._fixed.get(declared.name, (1, {}))
         if version != work.automation.version:
             sources = await self._environment.journal.fix_sources(work.automation)
             changed = {
