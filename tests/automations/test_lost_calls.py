@@ -30,6 +30,7 @@ class Handlers:
 
     def __init__(self, app: Line) -> None:
         self.app = app
+        self.tasks: list[asyncio.Task[None]] = []
 
     async def in_a_row(self, ctx: Context, prepared: Prepared) -> None:
         await ctx.call(self.app.outside, items=1)
@@ -127,6 +128,18 @@ class Handlers:
         await sender.ctx.call(self.app.outside, items=1)
         await sender.ctx.call(self.app.outside, items=2)  # second
 
+    async def in_a_task_that_is_kept_elsewhere(self, ctx: Context, prepared: Prepared) -> None:
+        async def send() -> None:
+            await asyncio.sleep(3600)
+            await ctx.call(self.app.outside, items=2)  # second
+
+        self.tasks = [asyncio.create_task(send())]
+        try:
+            await asyncio.sleep(0)
+            await ctx.call(self.app.outside, items=1)
+        finally:
+            self.tasks.pop().cancel()
+
     async def in_a_task_that_comes_later(self, ctx: Context, prepared: Prepared) -> None:
         async def send() -> None:
             await asyncio.sleep(3600)
@@ -149,7 +162,8 @@ FORMS = [
     Handlers.swallowing, Handlers.by_a_helper, Handlers.in_two_branches, Handlers.in_tasks,
     Handlers.in_a_thread, Handlers.by_a_closure, Handlers.by_its_method, Handlers.by_a_partial,
     Handlers.by_coroutines, Handlers.by_a_list_of_coroutines, Handlers.by_an_object,
-    Handlers.by_an_attribute, Handlers.in_a_task_that_comes_later, Handlers.after_a_task,
+    Handlers.by_an_attribute, Handlers.in_a_task_that_is_kept_elsewhere,
+    Handlers.in_a_task_that_comes_later, Handlers.after_a_task,
     Handlers.in_threads,
 ]  # fmt: skip
 
@@ -403,11 +417,12 @@ async def test_a_call_in_a_task_that_mutate_does_not_wait_for_is_seen_to_its_end
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_the_tasks_are_searched_for_a_change_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A handler that keeps no reference to `ctx` costs no search when a phase ends."""
+async def test_a_handler_that_keeps_no_reference_to_ctx_costs_no_search_through_all_tasks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     searches: list[object] = []
     monkeypatch.setattr(context, "use_elsewhere", lambda ctx, *rest: searches.append(rest))
     app = Line()
     async with begun(app, "sqlite://:memory:", "e1", "e2"):
         assert app.outside.calls == 2
-    assert searches == [(), ()]
+    assert searches == []

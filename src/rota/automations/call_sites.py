@@ -81,6 +81,16 @@ def use_after(frame: FrameType | None, ctx: object) -> CallSite | None:
     return None
 
 
+def is_captured(frame: FrameType | None, ctx: object) -> bool:
+    """Whether a variable with `ctx` in the calling code belongs to closures too."""
+    while frame is not None and not _is_host(frame):
+        shared = (*frame.f_code.co_cellvars, *frame.f_code.co_freevars)
+        if shared and any(frame.f_locals.get(name) is ctx for name in shared):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def use_elsewhere(ctx: object, methods: Collection[str] = CHANGES) -> CallSite | None:
     """The place at which another task of this event loop may still use `ctx`."""
     search = _Search(ctx, methods, set())

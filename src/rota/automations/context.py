@@ -17,7 +17,14 @@ from datetime import datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from rota.automations.call_sites import LEAVES, CallSite, site_of, use_after, use_elsewhere
+from rota.automations.call_sites import (
+    LEAVES,
+    CallSite,
+    is_captured,
+    site_of,
+    use_after,
+    use_elsewhere,
+)
 from rota.automations.definition import Automation, Handler, Topic
 from rota.core import redaction
 from rota.core.automations.model import NewEvent, NewInput, StoredEvent
@@ -36,8 +43,10 @@ IDS_MAX = 1000
 LOG_LINES_MAX = 1000
 LOG_CHARS_MAX = 1000
 NAME_CHARS_MAX = 500
-# The result of `sys.getrefcount` for a context that only the host refers to.
-HELD_BY_HOST = 4
+# The result of `sys.getrefcount` for a context that only the host refers to, and while the handler
+# asks for its change. More means that a task may have it too: the search for one reads the frames
+# of all tasks of the event loop.
+HELD_BY_HOST, HELD_IN_CHANGE = 4, 10
 ONE_CHANGE = (
     "Write `return await ctx.call(...)` where either of several calls is meant; make several "
     "changes with one tool, or with a consumer for each."
@@ -226,7 +235,9 @@ class Context:
                 f"a change has to be asked for in the handler's own thread, unlike in {here}",
                 hint="Nothing was called. Make the call in mutate itself.",
             )
-        later = use_after(frame, self) or (use_elsewhere(self) if self._loop is None else None)
+        later = use_after(frame, self)
+        if later is None and self._loop is None and self._may_be_shared(frame):
+            later = use_elsewhere(self)
         if later is not None:
             lost = "the next iteration of the loop around it" if later == here else str(later)
             self._refuse(
@@ -235,6 +246,11 @@ class Context:
                 hint="Nothing was called. " + ONE_CHANGE,
             )
         self._change = here
+
+    def _may_be_shared(self, frame: FrameType) -> bool:
+        """Whether other code than the calling one may refer to the context. A variable that
+        closures share counts as one reference, so it is looked for."""
+        return sys.getrefcount(self) > HELD_IN_CHANGE or is_captured(frame, self)
 
     # -- how it is answered ----------------------------------------------------------------
 
@@ -271,7 +287,6 @@ class Context:
 
     def left_behind(self) -> NotAllowed | None:
         """The error about a task that may use `ctx` after its handler has returned."""
-        # Usually only the host refers to the context: no search through all tasks is needed.
         if self._loop is not None or sys.getrefcount(self) <= HELD_BY_HOST:
             return None
         site = use_elsewhere(self, LEAVES)
