@@ -16,7 +16,7 @@ from rota.core.time.instants import moment, shown
 from rota.errors import BadInput
 from rota.store.backend.database import Tx
 from rota.store.runs import history, lists, logs, steps
-from rota.store.schedules.templates import with_outcomes
+from rota.store.schedules.outcomes import with_outcomes
 
 # Python programs may ask for long lists; pages of surfaces are shorter.
 LIST_MAX = 100_000

@@ -190,7 +190,7 @@ class SchedulePages(ScheduleFinder):
         while looked < look_max:
             size = LOOK if wanted.outcome else limit
             rows = await self._database.read(
-                templates.history, wanted.schedule_id, limit=size, before=before,
+                store.history, wanted.schedule_id, limit=size, before=before,
                 from_at=wanted.from_at, to_at=wanted.to_at,
             )  # fmt: skip
             for run in filter(wanted.fits, rows):

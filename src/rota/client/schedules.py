@@ -20,7 +20,7 @@ from rota.core.redaction import Redactor
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import NewRun, Schedule, Started
 from rota.core.runs.names import checked_key, checked_name
-from rota.core.schedules.intent import RUNS_DONE
+from rota.core.schedules.intent import RUNS_DONE, read_intent
 from rota.core.suggest import check_options
 from rota.core.time.instants import instant, iso
 from rota.core.time.recurrence import between, count_between, previous_before
@@ -303,7 +303,7 @@ class Schedules(SchedulePages):
         """Forget the declaration that was ignored in favour of this schedule: it is gone."""
 
         def edit(old: Schedule) -> Schedule:
-            intent = msgspec.structs.replace(store.read_intent(old.spec), ignored=None)
+            intent = msgspec.structs.replace(read_intent(old.spec), ignored=None)
             return msgspec.structs.replace(old, spec=store.stored(intent), parent_id=intent.origin)
 
         await self._change(name, edit)

@@ -1,7 +1,7 @@
 """Why did it run, or not? Walks spec, zone, bounds, ledger, pause, policies, queue and workers.
 
 One question, one sentence, and the facts it rests on. Only looks; the state of a run after its
-creation is for `standing`.
+creation is for `run`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from rota.schedules.host_zone import host_zone_name
 from rota.schedules.preview import to_instant, wall, zone_of
 from rota.schedules.wall_time import Moment
 from rota.store.schedules import outcomes
-from rota.store.schedules import templates as store
 
 if TYPE_CHECKING:
     from rota.client.client import Client
@@ -47,14 +46,9 @@ class Explanation(NamedTuple):
     hint: str | None = None
 
 
-def range_of(run: Run) -> tuple[int, int, int]:
-    """From, to and count of a skipped row of the ledger."""
-    return store.read_range(run)
-
-
-def pause_of(run: Run) -> store.SchedulePause | None:
-    """The pause that a skipped row of the ledger fell into."""
-    return store.read_pause(run)
+# The surfaces read the ledger by these: they may not import the store.
+range_of = outcomes.read_range
+pause_of = outcomes.read_pause
 
 
 async def why(
@@ -176,10 +170,10 @@ class ScheduleExplainer:
             return self._rests()
         self._facts |= {"from_at": iso(first_at), "to_at": iso(last_at)}
         rows = await self._client.connection.database.read(
-            store.history, self._row.id, from_at=first_at, to_at=last_at, limit=SPAN_LOOK
+            outcomes.history, self._row.id, from_at=first_at, to_at=last_at, limit=SPAN_LOOK
         )
         beyond = await self._client.connection.database.read(
-            store.range_over, self._row.id, at=last_at
+            outcomes.range_over, self._row.id, at=last_at
         )
         if beyond is not None and beyond.id not in {row.id for row in rows}:
             rows.append(beyond)
@@ -290,7 +284,7 @@ class ScheduleExplainer:
         reason = row.reason or "skipped"
         first, last, count = range_of(row)
         clause = detailed(skip_clause(reason, self._policies), row)
-        pause = store.read_pause(row)
+        pause = pause_of(row)
         into: RunState | None = None
         if reason == "merged":
             into, said = await self._merged_into(row)
@@ -334,7 +328,7 @@ class ScheduleExplainer:
         """An occurrence without a record."""
         self._facts["due_at"] = iso(due_at)
         covering = await self._client.connection.database.read(
-            store.range_over, self._row.id, at=due_at
+            outcomes.range_over, self._row.id, at=due_at
         )
         if covering is not None:
             return await self._skipped(covering, {"due_at": iso(due_at)})

@@ -11,7 +11,7 @@ from rota.core.runs.stored_errors import read_error
 from rota.core.schedules.intent import Missed, Overlap, Policies
 from rota.core.time.instants import span
 from rota.core.time.recurrence import Spec, count_between
-from rota.store.schedules import templates as store
+from rota.store.schedules.outcomes import read_range
 
 _SKIPPED = {
     "overlap": f"the run before it had not ended (overlap: {Overlap.SKIP})",
@@ -67,7 +67,7 @@ def tally(
     for row in rows:
         what, count = row.label, 1
         if row.status == Status.SKIPPED:
-            begin, end, count = store.read_range(row)
+            begin, end, count = read_range(row)
             if count > 1:  # of a range that reaches beyond the span only a part lies in it
                 count = count_between(spec, max(begin, first_at) - 1, min(end, last_at))
             what = f"skipped: {skip_clause(row.reason or 'skipped', policies)}"

@@ -33,7 +33,7 @@ from rota.store.notifications import recipients as stored_recipients
 from rota.store.notifications import record
 from rota.store.runs import history
 from rota.store.schedules import attempts as executions
-from rota.store.schedules import templates
+from rota.store.schedules.outcomes import read_range
 
 log = logging.getLogger("rota.notify")
 
@@ -159,7 +159,7 @@ async def _facts(tx: Tx, run_id: str, *, namespace: str) -> Facts | None:
     place = next(at for at, one in enumerate(attempts) if one.id == run.id)
     attempts = attempts[: place + 1]
     schedule = await _schedule_name(tx, run.schedule_id, namespace)
-    count = templates.read_range(run)[2] if run.status == "skipped" else 1
+    count = read_range(run)[2] if run.status == "skipped" else 1
     return Facts(attempts=attempts, schedule=schedule, skipped_count=count)
 
 

@@ -12,12 +12,10 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from rota.core.counts import counted
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Run, Schedule
-from rota.core.schedules.intent import Intent
+from rota.core.schedules.intent import Intent, read_intent
 from rota.core.time.instants import iso
 from rota.core.time.recurrence import Spec, count_between, next_after, previous_before
 from rota.store.backend.database import Tx
@@ -62,12 +60,6 @@ class LedgerFault(NamedTuple):
             f"{self.schedule}: the ledger has no row for {count} occurrences from "
             f"{iso(first_at)} to {iso(last_at)}"
         )
-
-
-class _Range(msgspec.Struct):
-    from_at: int
-    to_at: int
-    count: int
 
 
 def uncovered(spec: Spec, covered: Iterable[Covered], *, after: int, before: int) -> list[Hole]:
@@ -138,9 +130,8 @@ def covers(run: Run) -> Covered | None:
     """The occurrences that a row of the ledger answers for; a run by hand answers for none."""
     if run.due_at is None:
         return None
-    if run.status == Status.SKIPPED and run.output:
-        part = msgspec.json.decode(run.output, type=_Range)
-        return Covered(part.from_at, part.to_at, part.count)
+    if run.status == Status.SKIPPED:
+        return Covered(*outcomes.read_range(run))
     return Covered(run.due_at, run.due_at)
 
 
@@ -162,7 +153,7 @@ async def ledger_faults(
     while page:
         for schedule in page:
             try:
-                intent = store.read_intent(schedule.spec)
+                intent = read_intent(schedule.spec)
                 rows = await outcomes.ledger(tx, schedule.id, limit=ROWS_MAX)
                 holes = _holes(rows, schedule, intent, now, keep_from, keeps_all)
             except Exception:  # one that makes no sense (any more) is quarantined when it is due

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from rota.core.runs.model import Outcome, Schedule
-from rota.core.schedules.intent import Intent, Policies
+from rota.core.schedules.intent import Intent, Policies, read_intent
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
 from rota.core.time.recurrence import parse
 from rota.schedules.ledger_check import ledger_faults
@@ -229,7 +229,7 @@ async def test_a_run_for_a_template_that_is_gone_is_not_created(db: Database) ->
     await put(db, row)
     await db.write(templates.delete, row.id)
     extra = templates.extra_row(
-        row, templates.read_intent(row.spec), id=fresh_id(), available_at=START, trigger="manual"
+        row, read_intent(row.spec), id=fresh_id(), available_at=START, trigger="manual"
     )
     assert await db.write(templates.add_runs, [extra], now=START) == []
 
@@ -446,7 +446,7 @@ async def test_what_another_scheduler_has_in_hand_is_left_to_it(db: Database) ->
 async def test_a_queued_run_is_released_once_when_two_runs_end_at_once(db: Database) -> None:
     row = template()
     await put(db, row)
-    intent = templates.read_intent(row.spec)
+    intent = read_intent(row.spec)
     extra: list[Row] = [
         templates.extra_row(
             row, intent, id=fresh_id(START), due_at=START - n * HOUR, trigger="backfill",

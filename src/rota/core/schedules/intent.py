@@ -129,9 +129,14 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
 _INTENT = msgspec.json.Decoder(Intent)
 
 
+def read_intent(text: str) -> Intent:
+    """The stored intent of a schedule; whether it can be evaluated is not checked."""
+    return _INTENT.decode(text)
+
+
 def understand(text: str) -> Intent:
     """A stored intent that can be evaluated here and now; raises when it makes no sense."""
-    intent = _INTENT.decode(text)
+    intent = read_intent(text)
     check(intent.spec)
     return intent
 

@@ -33,6 +33,7 @@ from rota.pipelines.folder.state_file import RunRecord, ScheduleState, read_time
 from rota.pipelines.usage import PipelineUsage
 from rota.schedules import definition
 from rota.store.schedules import templates as store
+from rota.store.schedules.outcomes import read_range
 
 if TYPE_CHECKING:
     from rota.client.client import Client
@@ -138,7 +139,7 @@ class ScheduleCommands:
             Skipped(
                 row.due_at or row.created_at,
                 read_error(row.error)["message"] if row.error else row.reason or "",
-                store.read_range(row)[2],
+                read_range(row)[2],
             )
             for row in rows
             if row.status == Status.SKIPPED

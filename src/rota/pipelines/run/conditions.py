@@ -20,6 +20,7 @@ import msgspec
 from rota.core.pipelines.names import run_name
 from rota.core.runs.lifecycle import OPEN, Status, label
 from rota.core.runs.model import Claim, Outcome, Schedule
+from rota.core.schedules.intent import read_intent
 from rota.core.time.instants import DAY, SECOND, iso, span
 from rota.core.time.recurrence import next_after, previous_before
 from rota.engine.context import EngineContext
@@ -29,7 +30,6 @@ from rota.pipelines.definition.schedule_block import Condition, ScheduleBlock
 from rota.pipelines.snapshot import Snapshot
 from rota.store.backend.database import Tx
 from rota.store.pipelines import dependencies
-from rota.store.schedules.templates import read_intent
 
 LOOK_US_MIN, LOOK_US_MAX = SECOND, 60 * SECOND
 AFTER, CONDITION = "after", "condition"

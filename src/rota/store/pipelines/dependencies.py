@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rota.core.runs.model import Schedule
+from rota.core.schedules.intent import read_intent
 from rota.store.backend.database import Tx
-from rota.store.schedules.templates import declared_by, read_intent
+from rota.store.schedules.templates import declared_by
 
 
 async def has_begun(tx: Tx, root_id: str) -> bool:

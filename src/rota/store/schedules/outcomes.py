@@ -1,4 +1,4 @@
-"""Outcomes of occurrences: pages of the ledger, counts for a calendar, the last of schedules."""
+"""The ledger: outcomes of occurrences, in pages, counted for a calendar, the last of schedules."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.store.backend.database import Tx
 
 LATEST = 1 << 62
 RANGES_MAX = 1_000
+# Fields of the newest attempt that a row of the ledger shows.
+_OUTCOME = ("status", "reason", "available_at", "attempt", "recoveries", "lease_owner",
+    "lease_until", "output", "error", "finished_at")  # fmt: skip
 
 
 class LedgerPosition(NamedTuple):
@@ -41,8 +45,63 @@ async def ledger(
 
 
 def position_of(run: Run) -> LedgerPosition:
-    """The place of a row in the ledger."""
+    """The position of a row in the ledger."""
     return LedgerPosition(run.created_at if run.due_at is None else run.due_at, run.id)
+
+
+async def history(
+    tx: Tx,
+    schedule_id: str,
+    *,
+    from_at: int = 0,
+    to_at: int = 0,
+    limit: int = 50,
+    before: LedgerPosition = LedgerPosition(),  # noqa: B008
+) -> list[Run]:
+    """The ledger with the outcome of each chain: a row keeps the identity of the first attempt
+    and shows the state of the newest one."""
+    rows = await ledger(tx, schedule_id, from_at=from_at, to_at=to_at, limit=limit, before=before)
+    return await with_outcomes(tx, rows)
+
+
+async def with_outcomes(tx: Tx, rows: Sequence[Run]) -> list[Run]:
+    """First attempts with the state of the newest attempt of each chain."""
+    roots = [row.id for row in rows if row.status != Status.SKIPPED]
+    lasts = [Run(*row) for row in await tx.rows("last_attempts", roots=roots)] if roots else []
+    states = {last.root_id: {field: getattr(last, field) for field in _OUTCOME} for last in lasts}
+    return [msgspec.structs.replace(row, **states.get(row.id, {})) for row in rows]
+
+
+async def range_over(tx: Tx, schedule_id: str, *, at: int) -> Run | None:
+    """The collapsed range of the ledger that holds an instant."""
+    rows = await tx.rows("ledger_range", id=schedule_id, at=at)
+    found = Run(*rows[0]) if rows else None
+    return found if found and read_range(found)[0] <= at else None
+
+
+def read_range(run: Run) -> tuple[int, int, int]:
+    """From, to and count of a skipped row; a single occurrence is a range of one."""
+    return _read_range(run.due_at or 0, run.output)
+
+
+def _read_range(due_at: int, output: str | None) -> tuple[int, int, int]:
+    fields = msgspec.json.decode(output) if output else {}
+    return fields.get("from_at", due_at), fields.get("to_at", due_at), fields.get("count", 1)
+
+
+class SchedulePause(NamedTuple):
+    """Why and since when a schedule was paused that skipped this occurrence."""
+
+    paused_at: int
+    note: str
+
+
+def read_pause(run: Run) -> SchedulePause | None:
+    """The pause that a skipped row reports."""
+    fields = msgspec.json.decode(run.output) if run.output else {}
+    if not fields.get("paused_at"):
+        return None
+    return SchedulePause(fields["paused_at"], fields.get("note") or "")
 
 
 class OutcomeCount(NamedTuple):
@@ -59,8 +118,8 @@ class SkippedRange(NamedTuple):
 
     from_at: int
     to_at: int
-    reason: str | None
     occurrence_count: int
+    reason: str | None
 
 
 class OutcomesFound(NamedTuple):
@@ -82,18 +141,13 @@ async def counts(
     collapsed = await tx.rows(
         "collapsed_between", id=schedule_id, from_at=from_at, limit=RANGES_MAX
     )
-    ranges = [_range(*row) for row in collapsed]
+    ranges = [
+        SkippedRange(*_read_range(due_at, output), reason) for due_at, reason, output in collapsed
+    ]
     return OutcomesFound(
         found,
         [one for one in ranges if one.from_at < to_at],
         sum(one.run_count for one in found) < limit and len(collapsed) < RANGES_MAX,
-    )
-
-
-def _range(due_at: int, reason: str | None, output: str) -> SkippedRange:
-    fields = msgspec.json.decode(output)
-    return SkippedRange(
-        fields.get("from_at", due_at), fields.get("to_at", due_at), reason, fields.get("count", 1)
     )
 
 

@@ -1,7 +1,8 @@
-"""Schedules: template rows, how they change, and the ledger of their occurrences.
+"""Schedules: template rows, how they change, and the rows of the ledger that a change writes.
 
 Two columns of a run mean something of their own in a template: `started_at` is the last
-occurrence it fired, `parent_id` the program that declares it. Firing is in `firing`.
+occurrence it fired, `parent_id` the program that declares it. `fire` fires them, `outcomes` reads
+the ledger.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import asdict
 
 from rota.core.runs.lifecycle import Status, Trigger
-from rota.core.runs.model import Run, Schedule
+from rota.core.runs.model import Schedule
 from rota.core.runs.options import StoredRunOptions
 from rota.core.schedules.intent import (
     NO_FURTHER,
@@ -21,25 +23,20 @@ from rota.core.schedules.intent import (
     Overlap,
     Skip,
     jitter_us,
+    read_intent,
     understand,
 )
 from rota.core.time.occurrence_range import OccurrenceRange
 from rota.core.time.recurrence import next_after
+from rota.core.typed import json_text
 from rota.store.backend.database import Row, Tx
-from rota.store.schedules.outcomes import LedgerPosition, ledger
 
 PAGE = 1000
-_INTENT = msgspec.json.Decoder(Intent)
-
-
-def read_intent(text: str) -> Intent:
-    """The stored intent of a schedule; whether it can be evaluated is not asked."""
-    return _INTENT.decode(text)
 
 
 def stored(intent: Intent) -> str:
     """An intent as it is kept."""
-    return msgspec.json.encode(intent).decode()
+    return json_text(intent)
 
 
 def with_previous(options: str | None, previous_at: int | None) -> str | None:
@@ -54,7 +51,7 @@ def skip_row(
     output = None
     if skip.occurrences > 1 or more:
         fields = {"from_at": skip.first_at, "to_at": skip.due_at, "count": skip.occurrences, **more}
-        output = msgspec.json.encode(fields).decode()
+        output = json_text(fields)
     return (new_id, schedule_id, intent.kind, intent.workflow, Status.SKIPPED, skip.reason, None,
             skip.due_at, Trigger.SCHEDULE, None, output, now)  # fmt: skip
 
@@ -62,25 +59,14 @@ def skip_row(
 async def put(tx: Tx, schedule: Schedule, *, trigger: str, now: int) -> bool:
     """Create a template; False when the name is taken."""
     rows = await tx.rows(
-        "put_schedule", id=schedule.id, namespace=schedule.namespace, name=schedule.name,
-        queue=schedule.queue, priority=schedule.priority, status=schedule.status,
-        reason=schedule.reason, available_at=schedule.available_at, due_at=schedule.due_at,
-        cron_expr=schedule.cron_expr, spec=schedule.spec, trigger=trigger, version=None,
-        tags=None, options=schedule.options, input=schedule.input, parent_id=schedule.parent_id,
-        now=now,
-    )  # fmt: skip
+        "put_schedule", **asdict(schedule), trigger=trigger, version=None, tags=None, now=now
+    )
     return bool(rows)
 
 
 async def change(tx: Tx, schedule: Schedule) -> bool:
     """Rewrite every part of a template."""
-    rows = await tx.rows(
-        "change_schedule", id=schedule.id, queue=schedule.queue, priority=schedule.priority,
-        status=schedule.status, reason=schedule.reason, available_at=schedule.available_at,
-        due_at=schedule.due_at, cron_expr=schedule.cron_expr, spec=schedule.spec,
-        options=schedule.options, input=schedule.input, parent_id=schedule.parent_id,
-    )  # fmt: skip
-    return bool(rows)
+    return bool(await tx.rows("change_schedule", **asdict(schedule)))
 
 
 async def find(tx: Tx, *, namespace: str, name: str, lock: bool = False) -> Schedule | None:
@@ -301,69 +287,6 @@ async def fired_between(tx: Tx, schedule_id: str, *, from_at: int, to_at: int) -
     """The occurrences of a range that have a run."""
     rows = await tx.rows("fired_between", id=schedule_id, from_at=from_at, to_at=to_at)
     return {row[0] for row in rows}
-
-
-_OUTCOME = ("status", "reason", "available_at", "attempt", "recoveries", "lease_owner",
-    "lease_until", "output", "error", "finished_at")  # fmt: skip
-
-
-async def history(
-    tx: Tx,
-    schedule_id: str,
-    *,
-    from_at: int = 0,
-    to_at: int = 0,
-    limit: int = 50,
-    before: LedgerPosition = LedgerPosition(),  # noqa: B008
-) -> list[Run]:
-    """The ledger with the outcome of each chain: a row keeps the identity of the first attempt
-    and shows the state of the newest one."""
-    rows = await ledger(tx, schedule_id, from_at=from_at, to_at=to_at, limit=limit, before=before)
-    return await with_outcomes(tx, rows)
-
-
-async def with_outcomes(tx: Tx, rows: Sequence[Run]) -> list[Run]:
-    """First attempts with the state of the newest attempt of each chain."""
-    roots = [row.id for row in rows if row.status != Status.SKIPPED]
-    found = await tx.rows("last_attempts", roots=roots) if roots else []
-    lasts = {last.root_id: last for last in (Run(*row) for row in found)}
-    return [_as_its_chain(row, lasts.get(row.id, row)) for row in rows]
-
-
-def _as_its_chain(first: Run, last: Run) -> Run:
-    if last.id == first.id:
-        return first
-    outcome = {field: getattr(last, field) for field in _OUTCOME}
-    return msgspec.structs.replace(first, **outcome)
-
-
-async def range_over(tx: Tx, schedule_id: str, *, at: int) -> Run | None:
-    """The collapsed range of the ledger that holds an instant."""
-    rows = await tx.rows("ledger_range", id=schedule_id, at=at)
-    found = Run(*rows[0]) if rows else None
-    return found if found and read_range(found)[0] <= at else None
-
-
-def read_range(run: Run) -> tuple[int, int, int]:
-    """From, to and count of a skipped row; a single occurrence is a range of one."""
-    fields = msgspec.json.decode(run.output) if run.output else {}
-    due_at = run.due_at or 0
-    return fields.get("from_at", due_at), fields.get("to_at", due_at), fields.get("count", 1)
-
-
-class SchedulePause(NamedTuple):
-    """Why and since when a schedule rested that left this out."""
-
-    paused_at: int
-    note: str
-
-
-def read_pause(run: Run) -> SchedulePause | None:
-    """The pause a skipped row reports."""
-    fields = msgspec.json.decode(run.output) if run.output else {}
-    if not fields.get("paused_at"):
-        return None
-    return SchedulePause(fields["paused_at"], fields.get("note") or "")
 
 
 async def open_roots(tx: Tx, schedule_ids: Sequence[str]) -> list[str]:
