@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from rota.client.connection import ClientPart
-from rota.client.doctor import absence, worker_name
+from rota.client.doctor import live_workers, worker_name
 from rota.core.automations.model import (
     AnswerRow,
     AutomationVersion,
@@ -390,7 +390,7 @@ async def _code_states(
     refused."""
     namespace = settings.namespace
     rows = await workers.listing(tx, namespace=namespace)
-    live = {row.id: row for row in rows if absence(row, settings, now) is None}
+    live = {row.id: row for row in live_workers(rows, settings, now)}
     names = [one.name for one in found]
     code = await store.code_of_workers(tx, namespace=namespace, names=names) if live else {}
     refusals = await refused.listing(tx, namespace=namespace)

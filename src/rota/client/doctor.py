@@ -69,6 +69,11 @@ def absence(worker: WorkerRecord, settings: Settings, now: int) -> Absence | Non
     return "silent" if now - worker.heartbeat_at > beats_us else None
 
 
+def live_workers(rows: Sequence[WorkerRecord], settings: Settings, now: int) -> list[WorkerRecord]:
+    """The workers that are neither gone nor silent."""
+    return [row for row in rows if absence(row, settings, now) is None]
+
+
 def served(worker: WorkerRecord) -> list[str]:
     """The queues a worker takes runs from."""
     return [str(name) for name in msgspec.json.decode(worker.queues)]

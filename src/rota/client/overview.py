@@ -13,7 +13,7 @@ from typing import NamedTuple
 from rota.client.answers import every_automation
 from rota.client.automation_views import AutomationView
 from rota.client.connection import ClientPart
-from rota.client.doctor import absence, served
+from rota.client.doctor import absence, live_workers, served
 from rota.core.automations.text import Word
 from rota.core.runs.filters import RunFilter
 from rota.core.runs.ids import created_at_of as created_at
@@ -161,12 +161,8 @@ class Overview(ClientPart):
         namespace, now = self._namespace, self._now()
         opened = await self._database.read(store.open_runs, namespace=namespace, now=now)
         declared = {row.name: row for row in await client.queues()}
-        alive = [
-            name
-            for row in await client.workers()
-            if absence(row, client.settings, now) is None
-            for name in served(row)
-        ]
+        live = live_workers(await client.workers(), client.settings, now)
+        alive = [name for row in live for name in served(row)]
         names = {*declared, *alive, *(row.queue for row in opened if row.queue)}
         found = []
         for name in sorted(names):

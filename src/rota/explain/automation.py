@@ -1,7 +1,7 @@
 """Why an automation runs, or does not: its pause, the person it waits for, its retries, its worker,
 and the events it left where they are.
 
-Only looks. The answer is a clause that follows "automation NAME".
+Only reads. The answer is a clause that follows "automation NAME".
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ from rota.core.automations.planner import DeployedHandler, due_of
 from rota.core.automations.text import RETRIED
 from rota.core.runs.lifecycle import Status
 from rota.core.time.instants import iso, span
-from rota.explain.deployed_code import code_reason
-from rota.explain.notified import notified
-from rota.explain.run import RunExplainer, RunState
+from rota.explain.run import (
+    RunExplainer,
+    RunState,
+    latest_notification,
+    lower_first,
+    missing_code_state,
+)
 from rota.schedules.host_zone import host_zone_name
 from rota.schedules.preview import wall
 
@@ -63,8 +67,9 @@ class _AutomationExplainer:
         if open_run is None:
             clause = "has no open run: its last run crashed too often"
             return RunState("no_turn", clause, {}, resume)
-        if open_run.status != Status.RUNNING and (missing := code_reason(self._view)) is not None:
-            return RunState("no_code", *missing)
+        missing_code = missing_code_state(self._view)
+        if open_run.status != Status.RUNNING and missing_code is not None:
+            return missing_code
         if open_run.status in (Status.PENDING, Status.RUNNING):
             return await RunExplainer(self._client, self._zone).of(open_run)
         if open_run.reason in ("reconciliation", *RETRIED):
@@ -74,10 +79,10 @@ class _AutomationExplainer:
     async def _asks(self, open_run: Run) -> RunState:
         actions = ", ".join(self._view.said.actions)
         hint = f"Cleared by: {actions}. See `rota automation show {self._name}`."
-        told = await notified(self._client, open_run, self._zone)
-        said = f"{_lower(self._view.sentence)}{told.clause}"
-        facts = {"reason": open_run.reason or ""} | told.facts
-        return RunState("needs_person", f"waits for an operator: {said}", facts, hint)
+        notified, notified_facts = await latest_notification(self._client, open_run, self._zone)
+        clause = f"waits for an operator: {lower_first(self._view.sentence)}{notified}"
+        facts = {"reason": open_run.reason or ""} | notified_facts
+        return RunState("needs_person", clause, facts, hint)
 
     def _tries(self, reason: str, at: int) -> RunState:
         when = self._when(at)
@@ -85,8 +90,8 @@ class _AutomationExplainer:
             clause = f"finds out whether a change happened; next check {when}"
             hint = f"If you know it: `rota automation show {self._name}`."
             return RunState("reconciles", clause, {"reason": reason}, hint)
-        _, _, said = self._view.sentence.partition(": ")
-        because = f": {said}" if said else ""
+        _, colon, error = self._view.sentence.partition(": ")
+        because = f"{colon}{error}" if error else ""
         outage = self._view.automation.outage
         if outage is not None:
             tries = "1 try" if outage.tries == 1 else f"{outage.tries} tries"
@@ -113,19 +118,19 @@ class _AutomationExplainer:
         [newest, *_] = await self._client.automations.versions(self._name, limit=1)
         graph = _GRAPH.decode(newest.graph)
         handlers = {one.name: one for one in self._view.handlers}
-        told = []
+        clauses = []
         for topic, count in sorted(self._view.pending.items()):
             reader = handlers.get(graph.consumer_of(topic) or "")
             events = f"{count} event{'s' if count > 1 else ''} of topic {topic}"
             if reader is None and topic in graph.dead_letters:
                 letters = "a dead letter" if count == 1 else f"{count} dead letters"
-                told.append(f"keeps {letters} in topic {topic} for you to check")
+                clauses.append(f"keeps {letters} in topic {topic} for you to check")
             elif reader is None:
-                told.append(f"keeps {events}, which has no reader any more")
+                clauses.append(f"keeps {events}, which has no reader any more")
             elif reader.last_run_at is not None:
                 at = wall(reader.last_run_at, self._zone)
-                told.append(f"keeps {events}: {reader.name} ran at {at} and took none of them")
-        return told
+                clauses.append(f"keeps {events}: {reader.name} ran at {at} and took none of them")
+        return clauses
 
     def _next(self) -> str:
         timed: list[tuple[int, DeployedHandler]] = []
@@ -141,7 +146,3 @@ class _AutomationExplainer:
     def _when(self, at: int) -> str:
         ahead = at - self._now
         return f"at {wall(at, self._zone)}" + (f" (in {span(ahead)})" if ahead > 0 else "")
-
-
-def _lower(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:]

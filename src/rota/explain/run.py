@@ -1,6 +1,6 @@
-"""The state of a run and why: the walk over workers, queue, limits, turns, waits and ends.
+"""The state of a run and why: the walk over workers, queue, limits, waits and ends.
 
-Only looks. The answer is a clause that follows "run ID": `waits: no worker serves queue mail`.
+Only reads. The answer is a clause that follows "run ID": `waits: no worker serves queue mail`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rota.client.doctor import absence, known, served
+from rota.client.doctor import known, live_workers, served
 from rota.client.operations import ARM_HINT, disarmed_clause
+from rota.core.automations.text import missing_code, refusal
 from rota.core.counts import some
 from rota.core.runs import rate_limit
 from rota.core.runs.failures import TABLE, Kind, advice
@@ -17,9 +18,7 @@ from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Queue, Run, StoredStep, WorkerRecord
 from rota.core.runs.recovery import runs_alone
 from rota.core.runs.stored_errors import error_line
-from rota.core.time.instants import SECOND, iso_if_known, span
-from rota.explain.deployed_code import code_reason
-from rota.explain.notified import notified
+from rota.core.time.instants import SECOND, iso, iso_if_known, span
 from rota.schedules.preview import wall
 from rota.store.pipelines import steps as pipeline_steps
 from rota.store.pipelines.steps import ProviderWait
@@ -27,6 +26,7 @@ from rota.store.runs import claim
 from rota.store.schedules import templates as store
 
 if TYPE_CHECKING:
+    from rota.client.automation_views import AutomationView
     from rota.client.client import Client
 
 RUNNING_LOOK = 1000
@@ -47,11 +47,46 @@ class RunState(NamedTuple):
     hint: str | None = None
 
 
+def missing_code_state(view: AutomationView) -> RunState | None:
+    """Why an automation does not run although workers are running: none of them has its deployed
+    code. None if one has it, or if no worker is running."""
+    automation, code = view.automation, view.code
+    if not code.is_missing:
+        return None
+    clause = f"waits: {lower_first(missing_code(automation.version, code))}"
+    if code.refused is not None:
+        clause += f"; {refusal(code.refused)}"
+    known_versions = [worker.version for worker in code.others if worker.version is not None]
+    hint = f"Restart the workers (`rota up`) with the code of version {automation.version}"
+    if known_versions:
+        rollback = f"`rota automation rollback {automation.name} {max(known_versions)}`"
+        hint += f", or use theirs: {rollback}"
+    facts = {
+        "version": automation.version,
+        "workers": [{"worker": each.worker, "version": each.version} for each in code.others],
+        "refused": list(code.refused.problems) if code.refused else [],
+    }
+    return RunState("no_code", clause, facts, f"{hint}.")
+
+
+async def latest_notification(client: Client, run: Run, zone: str) -> tuple[str, dict[str, Any]]:
+    """The newest notification about what a run waits for: the end of a clause, and the facts. Both
+    are empty if no rule wants the kind."""
+    found = await client.notifications.latest(run)
+    if found is None:
+        return "", {}
+    one = found.notification
+    facts = {"kind": one.kind, "at": iso(one.at), "rules": found.rules}
+    clause = f"; notification {one.kind} of {wall(one.at, zone)} {found.receivers}"
+    return clause, {"notification": facts}
+
+
 class RunExplainer:
-    """Looks at one chain; `zone` is the wall people look at."""
+    """Examines one chain; times are shown in `zone`."""
 
     def __init__(self, client: Client, zone: str) -> None:
         self._client = client
+        self._database = client.connection.database
         self._zone = zone
         self._now = client.clock.now()
 
@@ -84,9 +119,9 @@ class RunExplainer:
             case Status.COMPLETED:
                 return RunState("completed", f"completed{tries} at {at}, after {took}", facts)
             case Status.FAILED:
-                said = error_line(run.error)
-                clause = f"failed{tries} at {at}, after {took}: {said}"
-                return RunState("failed", clause, facts | {"error": said}, retry)
+                error = error_line(run.error)
+                clause = f"failed{tries} at {at}, after {took}: {error}"
+                return RunState("failed", clause, facts | {"error": error}, retry)
             case Status.CANCELLED:
                 clause = f"was cancelled at {at} ({run.reason})"
                 return RunState("cancelled", clause, facts | {"reason": run.reason})
@@ -107,9 +142,7 @@ class RunExplainer:
             )
             return RunState("lapsed", clause, facts, "If no other worker is running: `rota up`.")
         if run.kind == "pipeline":
-            wait = await self._client.connection.database.read(
-                pipeline_steps.provider_wait, root_id=run.root_id
-            )
+            wait = await self._database.read(pipeline_steps.provider_wait, root_id=run.root_id)
             if wait is not None:
                 return self._provider(wait, since, facts)
         return RunState("running", f"runs {since} on worker {run.lease_owner}", facts)
@@ -129,10 +162,10 @@ class RunExplainer:
         needed = (
             TABLE[kinds[run.reason]].action if run.reason in kinds else "see its error, then decide"
         )
-        told = await notified(self._client, run, self._zone)
-        said = f"it said {error_line(run.error)}{told.clause}"
-        clause = f"waits for an operator ({run.reason}): {needed}; {said}"
-        facts = {"reason": run.reason, "error": error_line(run.error)} | told.facts
+        error = error_line(run.error)
+        notified, notified_facts = await latest_notification(self._client, run, self._zone)
+        clause = f"waits for an operator ({run.reason}): {needed}; it said {error}{notified}"
+        facts = {"reason": run.reason, "error": error} | notified_facts
         return RunState("needs_person", clause, facts, f"Then `rota run retry {run.id}`.")
 
     async def _sleeping(self, run: Run) -> RunState:
@@ -167,9 +200,7 @@ class RunExplainer:
 
     async def _queued(self, run: Run) -> RunState:
         """It waits behind an earlier run of its schedule: which one, and the state of that one."""
-        roots = await self._client.connection.database.read(
-            store.open_roots, [run.schedule_id or ""]
-        )
+        roots = await self._database.read(store.open_roots, [run.schedule_id or ""])
         lasts = [(await self._client.runs.chain(root))[-1] for root in sorted(set(roots))]
         ahead = [last for last in lasts if last.reason != "turn"]
         facts: dict[str, Any] = {"behind": [last.id for last in ahead]}
@@ -186,8 +217,7 @@ class RunExplainer:
 
     async def _pending(self, run: Run) -> RunState:
         """Nothing is in its way but workers and limits: find which."""
-        rows = await self._client.workers()
-        live = [w for w in rows if absence(w, self._client.settings, self._now) is None]
+        live = live_workers(await self._client.workers(), self._client.settings, self._now)
         queues = {queue.name: queue for queue in await self._client.queues()}
         limit = queues.get(run.queue)
         since = run.available_at or run.created_at
@@ -220,8 +250,7 @@ class RunExplainer:
             clause = f"waits: no worker serves queue {run.queue}"
             return RunState("no_worker", clause, {}, f"Start one: `rota up --queue {run.queue}`.")
         if run.kind == "automation":
-            missing = code_reason(await self._client.automations.show(run.name))
-            return None if missing is None else RunState("no_code", *missing)
+            return missing_code_state(await self._client.automations.show(run.name))
         if not any(run.name in known(worker) for worker in serving):
             clause = f"waits: no worker that serves queue {run.queue} knows {run.kind} {run.name}"
             return RunState("unknown_workflow", clause, {}, "Deploy the code that has it.")
@@ -256,7 +285,7 @@ class RunExplainer:
             clause = f"waits: {limit.key_running_max} of key {run.limit_key} run already, the limit"
             return RunState("key_limit", clause, {"key_running_max": limit.key_running_max})
         if limit.key_open_max and run.limit_key:
-            held = await self._client.connection.database.read(
+            held = await self._database.read(
                 claim.holders, namespace=run.namespace, queue=run.queue, key=run.limit_key
             )
             if len(held) >= limit.key_open_max and run.root_id not in held:
@@ -312,6 +341,11 @@ class RunExplainer:
             return ""
         rest = instant - self._now
         return "any moment" if rest < SECOND else f"{word} {self.at(instant)} (in {_span(rest)})"
+
+
+def lower_first(sentence: str) -> str:
+    """A sentence as the end of another one."""
+    return sentence[:1].lower() + sentence[1:]
 
 
 def _span(duration_us: int) -> str:

@@ -1,6 +1,6 @@
 """Why did it run, or not? Walks spec, zone, bounds, ledger, pause, policies, queue and workers.
 
-One question, one sentence, and the facts it rests on. Only looks; the state of a run after its
+One question, one sentence, and the facts it rests on. Only reads; the state of a run after its
 creation is for `run`.
 """
 
@@ -10,7 +10,7 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rota.client.doctor import absence
+from rota.client.doctor import live_workers
 from rota.client.operations import ARM_HINT, disarmed_clause
 from rota.client.schedule_view import ScheduleView
 from rota.core.runs.lifecycle import OPEN, Status, Trigger
@@ -130,6 +130,7 @@ class ScheduleExplainer:
 
     def __init__(self, client: Client, shown: ScheduleView) -> None:
         self._client = client
+        self._database = client.connection.database
         self._now = client.clock.now()
         self._row = shown.schedule
         self._intent = shown.intent
@@ -169,12 +170,10 @@ class ScheduleExplainer:
         if self._problem is not None:
             return self._rests()
         self._facts |= {"from_at": iso(first_at), "to_at": iso(last_at)}
-        rows = await self._client.connection.database.read(
+        rows = await self._database.read(
             outcomes.history, self._row.id, from_at=first_at, to_at=last_at, limit=SPAN_LOOK
         )
-        beyond = await self._client.connection.database.read(
-            outcomes.range_over, self._row.id, at=last_at
-        )
+        beyond = await self._database.read(outcomes.range_over, self._row.id, at=last_at)
         if beyond is not None and beyond.id not in {row.id for row in rows}:
             rows.append(beyond)
         if not rows:
@@ -210,7 +209,7 @@ class ScheduleExplainer:
         return await self._due(due_at)
 
     async def _recorded(self, first: int, last: int) -> Run | None:
-        rows = await self._client.connection.database.read(
+        rows = await self._database.read(
             outcomes.ledger, self._row.id, from_at=first, to_at=last, limit=LEDGER_LOOK
         )
         return rows[-1] if rows else None
@@ -232,9 +231,7 @@ class ScheduleExplainer:
 
     async def _last(self) -> Run | None:
         """The newest row of the ledger."""
-        rows = await self._client.connection.database.read(
-            outcomes.ledger, self._row.id, to_at=self._now, limit=1
-        )
+        rows = await self._database.read(outcomes.ledger, self._row.id, to_at=self._now, limit=1)
         return rows[0] if rows else None
 
     async def _rests_after(self, rests: Explanation) -> Explanation:
@@ -312,7 +309,7 @@ class ScheduleExplainer:
 
     async def _merged_into(self, row: Run) -> tuple[RunState | None, str]:
         """The run that waited when this one came, and the present state of that one."""
-        rows = await self._client.connection.database.read(
+        rows = await self._database.read(
             outcomes.ledger, self._row.id, to_at=(row.due_at or 1) - 1, limit=LEDGER_LOOK
         )
         for earlier in rows:
@@ -327,9 +324,7 @@ class ScheduleExplainer:
     async def _due(self, due_at: int) -> Explanation:
         """An occurrence without a record."""
         self._facts["due_at"] = iso(due_at)
-        covering = await self._client.connection.database.read(
-            outcomes.range_over, self._row.id, at=due_at
-        )
+        covering = await self._database.read(outcomes.range_over, self._row.id, at=due_at)
         if covering is not None:
             return await self._skipped(covering, {"due_at": iso(due_at)})
         if due_at > self._now:
@@ -375,9 +370,7 @@ class ScheduleExplainer:
         if disarmed is not None:
             text = f"{since}, but the database {disarmed_clause(disarmed)}"
             return self._say("disarmed", text, ARM_HINT, disarmed_at=iso(disarmed.at))
-        rows = await self._client.workers()
-        settings = self._client.settings
-        live = [row for row in rows if absence(row, settings, self._now) is None]
+        live = live_workers(await self._client.workers(), self._client.settings, self._now)
         if not live:
             text = f"{since}, but no worker is running to fire it"
             hint = f"Start one: `rota up`; {missed_words(self._policies)}."
