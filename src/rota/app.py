@@ -40,7 +40,8 @@ from rota.notifications.registry import AppNotifications
 from rota.pipelines.client import PipelineClient, PipelineWorker
 from rota.pipelines.executor import PART_QUEUE, PipelineExecutor
 from rota.schedules.apply import DeclaredSchedules, origin_of
-from rota.schedules.definition import ScheduleOptions, When, check_declared
+from rota.schedules.definition import ScheduleOptions, check_declared
+from rota.schedules.edit import When
 from rota.schedules.host_zone import host_zone_name
 from rota.settings import SettingOptions, Settings
 from rota.workflows.definition import (

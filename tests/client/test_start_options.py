@@ -17,8 +17,9 @@ from rota.client.schedules import Schedules
 from rota.client.start import RunOptions
 from rota.core.runs.filters import RunFilter, RunSelection
 from rota.core.runs.queue_limits import QueueOptions
+from rota.core.schedules.intent import POLICY_NAMES
 from rota.errors import BadInput, BadSetting, UnknownOption, UsageError
-from rota.schedules.definition import PolicyOptions, ScheduleOptions, policies
+from rota.schedules.definition import PolicyOptions, ScheduleOptions
 from rota.settings import SettingOptions, Settings
 from rota.testing import virtual
 from rota.tools.feed import FeedRead
@@ -308,7 +309,7 @@ def named(call: Callable[..., Any]) -> set[str]:
 def test_options_for_type_checkers_are_those_of_the_code() -> None:
     assert list(StartOptions.__annotations__) == list(RunOptions.__struct_fields__)
     assert get_type_hints(SettingOptions) == get_type_hints(Settings)
-    assert PolicyOptions.__annotations__.keys() == named(policies)
+    assert PolicyOptions.__annotations__.keys() == POLICY_NAMES.keys()
     assert WorkflowOptions.__annotations__.keys() == named(Workflow.__init__)
     assert StepOptions.__annotations__.keys() == named(Step.__init__)
     checked = {name.removesuffix("_at") for name in RunFilter.__struct_fields__}

@@ -8,19 +8,33 @@ from typing import Any, NamedTuple
 
 ROW_HEIGHT, PANEL_HEIGHT, WIDTH, COLUMNS = 1, 7, 24, 3
 SPACE = 'namespace=~"$namespace"'
+_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 
 class DashboardPanel(NamedTuple):
-    """One panel: a title, queries with their legends, and a unit."""
+    """One panel: a title, queries by their legends, and a unit."""
 
     title: str
-    queries: tuple[tuple[str, str], ...]
+    queries: dict[str, str]
     unit: str = "short"
     kind: str = "timeseries"
 
 
+def _gauge(metric: str) -> str:
+    return f"{metric}{{{SPACE}}}"
+
+
+def _sum(metric: str, by: str) -> str:
+    return f"sum by ({by}) ({_gauge(metric)})"
+
+
 def _rate(metric: str, by: str) -> str:
     return f"sum by ({by}) (rate({metric}{{{SPACE}}}[$__rate_interval]))"
+
+
+def _unscoped_rate(metric: str, by: str) -> str:
+    """The same for a metric of processes, which has no namespace."""
+    return f"sum by ({by}) (rate({metric}[$__rate_interval]))"
 
 
 def _quantile(part: float, metric: str, by: str, filters: str = SPACE) -> str:
@@ -28,171 +42,153 @@ def _quantile(part: float, metric: str, by: str, filters: str = SPACE) -> str:
     return f"histogram_quantile({part:g}, sum by ({by}, le) ({rate}))"
 
 
+def _quantiles(low: float, high: float, metric: str, by: str, legend: str = "") -> dict[str, str]:
+    return {f"p{100 * part:g}{legend}": _quantile(part, metric, by) for part in (low, high)}
+
+
 ROWS: dict[str, tuple[DashboardPanel, ...]] = {
     "Health": (
-        DashboardPanel("Workers", ((f"rota_workers{{{SPACE}}}", "{{state}}"),), kind="stat"),
+        DashboardPanel("Workers", {"{{state}}": _gauge("rota_workers")}, kind="stat"),
         DashboardPanel(
-            "Waiting for an operator",
-            ((f"sum by (why) (rota_waiting_for_person{{{SPACE}}})", "{{why}}"),), kind="stat",
+            "Waiting for an operator", {"{{why}}": _sum("rota_waiting_for_person", "why")},
+            kind="stat",
         ),
         DashboardPanel(
             "Lapsed leases, disarmed, versions",
-            (
-                (f"rota_runs_lapsed{{{SPACE}}}", "lapsed"),
-                (f"rota_disarmed{{{SPACE}}}", "disarmed"),
-                (f"count by (version) (rota_build_info{{{SPACE}}})", "version {{version}}"),
-            ),
+            {
+                "lapsed": _gauge("rota_runs_lapsed"),
+                "disarmed": _gauge("rota_disarmed"),
+                "version {{version}}": f"count by (version) ({_gauge('rota_build_info')})",
+            },
             kind="stat",
         ),
     ),
     "Runs": (
         DashboardPanel(
-            "Ended per second", ((_rate("rota_runs_finished_total", "status"), "{{status}}"),),
-            "ops",
+            "Ended per second", {"{{status}}": _rate("rota_runs_finished_total", "status")}, "ops"
         ),
         DashboardPanel(
-            "Duration", tuple(
-                (_quantile(part, "rota_run_seconds", "kind"), f"p{100 * part:g} {{{{kind}}}}")
-                for part in (0.5, 0.95)
-            ),
-            "s",
+            "Duration", _quantiles(0.5, 0.95, "rota_run_seconds", "kind", " {{kind}}"), "s"
+        ),
+        DashboardPanel("Open runs", {"{{status}}": _sum("rota_runs_open", "status")}),
+        DashboardPanel(
+            "Ended in the last hour, as stored", {"{{status}}": _sum("rota_runs_ended", "status")}
         ),
         DashboardPanel(
-            "Open runs", ((f"sum by (status) (rota_runs_open{{{SPACE}}})", "{{status}}"),)
-        ),
-        DashboardPanel(
-            "Ended in the last hour, as stored",
-            ((f"sum by (status) (rota_runs_ended{{{SPACE}}})", "{{status}}"),),
-        ),
-        DashboardPanel(
-            "Recovered from dead workers", ((_rate("rota_runs_recovered_total", "namespace"), ""),),
+            "Recovered from dead workers", {"": _rate("rota_runs_recovered_total", "namespace")},
             "ops",
         ),
     ),
     "Schedules": (
         DashboardPanel(
-            "Lateness of firing", tuple(
-                (_quantile(part, "rota_schedule_lateness_seconds", "namespace"), f"p{100 * part:g}")
-                for part in (0.5, 0.99)
-            ),
-            "s",
+            "Lateness of firing",
+            _quantiles(0.5, 0.99, "rota_schedule_lateness_seconds", "namespace"), "s",
         ),
         DashboardPanel(
-            "Skipped, by reason", ((_rate("rota_schedule_skipped_total", "reason"), "{{reason}}"),),
+            "Skipped, by reason", {"{{reason}}": _rate("rota_schedule_skipped_total", "reason")},
             "ops",
         ),
         DashboardPanel(
             "Overdue",
-            (
-                (f"rota_schedules_overdue{{{SPACE}}}", "schedules"),
-                (f"rota_schedules_overdue_seconds_max{{{SPACE}}}", "seconds at most"),
-            ),
+            {
+                "schedules": _gauge("rota_schedules_overdue"),
+                "seconds at most": _gauge("rota_schedules_overdue_seconds_max"),
+            },
         ),
         DashboardPanel(
             "Next due",
-            ((f"rota_schedule_next_due_timestamp_seconds{{{SPACE}}} - time()", "{{schedule}}"),),
-            "s",
+            {"{{schedule}}": f"{_gauge('rota_schedule_next_due_timestamp_seconds')} - time()"}, "s",
         ),
         DashboardPanel(
             "Since the last occurrence",
-            ((f"time() - rota_schedule_last_fired_timestamp_seconds{{{SPACE}}}", "{{schedule}}"),),
+            {"{{schedule}}": f"time() - {_gauge('rota_schedule_last_fired_timestamp_seconds')}"},
             "s",
         ),
-        DashboardPanel("Schedules", ((f"rota_schedules{{{SPACE}}}", "{{status}}"),), kind="stat"),
+        DashboardPanel("Schedules", {"{{status}}": _gauge("rota_schedules")}, kind="stat"),
     ),
     "Queues and workers": (
-        DashboardPanel("Pending", ((f"rota_queue_pending_runs{{{SPACE}}}", "{{queue}}"),)),
+        DashboardPanel("Pending", {"{{queue}}": _gauge("rota_queue_pending_runs")}),
         DashboardPanel(
-            "Oldest pending", ((f"rota_queue_oldest_pending_seconds{{{SPACE}}}", "{{queue}}"),), "s"
+            "Oldest pending", {"{{queue}}": _gauge("rota_queue_oldest_pending_seconds")}, "s"
         ),
         DashboardPanel(
-            "Ready until claimed", tuple(
-                (_quantile(part, "rota_run_wait_seconds", "kind"), f"p{100 * part:g} {{{{kind}}}}")
-                for part in (0.5, 0.99)
-            ),
-            "s",
+            "Ready until claimed",
+            _quantiles(0.5, 0.99, "rota_run_wait_seconds", "kind", " {{kind}}"), "s",
         ),
-        DashboardPanel("Workers by queue", ((f"rota_queue_workers{{{SPACE}}}", "{{queue}}"),)),
-        DashboardPanel("Slots", ((f"rota_worker_slots{{{SPACE}}}", "slots"),), kind="stat"),
+        DashboardPanel("Workers by queue", {"{{queue}}": _gauge("rota_queue_workers")}),
+        DashboardPanel("Slots", {"slots": _gauge("rota_worker_slots")}, kind="stat"),
     ),
     "Automations and pipelines": (
-        DashboardPanel("Automations", ((f"rota_automations{{{SPACE}}}", "{{word}}"),)),
+        DashboardPanel("Automations", {"{{word}}": _gauge("rota_automations")}),
         DashboardPanel(
             "Changes by tools",
-            ((_rate("rota_mutations_total", "tool, outcome"), "{{tool}} {{outcome}}"),), "ops",
+            {"{{tool}} {{outcome}}": _rate("rota_mutations_total", "tool, outcome")}, "ops",
         ),
         DashboardPanel(
             "Pipelines in 24 hours",
-            ((f"rota_pipeline_executions{{{SPACE}}}", "{{schedule}} {{outcome}}"),),
+            {"{{schedule}} {{outcome}}": _gauge("rota_pipeline_executions")},
         ),
         DashboardPanel(
-            "Items in 24 hours",
-            ((f"sum by (outcome) (rota_pipeline_items{{{SPACE}}})", "{{outcome}}"),),
+            "Items in 24 hours", {"{{outcome}}": _sum("rota_pipeline_items", "outcome")}
         ),
     ),
     "Language models": (
         DashboardPanel(
             "Cost per hour",
-            (("sum by (model) (increase(rota_ai_cost_dollars_total[1h]))", "{{model}}"),),
+            {"{{model}}": "sum by (model) (increase(rota_ai_cost_dollars_total[1h]))"},
             "currencyUSD",
         ),
         DashboardPanel(
             "Tokens per second",
-            (
-                ("sum by (model, direction) (rate(rota_ai_tokens_total[$__rate_interval]))",
-                 "{{model}} {{direction}}"),
-            ),
+            {"{{model}} {{direction}}": _unscoped_rate("rota_ai_tokens_total", "model, direction")},
         ),
         DashboardPanel(
-            "Cost of pipelines in 24 hours",
-            ((f"rota_pipeline_cost_dollars{{{SPACE}}}", "{{schedule}}"),), "currencyUSD",
+            "Cost of pipelines in 24 hours", {"{{schedule}}": _gauge("rota_pipeline_cost_dollars")},
+            "currencyUSD",
         ),
     ),
     "Database and HTTP": (
         DashboardPanel(
             "Calls of the database, p99",
-            ((_quantile(0.99, "rota_store_seconds", "op", ""), "{{op}}"),), "s",
+            {"{{op}}": _quantile(0.99, "rota_store_seconds", "op", "")}, "s",
         ),
         DashboardPanel(
             "Errors of the database",
-            (("sum by (code) (rate(rota_store_errors_total[$__rate_interval]))", "{{code}}"),),
-            "ops",
+            {"{{code}}": _unscoped_rate("rota_store_errors_total", "code")}, "ops",
         ),
         DashboardPanel(
-            "Requests",
-            (("sum by (status) (rate(rota_http_requests_total[$__rate_interval]))", "{{status}}"),),
+            "Requests", {"{{status}}": _unscoped_rate("rota_http_requests_total", "status")},
             "reqps",
         ),
         DashboardPanel(
-            "Answers, p95", ((_quantile(0.95, "rota_http_seconds", "route", ""), "{{route}}"),), "s"
+            "Answers, p95", {"{{route}}": _quantile(0.95, "rota_http_seconds", "route", "")}, "s"
         ),
-        DashboardPanel("Open streams", (("sum by (instance) (rota_streams)", "{{instance}}"),)),
+        DashboardPanel("Open streams", {"{{instance}}": "sum by (instance) (rota_streams)"}),
     ),
 }  # fmt: skip
 
 
 def _panels() -> Iterator[dict[str, Any]]:
     number, y = 0, 0
-    source = {"type": "prometheus", "uid": "${datasource}"}
-    for row, panels in ROWS.items():
+    width = WIDTH // COLUMNS
+    for row_title, panels in ROWS.items():
         number += 1
-        place = {"h": ROW_HEIGHT, "w": WIDTH, "x": 0, "y": y}
-        yield {"id": number, "type": "row", "title": row, "gridPos": place, "panels": []}
+        position = {"h": ROW_HEIGHT, "w": WIDTH, "x": 0, "y": y}
+        yield {"id": number, "type": "row", "title": row_title, "gridPos": position, "panels": []}
         y += ROW_HEIGHT
-        for at, panel in enumerate(panels):
+        for index, panel in enumerate(panels):
             number += 1
-            width = WIDTH // COLUMNS
-            line, column = divmod(at, COLUMNS)
+            line, column = divmod(index, COLUMNS)
             yield {
-                "id": number, "type": panel.kind, "title": panel.title, "datasource": source,
+                "id": number, "type": panel.kind, "title": panel.title, "datasource": _SOURCE,
                 "gridPos": {
                     "h": PANEL_HEIGHT, "w": width, "x": column * width, "y": y + line * PANEL_HEIGHT
                 },
                 "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": []},
                 "targets": [
                     {"refId": chr(65 + n), "expr": expr, "legendFormat": legend,
-                     "datasource": source}
-                    for n, (expr, legend) in enumerate(panel.queries)
+                     "datasource": _SOURCE}
+                    for n, (legend, expr) in enumerate(panel.queries.items())
                 ],
             }  # fmt: skip
         y += PANEL_HEIGHT * -(-len(panels) // COLUMNS)
@@ -200,12 +196,11 @@ def _panels() -> Iterator[dict[str, Any]]:
 
 def document() -> dict[str, Any]:
     """The dashboard as Grafana imports it."""
-    source = {"type": "prometheus", "uid": "${datasource}"}
     chosen = {
         "name": "datasource", "type": "datasource", "query": "prometheus", "label": "Prometheus",
     }  # fmt: skip
     spaces = {
-        "name": "namespace", "type": "query", "datasource": source, "multi": True,
+        "name": "namespace", "type": "query", "datasource": _SOURCE, "multi": True,
         "includeAll": True, "query": "label_values(rota_build_info, namespace)", "refresh": 2,
     }  # fmt: skip
     return {

@@ -32,8 +32,8 @@ from rota.core.time.instants import DAY, LAST, SECOND, Duration, instant, micros
 from rota.core.time.recurrence import count_between, notes
 from rota.core.time.zones import zone_named
 from rota.errors import BadInput, BadSchedule, StaleCursor
-from rota.schedules.definition import Edit, PolicyOptions, When
-from rota.schedules.edit import Retiming
+from rota.schedules.definition import Edit, PolicyOptions
+from rota.schedules.edit import Retiming, When
 from rota.store.schedules import outcomes as store
 from rota.store.schedules import templates
 from rota.store.schedules.outcomes import (

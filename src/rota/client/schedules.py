@@ -33,11 +33,10 @@ from rota.schedules.definition import (
     PolicyOptions,
     ScheduleDefinition,
     ScheduleOptions,
-    When,
     chosen_policies,
     policies,
 )
-from rota.schedules.edit import Retiming
+from rota.schedules.edit import Retiming, When
 from rota.schedules.host_zone import host_zone_name
 from rota.schedules.overrides import checked_fields, run_options
 from rota.store.backend.database import Tx

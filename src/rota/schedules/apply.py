@@ -18,7 +18,8 @@ from rota.client.schedule_view import ScheduleView, view_of
 from rota.client.start import Startable
 from rota.core.runs.lifecycle import Status
 from rota.errors import BadSchedule, BadSetting, RotaError, UsageError
-from rota.schedules.definition import CODE, GONE, When
+from rota.schedules.definition import CODE, GONE
+from rota.schedules.edit import When
 from rota.schedules.overrides import differences_text
 from rota.schedules.preview import reading
 from rota.schedules.toml import ScheduleTable

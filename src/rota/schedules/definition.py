@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, TypedDict, cast
+from typing import Any, NamedTuple, TypedDict, Unpack, cast
 
 import msgspec
 
@@ -31,14 +31,13 @@ from rota.core.schedules.intent import (
     understand,
 )
 from rota.core.time.instants import SECOND, Duration, instant, micros
-from rota.core.time.recurrence import Spec, Written, count_between, next_after, parse
+from rota.core.time.recurrence import Spec, count_between, next_after, parse
 from rota.core.time.zones import zone_named
 from rota.errors import BadSchedule, WrongState
 from rota.schedules import overrides
-from rota.schedules.edit import Retiming
+from rota.schedules.edit import Retiming, When
 from rota.store.schedules.templates import stored
 
-When = Written | Iterable[Written]
 CODE = "code"
 GONE = f"{QUARANTINED_REASON}workflow"  # a deploy found its workflow gone from the code
 LOST = "?"
@@ -85,45 +84,36 @@ def chosen_policies(options: Mapping[str, Any]) -> PolicyOptions:
     return cast(PolicyOptions, {name: options[name] for name in names if name in options})
 
 
-def policies(
-    *,
-    overlap: str = "queue",
-    missed: str = "run",
-    missed_max: int = 100,
-    max_delay: Duration | None = None,
-    jitter: Duration = 0,
-    max_runs: int | None = None,
-    pause_after_failures: int | None = None,
-    retries: int | RetryPolicy | None = None,
-    timeout: Duration | None = None,
-    grace: Duration = "30s",
-    expires_after: Duration | None = None,
-) -> Policies:
+# How options are read that are stored in another form; None stays None where it means: no limit.
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "overlap": Overlap,
+    "missed": Missed,
+    "retries": RetryPolicy.of,
+    **dict.fromkeys(("max_delay", "jitter", "timeout", "grace", "expires_after"), micros),
+}
+_MAY_BE_NONE = ("max_delay", "retries", "timeout", "expires_after")
+
+
+def policies(**options: Unpack[PolicyOptions]) -> Policies:
     """Policies from the options that people write."""
-    if micros(grace) < GRACE_US_MIN:
+    if "grace" in options and micros(options["grace"]) < GRACE_US_MIN:
         raise BadSchedule(
-            f"grace={grace!r} is shorter than a second, so that every occurrence would be late",
+            f"grace={options['grace']!r} is shorter than a second, so that every occurrence would "
+            "be late",
             hint="Write at least 1s; 30s is the default.",
         )
     try:
-        return Policies(
-            overlap=Overlap(overlap),
-            missed=Missed(missed),
-            missed_max=missed_max,
-            delay_us_max=None if max_delay is None else micros(max_delay),
-            jitter_us=micros(jitter),
-            runs_max=max_runs,
-            failures_max=pause_after_failures,
-            retry=None if retries is None else RetryPolicy.of(retries),
-            timeout_us=None if timeout is None else micros(timeout),
-            on_time_us=micros(grace),
-            expires_us=None if expires_after is None else micros(expires_after),
-        )
+        return Policies(**{POLICY_NAMES[name]: _read(name, one) for name, one in options.items()})
     except ValueError as error:
         raise BadSchedule(
             str(error),
             hint=f"overlap: {', '.join(Overlap)}; missed: {', '.join(Missed)}.",
         ) from error
+
+
+def _read(option: str, value: object) -> Any:
+    is_plain = option not in _READERS or (value is None and option in _MAY_BE_NONE)
+    return value if is_plain else _READERS[option](value)
 
 
 def check_when(
@@ -151,11 +141,8 @@ def check_declared(when: When, zone: str, options: ScheduleOptions) -> None:
 
 def merged(old: Policies, words: PolicyOptions) -> Policies:
     """Policies with the options of an edit applied."""
-    if not words:
-        return old
     fresh = policies(**words)
-    chosen = [POLICY_NAMES[word] for word in words]
-    changes = {name: getattr(fresh, name) for name in chosen}
+    changes = {POLICY_NAMES[name]: getattr(fresh, POLICY_NAMES[name]) for name in words}
     return msgspec.structs.replace(old, **changes)
 
 
@@ -204,12 +191,7 @@ class ScheduleDefinition(NamedTuple):
             start_at=bound(self.start, zone), end_at=bound(self.end, zone),
             sub_second=self.sub_second,
         )  # fmt: skip
-        due_at = next_after(spec, now)
-        if due_at is None:
-            raise BadSchedule(
-                f"{text!r} has no occurrence in the future",
-                hint="Give a time in the future, or a later end.",
-            )
+        due_at = _first_due(spec, text, now)
         mark = self.mark if self.owner == CODE else None
         intent = Intent(
             self.run.name, spec, text, self.rules, self.owner, self.origin, mark,
@@ -222,6 +204,16 @@ class ScheduleDefinition(NamedTuple):
             "created paused" if self.paused else None, None if self.paused else at, due_at, text,
             stored(intent), self.run.options, self.run.input, now, self.origin,
         )  # fmt: skip
+
+
+def _first_due(spec: Spec, text: str, now: int) -> int:
+    due_at = next_after(spec, now)
+    if due_at is None:
+        raise BadSchedule(
+            f"{text!r} has no occurrence in the future",
+            hint="Give a time in the future, or a later end.",
+        )
+    return due_at
 
 
 def bound(when: datetime | None, zone: str) -> int | None:
@@ -391,12 +383,7 @@ def retimed(
     row: Schedule, intent: Intent, now: int, *, problem: str | None, confirm: bool
 ) -> Schedule:
     """The row of a changed intent, due at what is owed still or at the next occurrence."""
-    due_at = next_after(intent.spec, now)
-    if due_at is None:
-        raise BadSchedule(
-            f"{intent.text!r} has no occurrence in the future",
-            hint="Give a time in the future, or a later end.",
-        )
+    due_at = _first_due(intent.spec, intent.text, now)
     if problem is None:
         due_at = _owed(row, intent, now, confirm) or due_at
     kept = msgspec.structs.replace(row, due_at=due_at)
