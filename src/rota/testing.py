@@ -256,19 +256,19 @@ class World:
         Args:
             within: The most virtual time to pass.
         """
-        limit = self.clock.now() + micros(within)
+        await self._settle_until(self.clock.now() + micros(within))
+
+    async def _advance_to(self, target: int) -> None:
+        await self._settle_until(target)
+        self.clock.move_to(target)
+        await self.settle()
+
+    async def _settle_until(self, limit: int) -> None:
+        """Do everything that is due until then, each at its own instant."""
         await self.settle()
         while (due := self._next_due_at()) is not None and due <= limit:
             self.clock.move_to(due)
             await self.settle()
-
-    async def _advance_to(self, target: int) -> None:
-        await self.settle()
-        while (due := self._next_due_at()) is not None and due <= target:
-            self.clock.move_to(due)
-            await self.settle()
-        self.clock.move_to(target)
-        await self.settle()
 
     def _next_due_at(self) -> int | None:
         digest_at = None if self._notifier is None else self._notifier.next_at

@@ -20,7 +20,6 @@ from rota.client.answers import (
 )
 from rota.client.automation_views import AutomationReads
 from rota.client.caller import refuse_in_workflow
-from rota.core import typed
 from rota.core.automations.model import (
     EventName,
     LedgerRow,
@@ -160,8 +159,8 @@ class Automations(AutomationReads):
         return changed
 
     def _encoded(self, name: str, topic: str, payload: Any) -> str:
-        limit = self._client.settings.payload_bytes_max
-        return typed.encode(payload, what=f"an event of topic {topic}", bytes_max=limit)
+        """The payload as JSON. An app, which knows the type of the topic, checks it as well."""
+        return self._json(payload, f"an event of topic {topic}")
 
     async def approve(
         self, name: str, *, expected: str | None = None, **person: Unpack[PersonOptions]
@@ -249,8 +248,7 @@ class Automations(AutomationReads):
             return None
         if how != "happened":
             raise UsageError(f"{how} has no result", hint='Only "happened" comes with a result.')
-        limit = self._client.settings.payload_bytes_max
-        return typed.encode(result, what="the result of the change", bytes_max=limit)
+        return self._json(result, "the result of the change")
 
     async def skip_event(
         self, name: str, topic: str, message_id: str, **person: Unpack[PersonOptions]

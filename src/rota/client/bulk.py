@@ -109,10 +109,10 @@ class BulkVerbs(RunPages):
             runs = await self.list(**asked)
             found += [run for run in runs if run.kind in ("workflow", "pipeline")]
         if verb == "retry":
-            found = await self._last_attempts(found)
+            found = await self.last_attempts(found)
         return sorted(found, key=lambda run: run.id, reverse=True)[: BULK_MAX + 1]
 
-    async def _last_attempts(self, found: Sequence[Run]) -> list[Run]:
+    async def last_attempts(self, found: Sequence[Run]) -> list[Run]:
         """Those that are the last attempts of their chains."""
         roots = [run.root_id for run in found]
         lasts = await self._database.read(history.last_ids, roots)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rota.core import typed
 from rota.engine.clock import Clock, SystemClock
 from rota.engine.results import Results
 from rota.engine.wakeups import Wakeups
@@ -173,6 +174,10 @@ class ClientPart:
 
     def _now(self) -> int:
         return self._client.clock.now()
+
+    def _json(self, value: Any, what: str) -> str:
+        limit = self._client.settings.payload_bytes_max
+        return typed.encode(value, what=what, bytes_max=limit)
 
 
 async def _follow(clock: Clock, database: Database) -> None:

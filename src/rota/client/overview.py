@@ -25,7 +25,7 @@ from rota.core.time.instants import DAY, SECOND, Duration, micros, moment, shown
 from rota.errors import BadInput
 from rota.store import metrics as store
 from rota.store.metrics import NewestRun
-from rota.store.runs import history, lists, workers
+from rota.store.runs import lists, workers
 
 RECENT_MAX = 2_000
 BUCKETS_MAX = 200
@@ -240,10 +240,8 @@ class Overview(ClientPart):
             found += await self._client.runs.list(
                 status=status, since=since, limit=checked_limit(limit)
             )
-        last = await self._database.read(history.last_ids, [run.root_id for run in found])
-        return sorted(
-            (run for run in found if run.id in last), key=lambda run: run.id, reverse=True
-        )
+        last_attempts = await self._client.runs.last_attempts(found)
+        return sorted(last_attempts, key=lambda run: run.id, reverse=True)
 
 
 def _automation(view: AutomationView) -> AttentionItem:

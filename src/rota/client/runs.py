@@ -227,8 +227,7 @@ class Runs(BulkVerbs):
         if last.is_final:
             raise WrongState(f"run {last.id} is {last.label}; it cannot receive a signal")
         now = self._now()
-        limit = self._client.settings.payload_bytes_max
-        body = typed.encode(value, what=f"signal {name}", bytes_max=limit)
+        body = self._json(value, f"signal {name}")
         await self._wakeups.write(
             (READY,), steps.send_signal, signal_id=self._client.ids.make(now), root_id=run.root_id,
             name=name, body=body, now=now,

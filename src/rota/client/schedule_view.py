@@ -4,6 +4,7 @@ found by its name."""
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from rota.core.schedules.intent import Intent, jitter_us
 from rota.core.suggest import suggestion
 from rota.core.time.describe import describe
 from rota.core.time.instants import moment
-from rota.core.time.recurrence import Spec, next_after, notes
+from rota.core.time.recurrence import Spec, between, next_after, notes
 from rota.errors import BadSchedule, ChangedSince, UnknownSchedule
 from rota.schedules import definition
 from rota.schedules.overrides import FieldDifference, differences
@@ -82,12 +83,10 @@ def next_of(name: str, intent: Intent, now: int, count: int) -> list[Occurrence]
     spread = jitter_us(name, intent.policies)
     if intent.policies.runs_max is not None:
         count = min(count, intent.policies.runs_max - intent.fired_count)
-    found: list[Occurrence] = []
-    at = next_after(intent.spec, now)
-    while at is not None and len(found) < min(count, PREVIEW_MAX):
-        found.append(Occurrence(name, moment(at), moment(at + spread), notes(intent.spec, at)))
-        at = next_after(intent.spec, at)
-    return found
+    return [
+        Occurrence(name, moment(at), moment(at + spread), notes(intent.spec, at))
+        for at in between(intent.spec, now, sys.maxsize, limit=min(count, PREVIEW_MAX))
+    ]
 
 
 def view_of(schedule: Schedule) -> ScheduleView:

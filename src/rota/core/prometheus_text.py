@@ -39,6 +39,10 @@ def text(metrics: Iterable[Metric]) -> str:
 def _lines(metric: Metric) -> Iterable[str]:
     yield f"# HELP {metric.name} {_escaped(metric.help)}"
     yield f"# TYPE {metric.name} {metric.type}"
+    yield from _sample_lines(metric)
+
+
+def _sample_lines(metric: Metric) -> Iterable[str]:
     for sample in metric.samples:
         yield f"{metric.name}{sample.suffix}{_labels(sample.labels)} {number(sample.value)}"
 
@@ -58,8 +62,7 @@ def _open_lines(metric: Metric) -> Iterable[str]:
     if unit in _UNITS:
         yield f"# UNIT {family} {unit}"
     yield f"# HELP {family} {quoted(metric.help)}"
-    for sample in metric.samples:
-        yield f"{metric.name}{sample.suffix}{_labels(sample.labels)} {number(sample.value)}"
+    yield from _sample_lines(metric)
 
 
 def wants_openmetrics(accept: str) -> bool:

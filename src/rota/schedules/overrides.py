@@ -156,16 +156,8 @@ def _taken(base: CodeValues, other: CodeValues, fields: Iterable[str]) -> CodeVa
     """`base` with some fields of `other`."""
     chosen = set(fields)
     row = {name: getattr(other, name) for name in _ROW if name in chosen}
-    rules = {
-        attribute: getattr(other.policies, attribute)
-        for name, attribute in POLICY_NAMES.items()
-        if name in chosen
-    }
-    bounds = {
-        attribute: getattr(other.spec, attribute)
-        for name, attribute in _BOUNDS.items()
-        if name in chosen
-    }
+    rules = {POLICY_NAMES[name]: _value(other, name) for name in POLICY_NAMES if name in chosen}
+    bounds = {_BOUNDS[name]: _value(other, name) for name in _BOUNDS if name in chosen}
     source = other if "when" in chosen else base
     clock = {name: _value(other if name in chosen else base, name) for name in _CLOCK}
     spec = msgspec.structs.replace(base.spec, timings=_timings(source, clock), **bounds)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from rota.client.schedule_view import Occurrence, ScheduleView, next_of
 from rota.core.schedules.intent import Intent
 from rota.core.time.describe import describe
-from rota.core.time.instants import DAY, instant, moment
+from rota.core.time.instants import DAY, clock_text, instant, moment
 from rota.core.time.recurrence import Remark, Spec, Timing, parse, skipped_between
 from rota.core.time.zones import zone_named
 from rota.engine.clock import SystemClock
@@ -151,16 +151,15 @@ def to_instant(written: datetime, zone: str) -> int:
 def wall(at: int, zone: str) -> str:
     """An instant on the wall of a zone: `Sun 2027-03-28 03:00 CEST`."""
     local = moment(at).astimezone(zone_named(zone))
-    clock = f"{local:%H:%M}" if local.second == 0 else f"{local:%H:%M:%S}"
     name = local.tzname() or ""
     offset = f"UTC{name}" if name[:1] in "+-" else name
-    return f"{local:%a %Y-%m-%d} {clock} {offset}"
+    return f"{local:%a %Y-%m-%d} {clock_text(local)} {offset}"
 
 
 def utc(at: int) -> str:
     """An instant in UTC: `2027-03-28 01:00Z`."""
     when = moment(at)
-    return f"{when:%Y-%m-%d %H:%M}Z" if when.second == 0 else f"{when:%Y-%m-%d %H:%M:%S}Z"
+    return f"{when:%Y-%m-%d} {clock_text(when)}Z"
 
 
 def zone_of(spec: Spec) -> str:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from rota.core.time.calendar import Walls
 from rota.core.time.cron import read_cron
-from rota.core.time.instants import MINUTE, SECOND, instant
+from rota.core.time.instants import MINUTE, SECOND, clock_text, instant
 from rota.core.time.recurrence import Spec, next_after, notes, skipped_between
 from rota.core.time.zones import zone_named
 
@@ -24,7 +24,7 @@ class Moment:
         self.remark: str | None = None  # what the clock did to it
         self.left_out = False  # the clock is moved past it, and so is the schedule
         self.in_gap = False  # no clock in the zone shows it
-        self.written = f"{asked:%a %Y-%m-%d} {_clock(asked)}"
+        self.written = f"{asked:%a %Y-%m-%d} {clock_text(asked)}"
         self._ats = self._instants(asked, zone)
 
     @property
@@ -53,14 +53,14 @@ class Moment:
         first, second = (instant(asked.replace(tzinfo=place, fold=fold)) for fold in (0, 1))
         if first < second:
             remarks = [note for at in (first, second) for note in notes(self._spec, at)]
-            twice = f"{_clock(asked)} happens twice on {asked:%Y-%m-%d} in {zone}"
+            twice = f"{clock_text(asked)} happens twice on {asked:%Y-%m-%d} in {zone}"
             self.remark = remarks[0] if remarks else twice
             return [first, second]
         if first == second:
             return [first]
         # In a gap the two readings lie on both sides of the change.
         self.in_gap = True
-        self.remark = f"{_clock(asked)} does not exist on {asked:%Y-%m-%d} in {zone}"
+        self.remark = f"{clock_text(asked)} does not exist on {asked:%Y-%m-%d} in {zone}"
         if not self._names(asked):
             return [second]
         for remark in skipped_between(self._spec, second, first, 1):
@@ -78,7 +78,3 @@ class Moment:
             for timing in self._spec.timings
             if timing.cron is not None
         )
-
-
-def _clock(asked: datetime) -> str:
-    return f"{asked:%H:%M:%S}" if asked.second else f"{asked:%H:%M}"

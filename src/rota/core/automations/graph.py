@@ -151,9 +151,9 @@ def _circles(consumers: Sequence[HandlerNode]) -> list[list[HandlerNode]]:
 
 def _reach(start: str, after: dict[str, set[str]]) -> set[str]:
     seen: set[str] = set()
-    line = [start]
-    while line:
-        for name in after[line.pop()] - seen:
+    waiting = [start]
+    while waiting:
+        for name in after[waiting.pop()] - seen:
             seen.add(name)
-            line.append(name)
+            waiting.append(name)
     return seen

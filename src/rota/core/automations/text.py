@@ -95,13 +95,13 @@ def say(
 
 def missing_code(version: int, code: CodeState) -> str:
     """That workers are running, and none of them has this version."""
-    said = f"No worker has version {version} of its code"
+    sentence = f"No worker has version {version} of its code"
     if not code.others:
-        return said
+        return sentence
     first = code.others[0]
     has = "code that was never deployed" if first.version is None else f"version {first.version}"
     more = f", and {len(code.others) - 1} more like it" if len(code.others) > 1 else ""
-    return f"{said}: worker {first.worker} has {has}{more}"
+    return f"{sentence}: worker {first.worker} has {has}{more}"
 
 
 def refusal(refused: RefusedDeploy) -> str:
@@ -165,11 +165,11 @@ def can_skip(open_run: Run | None) -> bool:
 
 
 def _tries(outage: Outage | None, error: str | None, in_: str) -> str:
-    said = read_error(error).get("message", "") if error else ""
+    message = read_error(error).get("message", "") if error else ""
     begins = f"Trying again in {in_}"
     if outage is not None:
         begins = f"Waiting for {outage.of} since {_stamp(outage.since)}; next try in {in_}"
-    return f"{begins}: {said}" if said else begins
+    return f"{begins}: {message}" if message else begins
 
 
 def _stamp(at: int) -> str:
@@ -196,28 +196,26 @@ def _waits(
     begins, actions = WAITS.get(
         open_run.reason or "", (f"Stopped: {open_run.reason}", ("try-again",))
     )
+    detail = read_error(error) if error else {}
+    message = detail.get("message", "")
     if open_run.reason == "approval" and mutation is not None:
         return Said(Word.ATTENTION, f"{begins}: {mutation.title or mutation.tool}", actions)
     if open_run.reason == "reconciliation" and mutation is not None:
         begins = f"{begins}: {mutation.title or mutation.tool}"
-        said = read_error(error).get("message", "") if error else ""
-        if said and mutation.safety == "idempotent":
-            begins = f"{begins} ({said})"  # what the counterpart refuses, and a person can change
+        if message and mutation.safety == "idempotent":
+            begins = f"{begins} ({message})"  # what the counterpart refuses; a person can change it
         return Said(Word.ATTENTION, begins, _answers(mutation))
     if open_run.reason in ("auth", "permission"):
-        begins += _whose(error)
+        begins += _account(detail)
     if not skips:  # an action that clears nothing is none
         actions = tuple(one for one in actions if one != "skip")
-    detail = read_error(error) if error else {}
     if open_run.reason == "logic":
         begins = BY_TYPE.get(detail.get("type", ""), begins)
-    message = detail.get("message", "")
     return Said(Word.ATTENTION, f"{begins}: {message}" if message else begins, actions)
 
 
-def _whose(error: str | None) -> str:
+def _account(detail: dict[str, str]) -> str:
     """For which service and account a person has to act, as far as the tool said it."""
-    detail = read_error(error) if error else {}
     account = f" (account {detail['account']})" if detail.get("account") else ""
     return f" for {detail['service']}{account}" if detail.get("service") else account
 

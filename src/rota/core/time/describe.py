@@ -14,7 +14,7 @@ from rota.core.time.cron import (
     Item,
     read_cron,
 )
-from rota.core.time.instants import SECOND, moment
+from rota.core.time.instants import SECOND, clock_text, moment
 from rota.core.time.spec import Spec, Timing
 from rota.core.time.zones import zone_named
 
@@ -79,7 +79,7 @@ def _timing(timing: Timing) -> str:
 
 def _moment(at: int, zone: str) -> str:
     local = moment(at).astimezone(zone_named(zone))
-    shown = f"{local:%Y-%m-%d %H:%M}" if local.second == 0 else f"{local:%Y-%m-%d %H:%M:%S}"
+    shown = f"{local:%Y-%m-%d} {clock_text(local)}"
     # A time that comes twice says which of the two it is.
     if local.utcoffset() != local.replace(fold=1 - local.fold).utcoffset():
         shown += f" UTC{local:%z}"

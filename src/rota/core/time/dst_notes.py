@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rota.core.time.calendar import Walls
 from rota.core.time.cron import read_cron
 from rota.core.time.dst import DAY_S, Change, changes_between, offset_at
-from rota.core.time.instants import SECOND
+from rota.core.time.instants import SECOND, clock_text
 from rota.core.time.occurrences import times_of
 from rota.core.time.resolve import rule_of
 from rota.core.time.spec import Spec, Timing
@@ -120,8 +120,7 @@ def _one(wall: int, verb: str, zone: str, since: int | None = None) -> str:
 
 
 def _clock(wall: int) -> str:
-    moment = _EPOCH + timedelta(seconds=wall)
-    return f"{moment:%H:%M}" if moment.second == 0 else f"{moment:%H:%M:%S}"
+    return clock_text(_EPOCH + timedelta(seconds=wall))
 
 
 def _date(wall: int) -> str:

@@ -147,6 +147,11 @@ def moment(at: int) -> datetime:
         return _EPOCH + timedelta(microseconds=LAST if at > 0 else FIRST)
 
 
+def clock_text(moment: datetime) -> str:
+    """The time of day, with seconds only if there are some: `09:30`, `09:30:15`."""
+    return f"{moment:%H:%M:%S}" if moment.second else f"{moment:%H:%M}"
+
+
 def iso(at: int) -> str:
     """Microseconds since the epoch as ISO 8601 in UTC, for people and JSON."""
     return moment(at).isoformat(timespec="milliseconds").replace("+00:00", "Z")

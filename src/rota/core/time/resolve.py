@@ -50,9 +50,9 @@ class CronTimes:
 
     __slots__ = ("_timeline", "walls")
 
-    def __init__(self, walls: Walls, line: Timeline) -> None:
+    def __init__(self, walls: Walls, zone_timeline: Timeline) -> None:
         self.walls = walls
-        self._timeline = line
+        self._timeline = zone_timeline
 
     def after(self, at: int) -> int | None:
         """The first occurrence strictly after an instant."""

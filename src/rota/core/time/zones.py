@@ -73,9 +73,7 @@ def place_named(name: str) -> ZoneInfo:
 
 def nearest_zones(name: str) -> list[str]:
     """Up to three zone names that `name` may be a misspelling of."""
-    wanted = str(name).strip().replace(" ", "_")
-    for folder in _REFUSED_FOLDERS:
-        wanted = wanted.removeprefix(folder)
+    wanted = _without_folder(str(name).strip().replace(" ", "_"))
     if wanted.upper() in _MEANT:
         return [_MEANT[wanted.upper()]]
     names = sorted(n for n in available_timezones() if n not in _REFUSED)
@@ -112,7 +110,10 @@ def host_zone(environ: Mapping[str, str], read: Callable[[str], str | None]) -> 
 
 def _in_zone_folder(path: str) -> str:
     """The part of a path below the zone folder; a bare name is left unchanged."""
-    name = path.rpartition("zoneinfo/")[2]
+    return _without_folder(path.rpartition("zoneinfo/")[2])
+
+
+def _without_folder(name: str) -> str:
     for folder in _REFUSED_FOLDERS:
         name = name.removeprefix(folder)
     return name

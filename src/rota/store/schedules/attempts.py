@@ -49,12 +49,13 @@ async def current_rows(tx: Tx, rows: Sequence[Schedule]) -> dict[str, Schedule]:
     known = {row.id: row for row in rows}
     found: dict[str, Schedule] = {}
     for row_id, *values in await tx.rows("current_rows_of", ids=list(known)):
-        fresh = dict(zip(_STANDING, values, strict=True))
+        fresh = dict(zip(_CHANGING, values, strict=True))
         found[row_id] = msgspec.structs.replace(known[row_id], **fresh)
     return found
 
 
-_STANDING = ("status", "reason", "available_at", "due_at", "cron_expr", "spec", "started_at")
+# The columns of a template that change, in the order of the query.
+_CHANGING = ("status", "reason", "available_at", "due_at", "cron_expr", "spec", "started_at")
 
 
 async def open_chains(tx: Tx, schedule_ids: Sequence[str]) -> list[tuple[str, str]]:
