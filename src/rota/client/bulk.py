@@ -14,6 +14,7 @@ from rota.core.suggest import check_options
 from rota.core.time.instants import shown
 from rota.engine.wakeups import CANCEL, DONE, READY
 from rota.errors import BadInput, WrongState
+from rota.store.backend.database import Tx
 from rota.store.runs import history
 from rota.store.runs.cancel import cancel_chains
 from rota.store.runs.retry import retry_chain
@@ -40,6 +41,12 @@ class BulkResult(NamedTuple):
     run_ids: list[str]
     refused: dict[str, str]
     dry_run: bool
+
+
+async def last_attempts(tx: Tx, runs: Sequence[Run]) -> list[Run]:
+    """Those of these runs that are the last attempts of their chains."""
+    last_ids = await history.last_ids(tx, [run.root_id for run in runs])
+    return [run for run in runs if run.id in last_ids]
 
 
 class BulkVerbs(RunPages):
@@ -109,14 +116,8 @@ class BulkVerbs(RunPages):
             runs = await self.list(**asked)
             found += [run for run in runs if run.kind in ("workflow", "pipeline")]
         if verb == "retry":
-            found = await self.last_attempts(found)
+            found = await self._database.read(last_attempts, found)
         return sorted(found, key=lambda run: run.id, reverse=True)[: BULK_MAX + 1]
-
-    async def last_attempts(self, found: Sequence[Run]) -> list[Run]:
-        """Those that are the last attempts of their chains."""
-        roots = [run.root_id for run in found]
-        lasts = await self._database.read(history.last_ids, roots)
-        return [run for run in found if run.id in lasts]
 
     async def _apply(
         self, verb: BulkVerb, matched: Sequence[Run], reason: str

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from rota.client.answers import every_automation
 from rota.client.automation_views import AutomationView
+from rota.client.bulk import last_attempts
 from rota.client.connection import ClientPart
 from rota.client.doctor import absence, live_workers, served
 from rota.core.automations.text import Word
@@ -240,8 +241,8 @@ class Overview(ClientPart):
             found += await self._client.runs.list(
                 status=status, since=since, limit=checked_limit(limit)
             )
-        last_attempts = await self._client.runs.last_attempts(found)
-        return sorted(last_attempts, key=lambda run: run.id, reverse=True)
+        last = await self._database.read(last_attempts, found)
+        return sorted(last, key=lambda run: run.id, reverse=True)
 
 
 def _automation(view: AutomationView) -> AttentionItem:

@@ -38,11 +38,11 @@ class Days:
 
     def of_year(self, year: int) -> tuple[int, int]:
         """The day number of 1 January, and the mask of that year."""
-        found = self.years.get(year)
-        if found is None:
+        year_days = self.years.get(year)
+        if year_days is None:
             start, kind = _year(year)
-            found = self.years[year] = (start, self.mask(kind))
-        return found
+            year_days = self.years[year] = (start, self.mask(kind))
+        return year_days
 
     def never(self) -> bool:
         """True when no day of any year fits."""

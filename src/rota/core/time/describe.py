@@ -32,17 +32,17 @@ def describe(spec: Spec) -> str:
     for timing in spec.timings:
         text = _timing(timing)
         parts.append(text if shared else f"{text} ({timing.zone})")
-    said = "; and ".join(dict.fromkeys(parts))
+    sentence = "; and ".join(dict.fromkeys(parts))
     zone = shared or "UTC"
     if shared and any(timing.every_us is None for timing in spec.timings):
-        said += f" ({shared})"
+        sentence += f" ({shared})"
     if spec.start_at is not None:
-        said += f", from {_moment(spec.start_at, zone)}"
+        sentence += f", from {_moment(spec.start_at, zone)}"
     if spec.end_at is not None:
-        said += f", until {_moment(spec.end_at, zone)}"
-    if (spec.start_at is not None or spec.end_at is not None) and f"({zone})" not in said:
-        said += f" ({zone})"
-    return said
+        sentence += f", until {_moment(spec.end_at, zone)}"
+    if (spec.start_at is not None or spec.end_at is not None) and f"({zone})" not in sentence:
+        sentence += f" ({zone})"
+    return sentence
 
 
 def describe_cron(text: str) -> str:
@@ -58,8 +58,8 @@ def describe_cron(text: str) -> str:
 
 def describe_timings(timings: Sequence[str | int]) -> str:
     """Cron texts and intervals (in microseconds) in words, without their zone."""
-    said = [_timing(Timing(cron=t) if isinstance(t, str) else Timing(every_us=t)) for t in timings]
-    return "; and ".join(dict.fromkeys(said))
+    texts = [_timing(Timing(cron=t) if isinstance(t, str) else Timing(every_us=t)) for t in timings]
+    return "; and ".join(dict.fromkeys(texts))
 
 
 def _timing(timing: Timing) -> str:
@@ -67,14 +67,14 @@ def _timing(timing: Timing) -> str:
         return f"every {_length(timing.every_us)}"
     if timing.at is not None:
         return f"once at {_moment(timing.at, timing.zone)}"
-    said = describe_cron(timing.cron or "")
+    text = describe_cron(timing.cron or "")
     if timing.gap != "auto":
         gap = {"next": "run after the gap", "skip": "are skipped"}[timing.gap]
-        said += f", times that the clock skips {gap}"
+        text += f", times that the clock skips {gap}"
     if timing.repeat != "auto":
         repeat = "run both times" if timing.repeat == "both" else f"run the {timing.repeat} time"
-        said += f", times that come twice {repeat}"
-    return said
+        text += f", times that come twice {repeat}"
+    return text
 
 
 def _moment(at: int, zone: str) -> str:
@@ -107,8 +107,8 @@ def _times(cron: Cron) -> str:
     if few and not (hour.stepping or minute.stepping or second.stepping):
         return f"at {_listed([_clock(*time) for time in product(*sets)])}"
     if second.text != "0":
-        said = f"{_places('second', second)}{_of_minutes(minute)}"
-        return f"{said}{_of_hours(hour, minute, second.values[-1])}"
+        text = f"{_places('second', second)}{_of_minutes(minute)}"
+        return f"{text}{_of_hours(hour, minute, second.values[-1])}"
     if _is_every(minute) or _even_step(minute, 60) is not None:
         return f"{_places('minute', minute)}{_of_hours(hour, minute)}"
     if minute.values == [0] and (step := _even_step(hour, 24)) is not None:
@@ -146,8 +146,8 @@ def _of_hours(hour: Field, minute: Field, second: int = 0) -> str:
     if len(spans) > 3:
         return f", during the hours {_listed([_clock(value) for value in values])}"
     first, last = minute.values[0], minute.values[-1]
-    said = [f"from {_clock(low, first)} to {_clock(high, last, second)}" for low, high in spans]
-    return f", {_listed(said)}"
+    texts = [f"from {_clock(low, first)} to {_clock(high, last, second)}" for low, high in spans]
+    return f", {_listed(texts)}"
 
 
 def _hours(hour: Field, minute: Field) -> str:
@@ -172,8 +172,8 @@ def _stepped(hour: Field, first: int = 0, last: int = 0) -> str | None:
         length = (item.last - item.first) % 24
         spans = [(item.first, (item.first + length - length % item.step) % 24)]
         rate = f"every {item.step} hours"
-    said = [f"from {_clock(low, first)} to {_clock(high, last)}" for low, high in spans]
-    return f"{rate} {_listed(said)}"
+    texts = [f"from {_clock(low, first)} to {_clock(high, last)}" for low, high in spans]
+    return f"{rate} {_listed(texts)}"
 
 
 def _spans(hour: Field) -> list[tuple[int, int]]:
@@ -247,8 +247,8 @@ def _is_often(cron: Cron) -> bool:
 
 
 def _on_days(field: Field) -> str:
-    said = f"{_listed([_day(item) for item in field.items])} {_OF_THE_MONTH}"
-    return said if said[0].isdigit() else f"on {said}"  # "3 days before the last day"
+    text = f"{_listed([_day(item) for item in field.items])} {_OF_THE_MONTH}"
+    return text if text[0].isdigit() else f"on {text}"  # "3 days before the last day"
 
 
 def _day(item: Item) -> str:
@@ -275,9 +275,9 @@ def _on_weekdays(field: Field) -> str:
         words[-1] += f" {_OF_THE_MONTH}"
     else:
         words = [f"{w} {_OF_THE_MONTH}" if c else w for w, c in zip(words, counted, strict=True)]
-    said = _listed(words)
+    text = _listed(words)
     plain = len(field.items) == 1 and field.items[0].kind == "range" and field.items[0].step == 1
-    return said if plain else f"on {said}"
+    return text if plain else f"on {text}"
 
 
 def _counted_weekdays(items: Sequence[Item]) -> tuple[list[bool], list[str]]:

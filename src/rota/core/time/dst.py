@@ -55,13 +55,13 @@ def offset_at(zone: ZoneInfo, at: int) -> int:
 def changes_between(name: str, start: int, stop: int) -> list[Change]:
     """Every change of the zone's offset with start <= at < stop."""
     start, stop = max(start, FIRST_S), min(stop, LAST_S)
-    found = []
+    changes = []
     for chunk in range(start >> CHUNK_BITS, ((stop - 1) >> CHUNK_BITS) + 1):
         low, high = chunk << CHUNK_BITS, (chunk + 1) << CHUNK_BITS
         for change in _chunk_changes(name, chunk):
             if max(low, start) <= change.at < min(high, stop):
-                found.append(change)
-    return found
+                changes.append(change)
+    return changes
 
 
 @lru_cache(maxsize=16_384)
@@ -75,15 +75,15 @@ def _chunk_changes(name: str, chunk: int) -> tuple[Change, ...]:
     step, moment = timedelta(seconds=STEP_S), _EPOCH.replace(tzinfo=zone)
     moment += timedelta(seconds=start)
     was = zone.fromutc(moment).utcoffset()
-    found = []
+    changes = []
     for at in range(start, stop, STEP_S):
         moment += step
         now = zone.fromutc(moment).utcoffset()
         if now != was:
             before, after = offset_at(zone, at), offset_at(zone, at + STEP_S)
-            found.append(Change(_instant_of(zone, at, at + STEP_S, before), before, after))
+            changes.append(Change(_instant_of(zone, at, at + STEP_S, before), before, after))
         was = now
-    return tuple(found)
+    return tuple(changes)
 
 
 def _instant_of(zone: ZoneInfo, low: int, high: int, was: int) -> int:

@@ -30,7 +30,7 @@ class Remark(NamedTuple):
 
 def notes(spec: Spec, at: int) -> list[str]:
     """Remarks about one occurrence: that it was moved out of a gap, or that it comes twice."""
-    found: dict[str, None] = {}
+    texts: dict[str, None] = {}
     second = at // SECOND
     for timing in spec.timings:
         if timing.every_us is not None or not times_of(timing).count(at - 1, at):
@@ -38,19 +38,19 @@ def notes(spec: Spec, at: int) -> list[str]:
         for change in changes_between(timing.zone, second - DAY_S, second + DAY_S + 1):
             text = _note(timing, change, second)
             if text:
-                found[text] = None
-    return list(found)
+                texts[text] = None
+    return list(texts)
 
 
 def skipped_between(spec: Spec, after: int, until: int, limit: int) -> list[Remark]:
     """The clock changes with after < at <= until that drop, shift or double wall times."""
     start = after // SECOND + 1
     stop = min(until // SECOND + 1, start + YEARS_MAX * 366 * DAY_S)
-    found: list[Remark] = []
+    remarks: list[Remark] = []
     for timing in spec.timings:
         if timing.cron is not None:
-            found.extend(islice(_affecting(timing, start, stop), limit))
-    return sorted(dict.fromkeys(found))[:limit]
+            remarks.extend(islice(_affecting(timing, start, stop), limit))
+    return sorted(dict.fromkeys(remarks))[:limit]
 
 
 def _affecting(timing: Timing, start: int, stop: int) -> Iterator[Remark]:
@@ -96,10 +96,10 @@ def _change_text(timing: Timing, change: Change) -> str | None:
     gap, repeat = _rule(timing)
     verb = ("does not exist", "do not exist") if change.gap else ("happens twice", "happen twice")
     if count == 1:
-        said = _one(first, verb[0], timing.zone)
+        text = _one(first, verb[0], timing.zone)
     else:
-        said = f"{count} times from {_one(last, verb[1], timing.zone, since=first)}"
-    return f"{said}; {_outcome(change, gap if change.gap else repeat, count, first)}"
+        text = f"{count} times from {_one(last, verb[1], timing.zone, since=first)}"
+    return f"{text}; {_outcome(change, gap if change.gap else repeat, count, first)}"
 
 
 def _outcome(change: Change, rule: str, count: int, first: int) -> str:

@@ -34,17 +34,17 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def micros(duration: Duration) -> int:
     """`"1h30m"`, seconds as a number, or a timedelta, as microseconds."""
     if isinstance(duration, timedelta):
-        found = duration // timedelta(microseconds=1)
+        duration_us = duration // timedelta(microseconds=1)
     elif isinstance(duration, int | float) and not isinstance(duration, bool):
-        found = _micros_of_number(duration)
+        duration_us = _micros_of_number(duration)
     else:
-        found = _micros_of_text(duration)
-    if abs(found) > DURATION_MAX:
+        duration_us = _micros_of_text(duration)
+    if abs(duration_us) > DURATION_MAX:
         raise BadInput(
             f"a duration of {shown(duration)} is too long",
             hint=f"The longest duration is {DURATION_MAX // DAY:,}d.",
         )
-    return found
+    return duration_us
 
 
 def _micros_of_number(seconds: float) -> int:

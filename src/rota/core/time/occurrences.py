@@ -58,14 +58,14 @@ def previous_before(spec: Spec, before: int) -> int | None:
 
 def between(spec: Spec, after: int, until: int, *, limit: int) -> list[int]:
     """The first `limit` occurrences with after < t <= until, oldest first."""
-    found: list[int] = []
+    instants: list[int] = []
     at: int | None = after
-    while len(found) < limit:
+    while len(instants) < limit:
         at = next_after(spec, at) if at is not None else None
         if at is None or at > until:
             break
-        found.append(at)
-    return found
+        instants.append(at)
+    return instants
 
 
 def count_between(spec: Spec, after: int, until: int) -> int:

@@ -11,7 +11,7 @@ from rota.core.time.phrase_clock import ClockTime, Wall, resolved
 from rota.core.time.phrase_days import of_period
 from rota.core.time.phrase_model import DAILY, WITHIN_DAY, Clause, Day, PhraseRate
 from rota.core.time.phrase_rates import UNITS_US
-from rota.core.time.phrase_windows import hour_fields, window_fields
+from rota.core.time.phrase_windows import every, hour_fields, window_fields
 
 _DAY_AFTER = {
     **dict(zip(WEEKDAYS, WEEKDAYS[1:] + WEEKDAYS[:1], strict=True)),
@@ -85,8 +85,8 @@ def _check_night(clause: Clause, times: list[Wall]) -> None:
 def _check_count(clause: Clause, rate: PhraseRate) -> None:
     if rate.times_a is None:
         return
-    said = len(clause.times) if rate.unit == "day" else len(clause.days)
-    if said != rate.times_a:
+    count = len(clause.times) if rate.unit == "day" else len(clause.days)
+    if count != rate.times_a:
         what = "times" if rate.unit == "day" else "days"
         refuse("incomplete", f"{rate.times_a} times a {rate.unit}: say at which {what}")
 
@@ -193,7 +193,7 @@ def _fronts(
         )
     if windows:
         return _merged([window_fields(*window, rate, choices) for window in windows])
-    step = "*" if rate.number == 1 else f"*/{rate.number}"
+    step = every(rate.number)
     return [{"second": f"{step} * *", "minute": f"{step} *"}.get(rate.unit, f"{past or 0} {step}")]
 
 
@@ -321,30 +321,30 @@ def _last_of_months(day: Day, number: int, choices: Choices) -> Day:
 
 def _same_count(days: list[Day], choices: Choices) -> list[Day]:
     """ "the first monday and friday": is the friday counted, too?"""
-    alike: list[Day] = []
-    for said in days:
-        day = said
-        before = alike[-1] if alike else None
-        open_ = before is not None and before.counted and not (before.unbound or before.months)
-        plain = day.of == "week" and not day.counted and not day.every and "-" not in day.text
-        if before is not None and open_ and plain and "," not in day.text:
+    counted_alike: list[Day] = []
+    for written in days:
+        day = written
+        before = counted_alike[-1] if counted_alike else None
+        is_open = before is not None and before.counted and not (before.unbound or before.months)
+        is_plain = day.of == "week" and not day.counted and not day.every and "-" not in day.text
+        if before is not None and is_open and is_plain and "," not in day.text:
             ending = "L" if before.last else f"#{before.text[-1]}"
             if choices.choose("the count may be meant for both weekdays", 2) == 1:
                 day = before._replace(text=f"{day.text}{ending}")
-        alike.append(day)
-    return alike
+        counted_alike.append(day)
+    return counted_alike
 
 
 def _same_bound(days: list[Day], choices: Choices) -> list[Day]:
     """ "the 1st of june and the 15th": is the 15th one of june, too?"""
     bound = [day.months for day in days if day.months]
-    open_ = [
+    unbound = [
         day
         for day in days
         if not day.months and not day.unbound and (day.of == "month" or day.counted)
     ]
-    if not bound or not open_:
+    if not bound or not unbound:
         return days
     if choices.choose("the month may be meant for each day", 2) == 0:
         return days
-    return [day._replace(months=bound[0]) if day in open_ else day for day in days]
+    return [day._replace(months=bound[0]) if day in unbound else day for day in days]

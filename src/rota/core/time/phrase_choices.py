@@ -42,9 +42,9 @@ class Choices:
 
     def choose(self, reason: str, options: int) -> int:
         """The option to follow: the first one until a later reading asks for another."""
-        place = len(self.made)
+        index = len(self.made)
         self.made.append((reason, options))
-        return self._taken[place] if place < len(self._taken) else 0
+        return self._taken[index] if index < len(self._taken) else 0
 
     @property
     def taken(self) -> list[int]:

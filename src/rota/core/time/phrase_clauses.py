@@ -15,30 +15,30 @@ def clauses_of(segments: list[Clause], choices: Choices) -> list[Clause]:
     """The clauses of a phrase, by the choices taken."""
     queue = _lists_joined(segments)
     done: list[Clause] = []
-    for place, one in enumerate(queue):
-        ahead = queue[place + 1] if place + 1 < len(queue) else None
+    for index, segment in enumerate(queue):
+        following = queue[index + 1] if index + 1 < len(queue) else None
         before = done[-1] if done else None
-        options = _options(before, one, ahead)
-        option = options[choices.choose(_reason(one), len(options)) if len(options) > 1 else 0]
+        options = _options(before, segment, following)
+        option = options[choices.choose(_reason(segment), len(options)) if len(options) > 1 else 0]
         if option == "back" and before is not None:
-            done[-1] = before.joined(one)
-        elif option == "ahead" and ahead is not None:
-            queue[place + 1] = one.joined(ahead)
-        elif option == "borrow" and (ahead or before) is not None:
-            done.append(one.joined(Clause(times=list((ahead or before or one).times))))
+            done[-1] = before.joined(segment)
+        elif option == "following" and following is not None:
+            queue[index + 1] = segment.joined(following)
+        elif option == "borrow" and (following or before) is not None:
+            done.append(segment.joined(Clause(times=list((following or before or segment).times))))
         else:
-            done.append(one)
+            done.append(segment)
     return _scoped(done, choices)
 
 
 def _lists_joined(segments: list[Clause]) -> list[Clause]:
     """Segments that are items of one list: days, times, months, windows or minutes."""
     joined: list[Clause] = []
-    for one in segments:
-        if joined and one.before != ";" and _same_list(joined[-1], one):
-            joined[-1] = joined[-1].joined(one)
+    for segment in segments:
+        if joined and segment.before != ";" and _same_list(joined[-1], segment):
+            joined[-1] = joined[-1].joined(segment)
         else:
-            joined.append(one)
+            joined.append(segment)
     return joined
 
 
@@ -50,49 +50,51 @@ def _same_list(left: Clause, right: Clause) -> bool:
     return shared and left.slots & right.slots == {left.last}
 
 
-def _options(before: Clause | None, one: Clause, ahead: Clause | None) -> list[str]:
+def _options(before: Clause | None, segment: Clause, following: Clause | None) -> list[str]:
     """The clauses that a segment may belong to: the one before it, the next one, or its own."""
     options = []
-    if before is not None and one.before != ";" and _goes_back(before, one):
+    if before is not None and segment.before != ";" and _goes_back(before, segment):
         options.append("back")
-    if ahead is not None and ahead.before != ";" and _goes_ahead(one, ahead):
-        options.append("ahead")
-        if _narrowed_by(one, ahead):
+    if following is not None and following.before != ";" and _goes_ahead(segment, following):
+        options.append("following")
+        if _narrowed_by(segment, following):
             options.append("alone")
-    if options or (before is None and ahead is None):
+    if options or (before is None and following is None):
         return options or ["alone"]
-    if before is not None and one.single == DAYS and (before.times or before.within_day):
+    if before is not None and segment.single == DAYS and (before.times or before.within_day):
         return ["back", "alone"]
-    if before is not None and one.single == TIMES and before.days:
+    if before is not None and segment.single == TIMES and before.days:
         return ["back", "alone"]
-    timed = any(clause.times for clause in (before, ahead) if clause is not None)
-    if timed and not one.times and not one.within_day:
+    timed = any(clause.times for clause in (before, following) if clause is not None)
+    if timed and not segment.times and not segment.within_day:
         return ["borrow", "alone"]  # "every day | and every monday at 9"
-    if not one.times and not one.within_day and _beside_rate(before, ahead):
+    if not segment.times and not segment.within_day and _beside_rate(before, following):
         refuse("incomplete", "a day in it has no time; say at which time")
     return ["alone"]
 
 
-def _beside_rate(before: Clause | None, ahead: Clause | None) -> bool:
-    return any(clause.within_day for clause in (before, ahead) if clause is not None)
+def _beside_rate(before: Clause | None, following: Clause | None) -> bool:
+    return any(clause.within_day for clause in (before, following) if clause is not None)
 
 
-def _goes_back(before: Clause, one: Clause) -> bool:
-    return one.single in (DAYS, TIMES) and before.last == one.single and before.single == ""
+def _goes_back(before: Clause, segment: Clause) -> bool:
+    return segment.single in (DAYS, TIMES) and before.last == segment.single and before.single == ""
 
 
-def _goes_ahead(one: Clause, ahead: Clause) -> bool:
-    if one.single in (DAYS, TIMES) and ahead.first == one.single:
+def _goes_ahead(segment: Clause, following: Clause) -> bool:
+    if segment.single in (DAYS, TIMES) and following.first == segment.single:
         return True
-    if one.last == ahead.first == DAYS and not one.times and not one.within_day:
-        return one.slots & ahead.slots == {DAYS}  # "weekly on monday | and thursday at 9"
-    return _narrowed_by(one, ahead) or (ahead.before == "," and _agree(one, ahead))
+    if segment.last == following.first == DAYS and not segment.times and not segment.within_day:
+        return segment.slots & following.slots == {DAYS}  # "weekly on monday | and thursday at 9"
+    return _narrowed_by(segment, following) or (
+        following.before == "," and _agree(segment, following)
+    )
 
 
-def _narrowed_by(one: Clause, ahead: Clause) -> bool:
+def _narrowed_by(segment: Clause, following: Clause) -> bool:
     """ "every day at 9am | and 5pm on weekdays": the weekdays may be meant for both times."""
-    daily = one.rate == DAILY and not one.days and one.last == TIMES
-    return daily and ahead.first == TIMES and DAYS in ahead.slots and ahead.rate is None
+    daily = segment.rate == DAILY and not segment.days and segment.last == TIMES
+    return daily and following.first == TIMES and DAYS in following.slots and following.rate is None
 
 
 def _agree(left: Clause, right: Clause) -> bool:
@@ -112,7 +114,7 @@ def _agree(left: Clause, right: Clause) -> bool:
 
 def _scoped(clauses: list[Clause], choices: Choices) -> list[Clause]:
     """A month or a day at the end (a month at the front) may be meant for all clauses."""
-    start = max((at for at, one in enumerate(clauses) if one.before == ";"), default=0)
+    start = max((index for index, clause in enumerate(clauses) if clause.before == ";"), default=0)
     if start:  # A semicolon ends what was said before it.
         return [*_scoped(clauses[:start], choices), *_scoped_run(clauses[start:], choices)]
     return _scoped_run(clauses, choices)
@@ -122,26 +124,26 @@ def _scoped_run(clauses: list[Clause], choices: Choices) -> list[Clause]:
     if len(clauses) < 2:
         return clauses
     first, last = clauses[0], clauses[-1]
-    for edge, slot, said in (
+    for edge, slot, edge_slot in (
         (last, MONTHS, last.last), (last, DAYS, last.last), (first, MONTHS, first.first),
     ):  # fmt: skip
-        lacking = [one for one in clauses if one is not edge and _lacks(one, slot)]
-        if said != slot or edge.single or not lacking:
+        lacking = [clause for clause in clauses if clause is not edge and _lacks(clause, slot)]
+        if edge_slot != slot or edge.single or not lacking:
             continue
         if choices.choose("a day or a month in it may be meant for each of its parts", 2) == 1:
             extra = Clause(days=edge.days, order=[DAYS])
             if slot == MONTHS:
                 extra = Clause(months=edge.months, order=[MONTHS])
-            clauses = [one.joined(extra) if one in lacking else one for one in clauses]
+            clauses = [clause.joined(extra) if clause in lacking else clause for clause in clauses]
     return clauses
 
 
-def _lacks(one: Clause, slot: str) -> bool:
+def _lacks(clause: Clause, slot: str) -> bool:
     if slot == MONTHS:
-        return not one.months and not any(day.months for day in one.days)
-    return not one.days and one.rate != DAILY
+        return not clause.months and not any(day.months for day in clause.days)
+    return not clause.days and clause.rate != DAILY
 
 
-def _reason(one: Clause) -> str:
-    what = {DAYS: "a day", TIMES: "a time"}.get(one.single, "a part")
+def _reason(segment: Clause) -> str:
+    what = {DAYS: "a day", TIMES: "a time"}.get(segment.single, "a part")
     return f"{what} in it may belong to more than one other part"

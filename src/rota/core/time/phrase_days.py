@@ -155,24 +155,30 @@ def _every_nth(days: list[Day], choices: Choices, number: int) -> list[Day]:
 
 def _ordinals(cursor: Cursor) -> list[tuple[int, int]]:
     """A list of ordinals and ranges of them; counted from the end they are negative."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     ahead = 0
-    while (one := _ordinal(cursor, ahead)) is not None:
-        first, length = one
+    while (ordinal := _ordinal(cursor, ahead)) is not None:
+        first, length = ordinal
         last, ahead = first, ahead + length
-        if first > 0 and cursor.to(ahead):
-            the = 1 if cursor.word(ahead + 1) == "the" else 0
-            end = _ordinal(cursor, ahead + 1 + the)
-            if end is not None and end[0] > 0:
-                last, ahead = end[0], ahead + 1 + the + end[1]
-        found.append((first, last))
+        if first > 0 and (end := _range_end(cursor, ahead)) is not None and end[0] > 0:
+            last, ahead = end[0], ahead + end[1]
+        ranges.append((first, last))
         cursor.take(ahead)
         ahead = 0
         while cursor.peek(ahead).kind == "separator" or cursor.word(ahead) == "the":
             ahead += 1
         if ahead == 0 or ";" in (cursor.word(0), cursor.word(1)):
             break
-    return found
+    return ranges
+
+
+def _range_end(cursor: Cursor, ahead: int) -> tuple[int, int] | None:
+    """ "to the 20th": the ordinal, and how many tokens all of it has."""
+    if not cursor.to(ahead):
+        return None
+    before = 2 if cursor.word(ahead + 1) == "the" else 1
+    end = _ordinal(cursor, ahead + before)
+    return None if end is None else (end[0], before + end[1])
 
 
 def _ordinal(cursor: Cursor, ahead: int) -> tuple[int, int] | None:
@@ -180,10 +186,10 @@ def _ordinal(cursor: Cursor, ahead: int) -> tuple[int, int] | None:
         return -1, 1
     if cursor.word(ahead) == "penultimate":
         return -2, 1
-    one = cursor.ordinal(ahead)
-    if one is None:
+    ordinal = cursor.ordinal(ahead)
+    if ordinal is None:
         return None
-    number, length = one
+    number, length = ordinal
     for joint in (0, 1):
         joined = joint == 0 or cursor.to(ahead + length)
         if joined and cursor.word(ahead + length + joint) == "last":
@@ -245,9 +251,9 @@ def _tail(cursor: Cursor) -> str:
 
 def _tail_follows(cursor: Cursor) -> bool:
     start = cursor.at
-    found = bool(_tail(cursor) or _months_after(cursor))
+    follows = bool(_tail(cursor) or _months_after(cursor))
     cursor.at = start
-    return found
+    return follows
 
 
 def _months_after(cursor: Cursor) -> tuple[str, ...]:
@@ -256,18 +262,18 @@ def _months_after(cursor: Cursor) -> tuple[str, ...]:
     if cursor.word() in ("of", "in"):
         cursor.take()
         cursor.skip(("the", *EVERY))
-    found: list[str] = []
+    names: list[str] = []
     while (months := read_months(cursor)) is not None:
-        found += months
+        names += months
         ahead = _separators(cursor)
         # "… of june and july 4": that month begins a date of its own.
         goes_on = cursor.word(ahead) in MONTH_NUMBERS and _day_number(cursor, ahead + 1) is None
         if ahead == 0 or not goes_on:
             break
         cursor.take(ahead)
-    if not found:
+    if not names:
         cursor.at = start
-    return tuple(found)
+    return tuple(names)
 
 
 def _separators(cursor: Cursor) -> int:
@@ -307,21 +313,21 @@ def _dated(numbers: list[tuple[int, int]], months: tuple[str, ...]) -> list[Day]
 
 def _numbers(cursor: Cursor, *, month_first: bool) -> list[tuple[int, int]]:
     """Days of a month in digits or as ordinals, and ranges of them, in a list."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     ahead = 0
-    while (one := _day_number(cursor, ahead)) is not None:
-        first, length = one
+    while (day_number := _day_number(cursor, ahead)) is not None:
+        first, length = day_number
         last, ahead = first, ahead + length
         if cursor.to(ahead) and (end := _day_number(cursor, ahead + 1)) is not None:
             last, ahead = end[0], ahead + 1 + end[1]
-        if month_first and found and _month_follows(cursor, ahead):
+        if month_first and ranges and _month_follows(cursor, ahead):
             break  # "jan 1, 4 july": that number belongs to the month behind it.
-        found.append((first, last))
+        ranges.append((first, last))
         cursor.take(ahead)
         ahead = _separators(cursor)
         if ahead == 0:
             break
-    return found
+    return ranges
 
 
 def _month_follows(cursor: Cursor, ahead: int) -> bool:
@@ -398,11 +404,11 @@ def _nearest(cursor: Cursor) -> list[Day] | None:
         return _bound(cursor, Day("month", f"L-{back}W", last=True))
     cursor.at = start
     cursor.skip(("the", "to"))
-    one = _ordinal(cursor, 0)
-    if one is None or one[0] < 0:
+    ordinal = _ordinal(cursor, 0)
+    if ordinal is None or ordinal[0] < 0:
         return None
-    cursor.take(one[1])
-    return _bound(cursor, Day("month", f"{one[0]}W"))
+    cursor.take(ordinal[1])
+    return _bound(cursor, Day("month", f"{ordinal[0]}W"))
 
 
 def _bound(cursor: Cursor, day: Day) -> list[Day]:
@@ -414,10 +420,10 @@ def _bound(cursor: Cursor, day: Day) -> list[Day]:
 
 def _stepped(cursor: Cursor) -> list[Day] | None:
     """ "every 3rd day from the 1st of the month", "every 2nd day from the 4th to the 20th"."""
-    one = cursor.ordinal()
-    if one is None or not 2 <= one[0] <= 31:
+    step = cursor.ordinal()
+    if step is None or not 2 <= step[0] <= 31:
         return None
-    cursor.take(one[1])
+    cursor.take(step[1])
     if not cursor.take_words("day", "from", "the"):
         return None
     start = _ordinal(cursor, 0)
@@ -426,13 +432,12 @@ def _stepped(cursor: Cursor) -> list[Day] | None:
     first, last = start[0], 31
     cursor.take(start[1])
     if cursor.to():
-        the = 1 if cursor.word(1) == "the" else 0
-        end = _ordinal(cursor, 1 + the)
+        end = _range_end(cursor, 0)
         if end is None or end[0] < 1:
             refuse("incomplete", "every so many days to which day of the month?")
         last = end[0]
-        cursor.take(1 + the + end[1])
+        cursor.take(end[1])
     if last < first:
         refuse("inexpressible", f"a range from {first} to {last} reaches into the next month")
     span = "*" if (first, last) == (1, 31) else f"{first}-{last}"
-    return _bound(cursor, Day("month", f"{span}/{one[0]}"))
+    return _bound(cursor, Day("month", f"{span}/{step[0]}"))

@@ -95,11 +95,11 @@ class Clause:
         )  # fmt: skip
 
 
-def _one_rate(one: PhraseRate | None, other: PhraseRate | None) -> PhraseRate | None:
+def _one_rate(first: PhraseRate | None, second: PhraseRate | None) -> PhraseRate | None:
     """ "every hour every day" is every hour; other pairs of rates contradict each other."""
-    if one is None or other is None or one == other:
-        return one or other
-    for fine, coarse in ((one, other), (other, one)):
+    if first is None or second is None or first == second:
+        return first or second
+    for fine, coarse in ((first, second), (second, first)):
         if fine.unit in WITHIN_DAY and coarse == DAILY:
             return fine
     return refuse("conflict", "it names two different rates")

@@ -59,10 +59,12 @@ def _counted(cursor: Cursor) -> PhraseRate | None:
     if cursor.word() in RATES:
         rate = _named(cursor)
     else:
-        said = cursor.skip(("a", "an", "per", *EVERY))
-        if said and count == 1 and weekday(cursor.word()) is not None:
+        has_per = cursor.skip(("a", "an", "per", *EVERY))
+        if has_per and count == 1 and weekday(cursor.word()) is not None:
             return PhraseRate(1, "week")  # "once every monday at 9"
-        rate = _fraction(cursor) or _amounts(cursor, True) or _plain_unit(cursor) if said else None
+        rate = (
+            _fraction(cursor) or _amounts(cursor, True) or _plain_unit(cursor) if has_per else None
+        )
     if rate is None:
         return None
     if count != 1 and rate.unit not in ("day", "week"):
@@ -138,11 +140,11 @@ def _more(cursor: Cursor, size: int) -> tuple[int, int] | None:
     """A further amount of a smaller unit: "1 hour [and] 30 minutes", "1h30m"."""
     start = cursor.at
     cursor.take(1 if cursor.word() == "and" else 0)
-    found = _amount(cursor, False) if cursor.peek().kind in ("number", "decimal") else None
-    if found is None or UNITS_US.get(found[1], size) >= size:
+    amount = _amount(cursor, False) if cursor.peek().kind in ("number", "decimal") else None
+    if amount is None or UNITS_US.get(amount[1], size) >= size:
         cursor.at = start
         return None
-    return round(found[0] * UNITS_US[found[1]]), UNITS_US[found[1]]
+    return round(amount[0] * UNITS_US[amount[1]]), UNITS_US[amount[1]]
 
 
 def _smallest(total_us: int) -> PhraseRate:

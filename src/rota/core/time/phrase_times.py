@@ -32,16 +32,16 @@ def read_clock(cursor: Cursor, *, bare: bool) -> ClockTime | None:
 
 def read_window(cursor: Cursor) -> tuple[ClockTime, ClockTime] | None:
     """ "between 9am and 5pm", "from 9 to 17", "9:00-17:00"."""
-    said = cursor.word() if cursor.word() in ("between", "from") else ""
-    cursor.take(1 if said else 0)
+    opening = cursor.word() if cursor.word() in ("between", "from") else ""
+    cursor.take(1 if opening else 0)
     first = read_clock(cursor, bare=True)
-    joint = cursor.to() or (said == "between" and cursor.word() == "and")
-    if first is None or not (joint or said):
+    joint = cursor.to() or (opening == "between" and cursor.word() == "and")
+    if first is None or not (joint or opening):
         return None
     cursor.take(1 if joint else 0)
     last = read_clock(cursor, bare=True) if joint else None
-    if last is None and said:
-        refuse("incomplete", f'"{said}" needs two times: "between 9:00 and 17:00"')
+    if last is None and opening:
+        refuse("incomplete", f'"{opening}" needs two times: "between 9:00 and 17:00"')
     return None if last is None else (first, last)
 
 
@@ -80,11 +80,11 @@ def _minutes_past(cursor: Cursor) -> list[str] | None:
 
 def _minutes_listed(cursor: Cursor) -> list[str] | None:
     cursor.take()
-    found: list[str] = []
+    minutes: list[str] = []
     while (number := cursor.whole()) is not None:
         cursor.take()
         last = cursor.whole(1) if cursor.to() else None
-        found.append(_minute(number) if last is None else f"{_minute(number)}-{_minute(last)}")
+        minutes.append(_minute(number) if last is None else f"{_minute(number)}-{_minute(last)}")
         cursor.take(0 if last is None else 2)
         ahead = 0
         while cursor.peek(ahead).kind == "separator":
@@ -92,13 +92,13 @@ def _minutes_listed(cursor: Cursor) -> list[str] | None:
         if not ahead or cursor.whole(ahead) is None or cursor.word(ahead + 1) in _HALVES:
             break
         cursor.take(ahead)
-    if not found:
+    if not minutes:
         return None
     if cursor.word() in ("past", "of", "after"):
         cursor.take()
         if cursor.word() in ("the", *EVERY) and cursor.word(1) == "hour":
             cursor.take(2)
-    return found
+    return minutes
 
 
 def _minute(number: int) -> str:
@@ -191,10 +191,10 @@ def _digits(cursor: Cursor, bare: bool) -> ClockTime | None:
     cursor.take()
     cut = max(len(text) - 2, 0) if len(text) > 2 else len(text)
     clock = ClockTime(int(text[:cut]), int(text[cut:] or 0))
-    found = _checked(cursor, text, clock, exact=len(text) == 4 or text[0] == "0")
+    checked = _checked(cursor, text, clock, exact=len(text) == 4 or text[0] == "0")
     if len(text) == 4:
         cursor.skip(("hours", "hrs"))
-    return found
+    return checked
 
 
 def _is_unit(cursor: Cursor) -> bool:

@@ -121,7 +121,7 @@ def tokens_of(phrase: str) -> list[Token]:
     text = phrase.lower().replace("’", "'")
     for dotted in _DOTTED:
         text = text.replace(dotted, dotted[0] + "m")
-    found: list[Token] = []
+    tokens: list[Token] = []
     glued = False
     text = _SLASHED.sub(lambda days: days.group().replace("/", ","), text)
     for match in _TOKEN.finditer(text.rstrip(" .!?")):
@@ -129,14 +129,14 @@ def tokens_of(phrase: str) -> list[Token]:
         if kind == "space":
             glued = False
             continue
-        if piece == "." and found and _is_short_name(found[-1].text):
+        if piece == "." and tokens and _is_short_name(tokens[-1].text):
             continue  # "mon.", "dec."
         piece = _SAME.get(piece, piece)
         if piece == "and":
             kind = "separator"
-        found.append(Token(kind, piece, glued))
+        tokens.append(Token(kind, piece, glued))
         glued = True
-    return found
+    return tokens
 
 
 def _is_short_name(word: str) -> bool:

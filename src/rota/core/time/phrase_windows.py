@@ -37,13 +37,13 @@ def _past_fields(
     """Minutes past each hour, as far as they lie in the window: 17:30 is not before 17:00."""
     span = (last[0] * 60 + last[1] - first[0] * 60 - first[1]) % _DAY
     minutes: dict[str, list[str]] = {}
-    for one in _single(past):
-        offset = (one - first[1]) % 60
+    for past_minute in _single(past):
+        offset = (past_minute - first[1]) % 60
         if offset > span:
             continue
         start = (first[0] * 60 + first[1] + offset) // 60
         hours = _hours(start % 24, (start + (span - offset) // 60) % 24, number)
-        minutes.setdefault(hours, []).append(str(one))
+        minutes.setdefault(hours, []).append(str(past_minute))
     if not minutes:
         refuse("invalid", "no time lies in the window")
     if len(minutes) == 1:
@@ -53,11 +53,11 @@ def _past_fields(
 
 def _single(past: str) -> list[int]:
     """The minutes of "0,30" and of "0-10", one by one."""
-    found: list[int] = []
+    minutes: list[int] = []
     for item in past.split(","):
         low, _, high = item.partition("-")
-        found += range(int(low), int(high or low) + 1)
-    return found
+        minutes += range(int(low), int(high or low) + 1)
+    return minutes
 
 
 def window_fields(first: Wall, last: Wall, rate: PhraseRate, choices: Choices) -> list[str]:
@@ -68,7 +68,7 @@ def window_fields(first: Wall, last: Wall, rate: PhraseRate, choices: Choices) -
         whole = (minute, second, end_second) == (0, 0, 0) or end_second == 60 - rate.number
         if not whole or (end_second and end_minute != 59) or (not end_second and end_minute):
             refuse("inexpressible", "a window of seconds begins and ends with an hour")
-        step = "*" if rate.number == 1 else f"*/{rate.number}"
+        step = every(rate.number)
         if end_second:
             return [f"{step} * {_range(hour, end)}"]
         return [f"{step} * {_range(hour, (end - 1) % 24)}", f"0 {end}"]
@@ -95,7 +95,7 @@ def _minute_fields(
     fields = [] if head == minutes else [_minutes(head, number, hour)]
     hours_between = (stop - start) % 24 + 1
     if hours_between < 24 or start == hour:
-        fields.append(f"{_all(offset, number)} {_range(start, stop)}")
+        fields.append(f"{every(number, offset)} {_range(start, stop)}")
     if tail and tail != minutes:
         fields.append(_minutes(tail, number, end))
     return fields
@@ -106,11 +106,12 @@ def _minutes(minutes: list[int], number: int, hour: int) -> str:
     if not minutes:
         refuse("invalid", "no time lies in the window")
     if len(minutes) == 60 // number:
-        return f"{_all(minutes[0], number)} {hour}"
+        return f"{every(number, minutes[0])} {hour}"
     return f"{','.join(str(minute) for minute in minutes)} {hour}"
 
 
-def _all(offset: int, number: int) -> str:
+def every(number: int, offset: int = 0) -> str:
+    """Every `number`-th value of a field, from `offset` on."""
     if number == 1:
         return "*"
     return f"{offset}/{number}" if offset else f"*/{number}"

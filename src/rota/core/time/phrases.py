@@ -89,20 +89,20 @@ def _by_choices(phrase: str, choices: Choices) -> Reading:
     segments = Reader(tokens_of(phrase), choices).read()
     if not segments:
         refuse("incomplete", "it names neither a time nor a day")
-    found: dict[str | int, None] = {}
+    timings: dict[str | int, None] = {}
     for clause in clauses_of(segments, choices):
-        found.update(dict.fromkeys(build(clause, choices)))
-    if len(found) > TIMINGS_MAX:
-        refuse("inexpressible", f"it needs {len(found)} timings; a schedule has {TIMINGS_MAX}")
-    return tuple(found)
+        timings.update(dict.fromkeys(build(clause, choices)))
+    if len(timings) > TIMINGS_MAX:
+        refuse("inexpressible", f"it needs {len(timings)} timings; a schedule has {TIMINGS_MAX}")
+    return tuple(timings)
 
 
 def _next_choices(choices: Choices) -> list[int] | None:
     """The next combination: the last choice that has an option left takes it."""
     taken = choices.taken
-    for place in reversed(range(len(taken))):
-        if taken[place] + 1 < choices.made[place][1]:
-            return [*taken[:place], taken[place] + 1]
+    for index in reversed(range(len(taken))):
+        if taken[index] + 1 < choices.made[index][1]:
+            return [*taken[:index], taken[index] + 1]
     return None
 
 
@@ -110,8 +110,8 @@ def _written(reading: Reading) -> str | None:
     """A reading as a phrase, or as cron, that is accepted and means just that."""
     text = describe_timings(reading)
     try:
-        found, beyond, _ = _readings(text)
-        if len(found) == 1 and beyond is None and same_times(found[0], reading):
+        readings, beyond, _ = _readings(text)
+        if len(readings) == 1 and beyond is None and same_times(readings[0], reading):
             return text
     except PhraseRefusal:
         pass

@@ -86,9 +86,9 @@ def nearest_zones(name: str) -> list[str]:
     city = wanted.rpartition("/")[2].lower()
     if wanted[:3].upper() in ("UTC", "GMT") and any(sign in wanted for sign in "+-"):
         return ["UTC", "a place with that offset, such as Europe/Berlin"]
-    found = [by_city[city]] if city in by_city else []
-    found += alike + [by_city[close] for close in similar(city, by_city, cutoff=0.75)]
-    return list(dict.fromkeys(found))[:3]
+    candidates = [by_city[city]] if city in by_city else []
+    candidates += alike + [by_city[close] for close in similar(city, by_city, cutoff=0.75)]
+    return list(dict.fromkeys(candidates))[:3]
 
 
 def host_zone(environ: Mapping[str, str], read: Callable[[str], str | None]) -> str:
@@ -102,8 +102,8 @@ def host_zone(environ: Mapping[str, str], read: Callable[[str], str | None]) -> 
         # An empty TZ, and one that spells out its rules (CET-1CEST), have no name: UTC is honest.
         return _known(_in_zone_folder(given.strip().removeprefix(":"))) or "UTC"
     link = read("/etc/localtime")
-    if link is not None and "zoneinfo/" in link and (found := _known(_in_zone_folder(link))):
-        return found
+    if link is not None and "zoneinfo/" in link and (name := _known(_in_zone_folder(link))):
+        return name
     lines = (read("/etc/timezone") or "").split()
     return (_known(lines[0]) if lines else None) or "UTC"
 
