@@ -37,7 +37,7 @@ QUIET: dict[str, Any] = {"poll_s": 100_000, "heartbeat_s": 100_000, "lease_s": 3
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers from zero: they are those of the process."""
     for one in meters.METERS:
-        monkeypatch.setattr(one, "_known", {place: set() for place in one._places})
+        monkeypatch.setattr(one, "_known", {index: set() for index in one._capped_at})
         if isinstance(one, meters.CounterMeter):
             monkeypatch.setattr(one, "_values", {})
         elif isinstance(one, meters.HistogramMeter):

@@ -276,11 +276,13 @@ class Doctor:
         rows = await self._database.read(
             templates.ailing, namespace=self._namespace, limit=LOOK_MAX
         )
-        aside = [row.name for row in rows if (row.reason or "").startswith(QUARANTINED_REASON)]
+        quarantined = [
+            row.name for row in rows if (row.reason or "").startswith(QUARANTINED_REASON)
+        ]
         ignored = [row.name for row in rows if row.parent_id and '"ignored":' in row.spec]
         found = []
-        if aside:
-            says = f"{counted(len(aside), 'schedule')} quarantined: {some(aside)}"
+        if quarantined:
+            says = f"{counted(len(quarantined), 'schedule')} quarantined: {some(quarantined)}"
             hint = "`rota why NAME` says what is wrong, and what to do."
             found.append(Finding("warn", "schedules", says, hint))
         if ignored:
@@ -442,10 +444,12 @@ class Doctor:
         """Chains that crashed their worker too often."""
         roots = sorted({row.root_id for row in await self._page(Status.CRASHED)})
         ends = await self._database.read(history.ended, roots) if roots else []
-        aside = sorted(end.root_id for end in ends if end.status == Status.CRASHED)
-        if not aside:
+        crashed = sorted(end.root_id for end in ends if end.status == Status.CRASHED)
+        if not crashed:
             return []
-        says = f"{counted(len(aside), 'run')} quarantined after crashing too often: {some(aside)}"
+        says = (
+            f"{counted(len(crashed), 'run')} quarantined after crashing too often: {some(crashed)}"
+        )
         return [Finding("warn", "crashed", says, "Fix the cause, then `rota run retry ID`.")]
 
     async def people(self) -> list[Finding]:
@@ -461,7 +465,7 @@ class Doctor:
         """Automations with sync handlers that did not end in time and still hold threads."""
         found = await self._database.read(views.hung_handlers, namespace=self._namespace)
         hint = "Give their calls a timeout, deploy, and restart the worker."
-        return [Finding("warn", "automations", f"{name}: {said}", hint) for name, said in found]
+        return [Finding("warn", "automations", f"{name}: {text}", hint) for name, text in found]
 
     async def _page(self, status: Status) -> Sequence[Run]:
         found = await self._database.read(

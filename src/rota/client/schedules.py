@@ -441,9 +441,9 @@ class Schedules(SchedulePages):
         rows = [
             store.extra_row(
                 shown.schedule, shown.intent, id=run_id, due_at=due, trigger=Trigger.BACKFILL,
-                status=Status.SLEEPING, reason="backfill", previous_at=earlier[place],
+                status=Status.SLEEPING, reason="backfill", previous_at=earlier[index],
             )
-            for place, (run_id, due) in enumerate(zip(ids, dues, strict=True))
+            for index, (run_id, due) in enumerate(zip(ids, dues, strict=True))
         ]  # fmt: skip
         created = await self._database.write(store.backfill, rows, parallel=parallel, now=now)
         await self._wakeups.announce(READY)

@@ -87,9 +87,9 @@ def _word(value: Any) -> str:
 
 def _none_of(several: list[Schema], value: Any, path: str, named: Schema) -> Iterator[str]:
     """Fits none: the message is that of the deepest one, which is the one that was meant."""
-    complaints = [next(_misfits(one, value, path, named), None) for one in several]
+    complaints = [next(_misfits(each, value, path, named), None) for each in several]
     if None not in complaints:
-        yield max((one for one in complaints if one), key=_depth)
+        yield max((each for each in complaints if each), key=_depth)
 
 
 def _depth(complaint: str) -> int:

@@ -29,19 +29,19 @@ class ProcessMeter:
         self.name = name
         self.help = help_text
         self.labels = tuple(labels)
-        self._places = tuple(n for n, label in enumerate(labels) if label in CAPPED)
-        self._known: dict[int, set[str]] = {place: set() for place in self._places}
+        self._capped_at = tuple(n for n, label in enumerate(labels) if label in CAPPED)
+        self._known: dict[int, set[str]] = {index: set() for index in self._capped_at}
 
     def _capped(self, key: tuple[str, ...]) -> tuple[str, ...]:
         """The key with names beyond the cap replaced; called once for each new key."""
-        found = list(key)
-        for place in self._places:
-            known = self._known[place]
-            if key[place] not in known and len(known) >= VALUES_MAX:
-                found[place] = OTHER
+        capped = list(key)
+        for index in self._capped_at:
+            known = self._known[index]
+            if key[index] not in known and len(known) >= VALUES_MAX:
+                capped[index] = OTHER
             else:
-                known.add(key[place])
-        return tuple(found)
+                known.add(key[index])
+        return tuple(capped)
 
     def _labelled(self, key: tuple[str, ...]) -> dict[str, str]:
         return dict(zip(self.labels, key, strict=True))
@@ -106,9 +106,9 @@ class HistogramMeter(ProcessMeter):
         if counts is None:
             key, counts = self._added(key)
         values, below = sorted(values), 0
-        for place, bound in enumerate(self.bounds):
+        for index, bound in enumerate(self.bounds):
             upto = bisect_right(values, bound)
-            counts[place] += upto - below
+            counts[index] += upto - below
             if upto == len(values):
                 break
             below = upto

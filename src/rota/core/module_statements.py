@@ -77,10 +77,10 @@ def _paths(one: ast.stmt, own: str) -> Iterator[Path]:
         path = _path(node)
         if path is None or id(node) in inner:
             continue
-        part = node
-        while isinstance(part, ast.Attribute):
-            part = part.value
-            inner.add(id(part))
+        inner_node = node
+        while isinstance(inner_node, ast.Attribute):
+            inner_node = inner_node.value
+            inner.add(id(inner_node))
         if path not in seen and path != (own,):
             seen.add(path)
             yield path

@@ -145,27 +145,27 @@ def learn(text: str | None) -> None:
         known.values |= known.redactor.secrets_of(text)
 
 
-def without_secrets(said: str) -> str:
+def without_secrets(text: str) -> str:
     """A text about the run of this task, without the values of its secret fields."""
     known = _known.get()
     if known is None:
-        return said
+        return text
     for value in sorted(known.values, key=len, reverse=True):
-        said = mask(said, value, REDACTED)
-    return said
+        text = mask(text, value, REDACTED)
+    return text
 
 
 # -- values in texts -------------------------------------------------------------------------------
 
 
-def mask(said: str, value: str, name: str) -> str:
+def mask(text: str, value: str, name: str) -> str:
     """A text with a name in the place of a value, in the forms that texts quote it in."""
     if len(value) > ALONE_CHARS_MAX:
         for form in quoted_forms(value):
-            said = said.replace(form, name)
-        return said
+            text = text.replace(form, name)
+        return text
     alone = rf"(?<![\w.-]){re.escape(value)}(?![\w.-])"
-    return name.join(re.split(alone, said))
+    return name.join(re.split(alone, text))
 
 
 def quoted_forms(value: str) -> list[str]:
@@ -176,8 +176,8 @@ def quoted_forms(value: str) -> list[str]:
     forms |= {json.dumps(value)[1:-1], *_in_base64(value)}
     if value.startswith(("http://", "https://")):
         _, slash, path = value.partition("://")[2].partition("/")
-        said = {slash + path, slash + path.partition("?")[0], path.partition("?")[2]}
-        forms |= {one for one in said if len(one) > ALONE_CHARS_MAX}
+        parts = {slash + path, slash + path.partition("?")[0], path.partition("?")[2]}
+        forms |= {one for one in parts if len(one) > ALONE_CHARS_MAX}
     return sorted(forms, key=lambda form: -len(form))
 
 

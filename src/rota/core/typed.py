@@ -78,9 +78,9 @@ def encode(value: Any, *, what: str, bytes_max: int) -> str:
 def _refuse_non_finite(value: Any, what: str) -> None:
     """JSON has no NaN and no infinity, and msgspec writes them as null."""
     plain = msgspec.to_builtins(value, enc_hook=_encode_other, str_keys=True)
-    if place := _non_finite(plain, "$"):
+    if where := _non_finite(plain, "$"):
         raise NotSerialisable(
-            f"{what} holds {place}, which JSON cannot hold",
+            f"{what} holds {where}, which JSON cannot hold",
             hint="Use None, or a text such as 'NaN', and say so in the type hint.",
         )
 

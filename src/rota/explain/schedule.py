@@ -117,8 +117,8 @@ async def _of_run(
     if at is not None:
         raise UsageError("a time is only valid for a schedule, not for a run")
     if run.status == Status.SKIPPED:
-        said = detailed(skip_clause(run.reason or "", Policies()), run)
-        return Explanation("skipped", f"run {run.id} ({run.name}) did not run: {said}.", {})
+        reason = detailed(skip_clause(run.reason or "", Policies()), run)
+        return Explanation("skipped", f"run {run.id} ({run.name}) did not run: {reason}.", {})
     found = await RunExplainer(client, host_zone_name()).of(run)
     last = found.facts["run_id"]
     sentence = f"run {last} ({run.name}) {found.clause}."
@@ -284,8 +284,8 @@ class ScheduleExplainer:
         pause = pause_of(row)
         into: RunState | None = None
         if reason == "merged":
-            into, said = await self._merged_into(row)
-            clause += said
+            into, into_text = await self._merged_into(row)
+            clause += into_text
         elif pause is not None:
             clause += f" since {self._wall(pause.paused_at)} ({pause.note})"
             facts |= {"paused_at": iso(pause.paused_at), "note": pause.note}

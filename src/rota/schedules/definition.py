@@ -179,9 +179,9 @@ class ScheduleDefinition(NamedTuple):
     def mark(self) -> str:
         """A digest of the definition: two deploys of the same code have the same."""
         run = self.run
-        said = (written(self.when), self.zone, self.gap, self.repeat, self.start, self.end,
+        declared = (written(self.when), self.zone, self.gap, self.repeat, self.start, self.end,
             self.sub_second, self.rules, run.name, run.input, run.queue, run.priority)  # fmt: skip
-        return hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:16]
+        return hashlib.sha256(msgspec.json.encode(declared)).hexdigest()[:16]
 
     def made(self, zone: str, *, schedule_id: str, now: int) -> Schedule:
         """The row of a new schedule."""
@@ -360,9 +360,9 @@ class Edit(NamedTuple):
     @property
     def fields(self) -> set[str]:
         """The fields that it names."""
-        unsaid = {"when": None, "zone": None, "gap": None, "repeat": None, "start": ..., "end": ...}
-        said = self.timing._asdict()
-        return {key for key, no in unsaid.items() if said[key] is not no} | self.words.keys()
+        unset = {"when": None, "zone": None, "gap": None, "repeat": None, "start": ..., "end": ...}
+        given = self.timing._asdict()
+        return {key for key, value in unset.items() if given[key] is not value} | self.words.keys()
 
     def _check_lost(self, name: str, before: Intent, problem: str) -> None:
         lost = []

@@ -56,7 +56,7 @@ class Retiming(NamedTuple):
         ]  # fmt: skip
 
 
-def _bound(said: datetime | EllipsisType | None, old: int | None) -> int | None:
-    if said is None:
+def _bound(given: datetime | EllipsisType | None, old: int | None) -> int | None:
+    if given is None:
         return None
-    return old if isinstance(said, EllipsisType) else instant(said)
+    return old if isinstance(given, EllipsisType) else instant(given)

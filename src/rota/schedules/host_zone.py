@@ -14,8 +14,8 @@ def host_zone_name() -> str:
 
 
 def _read_link_or_text(path: str) -> str | None:
-    place = Path(path)
+    file = Path(path)
     try:
-        return str(place.readlink()) if place.is_symlink() else place.read_text()
+        return str(file.readlink()) if file.is_symlink() else file.read_text()
     except (OSError, UnicodeDecodeError):
         return None

@@ -52,8 +52,9 @@ class LedgerFault(NamedTuple):
     def __str__(self) -> str:
         first_at, last_at, count = self.hole
         if self.outcomes:
-            said = f"{counted(count, 'occurrence')} from {iso(first_at)} on"
-            return f"{self.schedule}: {said} are in the ledger as {' and as '.join(self.outcomes)}"
+            occurrences = f"{counted(count, 'occurrence')} from {iso(first_at)} on"
+            outcomes_text = " and as ".join(self.outcomes)
+            return f"{self.schedule}: {occurrences} are in the ledger as {outcomes_text}"
         if count == 1:
             return f"{self.schedule}: the ledger has no row for {iso(first_at)}"
         return (
@@ -70,8 +71,8 @@ def uncovered(spec: Spec, covered: Iterable[Covered], *, after: int, before: int
     at = next_after(spec, after)
     while at is not None and at < before:
         # The first row that reaches this far; all before it end earlier.
-        place = bisect_left(lasts, at)
-        row = rows[place] if place < len(rows) else None
+        index = bisect_left(lasts, at)
+        row = rows[index] if index < len(rows) else None
         if row is not None and row.first_at <= at:
             at = next_after(spec, max(at, row.last_at))
             continue

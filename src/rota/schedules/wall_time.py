@@ -49,8 +49,8 @@ class Moment:
     def _instants(self, asked: datetime, zone: str) -> list[int]:
         if asked.tzinfo is not None:
             return [instant(asked)]
-        place = zone_named(zone)
-        first, second = (instant(asked.replace(tzinfo=place, fold=fold)) for fold in (0, 1))
+        zone_info = zone_named(zone)
+        first, second = (instant(asked.replace(tzinfo=zone_info, fold=fold)) for fold in (0, 1))
         if first < second:
             remarks = [note for at in (first, second) for note in notes(self._spec, at)]
             twice = f"{clock_text(asked)} happens twice on {asked:%Y-%m-%d} in {zone}"

@@ -22,9 +22,9 @@ class Reservoir(Generic[T]):
         if self._seen < self._size:
             self._kept.append((self._seen, thing))
         else:
-            place = int(self._chance() * (self._seen + 1))
-            if place < self._size:
-                self._kept[place] = (self._seen, thing)
+            index = int(self._chance() * (self._seen + 1))
+            if index < self._size:
+                self._kept[index] = (self._seen, thing)
         self._seen += 1
 
     def chosen(self) -> list[T]:

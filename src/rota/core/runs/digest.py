@@ -30,7 +30,7 @@ def digest_of(names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, 
     """A CRC-32 over the arguments: one in four billion other ones has the same. `names` are those
     of the parameters: an argument given by name counts like the same by position."""
     if kwargs:
-        args, kwargs = _by_place(names, args, kwargs)
+        args, kwargs = _by_position(names, args, kwargs)
     try:
         raw = _encode(args)
     except Exception:
@@ -40,7 +40,7 @@ def digest_of(names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, 
     return crc32(raw)
 
 
-def _by_place(
+def _by_position(
     names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     rest = dict(kwargs)

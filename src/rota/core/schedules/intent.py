@@ -81,9 +81,10 @@ class Policies(msgspec.Struct, frozen=True, omit_defaults=True):
             if (value := getattr(self, name)) is not None and value < least
         ]
         if wrong:
-            said = [_OPTIONS[name] for name in wrong]
+            options = [_OPTIONS[name] for name in wrong]
             raise BadSchedule(
-                f"{', '.join(said)}: out of range", hint="Counts are at least 1, times at least 0."
+                f"{', '.join(options)}: out of range",
+                hint="Counts are at least 1, times at least 0.",
             )
 
 
@@ -243,8 +244,8 @@ def _choose(
     late_us = now - owed.after
     if late_us <= policies.on_time_us and (limit is None or late_us <= limit):
         return owed, []  # the common case: all of it is on time
-    too_late, eligible = owed.parted(owed.after if limit is None else now - limit - 1)
-    _, on_time = eligible.parted(now - policies.on_time_us - 1)
+    too_late, eligible = owed.split_at(owed.after if limit is None else now - limit - 1)
+    _, on_time = eligible.split_at(now - policies.on_time_us - 1)
     wanted = {
         Missed.SKIP: on_time.size,
         Missed.RUN: max(on_time.size, 1),
@@ -254,13 +255,13 @@ def _choose(
     return chosen, _skips(too_late, "too late") + _skips(missed, "missed")
 
 
-def _skips(part: OccurrenceRange, reason: str) -> list[Skip]:
+def _skips(occurrences: OccurrenceRange, reason: str) -> list[Skip]:
     """A few skips stay single, a long row becomes one entry with from, to and count."""
-    if not part.size:
+    if not occurrences.size:
         return []
-    if part.size > SINGLE_MAX:
-        return [Skip(part.last, reason, part.first, part.size)]
-    return [Skip(due, reason, due, 1) for due in part.dues(part.size)]
+    if occurrences.size > SINGLE_MAX:
+        return [Skip(occurrences.last, reason, occurrences.first, occurrences.size)]
+    return [Skip(due, reason, due, 1) for due in occurrences.dues(occurrences.size)]
 
 
 def _overlap_of(policies: Policies, chosen: OccurrenceRange, now: int) -> Overlap:
@@ -279,7 +280,7 @@ def _every(dues: list[int], overlap: Overlap, before: Before) -> list[Fire]:
     if overlap is Overlap.ALLOW:
         return [Fire(due, False) for due in dues]
     is_open = bool(before.running or before.waiting)
-    return [Fire(due, is_open or place > 0) for place, due in enumerate(dues)]
+    return [Fire(due, is_open or index > 0) for index, due in enumerate(dues)]
 
 
 def _overlap(
@@ -300,5 +301,5 @@ def _overlap(
     if chosen.size == 1 and not before.waiting:
         return [Fire(chosen.dues(1)[0], not runs)], [], False
     kept, rest = chosen.split(runs + (0 if before.waiting else 1))
-    fires = [Fire(due, place >= runs) for place, due in enumerate(kept.dues(kept.size))]
+    fires = [Fire(due, index >= runs) for index, due in enumerate(kept.dues(kept.size))]
     return fires, _skips(rest, "merged"), False

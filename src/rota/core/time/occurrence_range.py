@@ -45,7 +45,7 @@ class OccurrenceRange(NamedTuple):
             return [self.until]
         return between(self.spec, self.after, self.until, limit=min(most, self.size))
 
-    def parted(self, at: int) -> tuple[OccurrenceRange, OccurrenceRange]:
+    def split_at(self, at: int) -> tuple[OccurrenceRange, OccurrenceRange]:
         """The occurrences up to an instant, and those after it."""
         if at <= self.after:
             return self._head(self.after, 0), self
@@ -54,14 +54,14 @@ class OccurrenceRange(NamedTuple):
         count = count_between(self.spec, self.after, at)
         return self._head(at, count), self._tail(at, self.size - count)
 
-    def split(self, place: int) -> tuple[OccurrenceRange, OccurrenceRange]:
-        """The first `place` occurrences, and the rest."""
-        if place <= 0:
+    def split(self, count: int) -> tuple[OccurrenceRange, OccurrenceRange]:
+        """The first `count` occurrences, and the rest."""
+        if count <= 0:
             return self._head(self.after, 0), self
-        if place >= self.size:
+        if count >= self.size:
             return self, self._tail(self.until, 0)
-        at = self._place(place)
-        return self._head(at, place), self._tail(at, self.size - place)
+        at = self._instant_after(count)
+        return self._head(at, count), self._tail(at, self.size - count)
 
     def _head(self, until: int, size: int) -> OccurrenceRange:
         return OccurrenceRange(self.spec, self.after, until, size)
@@ -69,14 +69,14 @@ class OccurrenceRange(NamedTuple):
     def _tail(self, after: int, size: int) -> OccurrenceRange:
         return OccurrenceRange(self.spec, after, self.until, size)
 
-    def _place(self, place: int) -> int:
-        """An instant with exactly `place` occurrences up to it."""
-        if place <= LISTED_MAX:
-            return self.dues(place)[-1]
+    def _instant_after(self, count: int) -> int:
+        """An instant with exactly `count` occurrences up to it."""
+        if count <= LISTED_MAX:
+            return self.dues(count)[-1]
         low, high = self.after, self.until
         while low + 1 < high:
             middle = (low + high) // 2
-            if count_between(self.spec, self.after, middle) < place:
+            if count_between(self.spec, self.after, middle) < count:
                 low = middle
             else:
                 high = middle

@@ -179,14 +179,14 @@ class _Round:
         previous_at = one.fired_at
         for due_at, waits in plan.fires:
             # Lateness counts from the instant it was meant to fire at, jitter included.
-            place = (
+            state = (
                 (Status.SLEEPING, "turn", None)
                 if waits
                 else (Status.PENDING, None, due_at + spread)
             )
             run_id = next(self._ids)
             self.created.append(
-                (run_id, one.id, intent.kind, intent.workflow, *place, due_at, Trigger.SCHEDULE,
+                (run_id, one.id, intent.kind, intent.workflow, *state, due_at, Trigger.SCHEDULE,
                  with_previous(one.options, previous_at), None, None)
             )  # fmt: skip
             previous_at = due_at
