@@ -76,11 +76,6 @@ class RunFilter(msgspec.Struct, frozen=True):
         return f"%{re.sub('[!%_]', lambda sign: f'!{sign[0]}', self.search)}%"
 
     @property
-    def digest(self) -> str:
-        """The digest that binds a cursor to these filters."""
-        return digest_of(self)
-
-    @property
     def first_id(self) -> str:
         """The lowest id that may be selected: ids begin with the millisecond of their creation."""
         return _FIRST_ID if self.since_at is None else _id_at(self.since_at)
@@ -105,14 +100,14 @@ class RunFilter(msgspec.Struct, frozen=True):
 
     def cursor(self, last_id: str) -> str:
         """The cursor of the page after an id."""
-        return f"{last_id}.{self.digest}"
+        return f"{last_id}.{digest_of(self)}"
 
     def id_after(self, cursor: str | None) -> str:
         """The id before which a page begins, from the cursor of the page before."""
         if cursor is None:
             return self.beyond_id
         found = read_cursor(_CURSOR, cursor)
-        if found[2] != self.digest:
+        if found[2] != digest_of(self):
             raise StaleCursor("the cursor belongs to a list with other filters")
         return min(found[1], self.beyond_id)
 
