@@ -7,8 +7,8 @@ import json
 import pytest
 
 from rota.core.runs.failures import describe
-from rota.core.runs.stored_errors import end_of, read_error, run_failed
-from rota.errors import RunCancelled, RunCrashed, RunFailed
+from rota.core.runs.stored_errors import cause_line, end_of, error_line, read_error, run_failed
+from rota.errors import RunCancelled, RunCrashed, RunFailed, StepFailed
 
 
 def test_a_stored_error_reads_back_with_every_field() -> None:
@@ -22,6 +22,13 @@ def test_a_stored_error_reads_back_with_every_field() -> None:
 @pytest.mark.parametrize("text", [None, "", "{}"])
 def test_an_error_without_details_still_has_every_field(text: str | None) -> None:
     assert set(read_error(text)) == {"type", "message", "kind", "trace"}
+
+
+def test_a_failed_step_is_shown_by_its_own_error() -> None:
+    failed = describe(StepFailed("step pay failed after 2 attempts: KeyError: 'iban'"))
+    assert error_line(failed).startswith("StepFailed: step pay")
+    assert cause_line(failed) == "KeyError: 'iban'"
+    assert cause_line(describe(ValueError("step 2 failed"))) == "ValueError: step 2 failed"
 
 
 def test_an_end_holds_status_reason_and_error() -> None:

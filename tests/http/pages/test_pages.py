@@ -86,6 +86,28 @@ async def test_every_page_answers(database_url: str) -> None:
             assert "<b>&?#" not in answer.text, entry.path
 
 
+async def test_a_failed_step_is_shown_by_its_own_error(database_url: str) -> None:
+    app = Rota(keep_days=0)
+
+    @app.step(retries=0)
+    async def charge() -> None:
+        raise ValueError("the card is expired")
+
+    @app.workflow(name="order")
+    async def order() -> None:
+        await charge()
+
+    async with virtual(app, url=database_url) as world, browsing(app) as http:
+        run = await app.start("order")
+        await world.settle()
+        for path in ("/", "/runs"):
+            answer = await http.get(path, headers=ASKS)
+            assert ">ValueError: the card is expired<" in answer.text, path
+        answer = await http.get(f"/runs/{run.id}", headers=ASKS)
+    assert "<mark>    raise ValueError(&quot;the card is expired&quot;)</mark>" in answer.text
+    assert "Hint:" not in answer.text
+
+
 async def test_forms_act_and_redirect(database_url: str) -> None:
     async with browsed(database_url) as (app, http, parameters):
         schedule = address("/schedules/{name}", parameters)

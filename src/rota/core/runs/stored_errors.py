@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from rota.errors import RunCancelled, RunCrashed, RunFailed
 
 PACKAGE = __file__.removesuffix("core/runs/stored_errors.py")
+_STEP_FAILED = re.compile(r"StepFailed: step .+? failed after \d+ attempts?: ")
 
 
 def read_error(text: str | None) -> dict[str, str]:
@@ -20,6 +22,11 @@ def error_line(text: str | None) -> str:
     """A stored error in one line."""
     detail = read_error(text)
     return f"{detail['type']}: {detail['message']}".splitlines()[0]
+
+
+def cause_line(text: str | None) -> str:
+    """Like `error_line`, but a failed step is shown by its own error: `LedgerMismatch: …`."""
+    return _STEP_FAILED.sub("", error_line(text), count=1)
 
 
 def end_of(status: str, reason: str | None, error: str | None) -> str:

@@ -10,7 +10,7 @@ from rota.client.overview import AttentionItem
 from rota.client.schedule_pages import LastOutcomes
 from rota.core.pipelines.names import pipeline_id_of
 from rota.core.runs.model import Run
-from rota.core.runs.stored_errors import error_line
+from rota.core.runs.stored_errors import cause_line
 from rota.core.time.instants import DAY, instant, moment
 from rota.explain.schedule import range_of
 from rota.http.pages.nav_count import is_fresh, remember_count
@@ -119,7 +119,7 @@ def _failed(run: Run, clock: WallClock) -> InboxItem:
     at, href = run.finished_at or run.created_at, run_href(run)
     return InboxItem(
         run.id, run_state(run), pipeline_id_of(run.name), href, run.id,
-        f"{run_state(run).word}, no attempt left", clipped(error_line(run.error), TEXT_WIDTH),
+        f"{run_state(run).word}, no attempt left", clipped(cause_line(run.error), TEXT_WIDTH),
         clock.stamp(at), at, "Retry", f"{href}/retry",
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ from datetime import date, datetime, timedelta
 from rota.client.schedule_pages import OutcomeCalendar
 from rota.core.runs.lifecycle import OPEN, Status, Trigger
 from rota.core.runs.model import Run
-from rota.core.runs.stored_errors import error_line
+from rota.core.runs.stored_errors import cause_line
 from rota.core.schedules.intent import Intent, Policies, jitter_us
 from rota.core.time.instants import instant
 from rota.core.time.recurrence import Spec, between, count_between
@@ -127,7 +127,7 @@ def ledger_line(run: Run, name: str, policies: Policies, clock: WallClock) -> Le
     if run.status == Status.RUNNING and run.started_at:
         text = f"running, {rough(clock.now - run.started_at)} so far"
     elif run.error:
-        text = f"{text}: {clipped(error_line(run.error), 120)}"
+        text = f"{text}: {clipped(cause_line(run.error), 120)}"
     until = run.finished_at
     return LedgerLine(
         run.id, clock.day(due_at), state, word, text, run.id,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rota.core.runs.lifecycle import OPEN, Status
 from rota.core.runs.model import LogLine, Run, StoredStep
-from rota.core.runs.stored_errors import error_line, own_frames, read_error
+from rota.core.runs.stored_errors import cause_line, error_line, own_frames, read_error
 from rota.core.time.instants import SECOND
 from rota.explain.run import RunExplainer, RunState
 from rota.http.pages import chart
@@ -182,15 +181,11 @@ def sentence_of(
     return sentence(state.clause)
 
 
-_WRAPPED = re.compile(r"step .+? failed after \d+ attempts?: ")
-
-
 def cause_of(run: Run) -> str:
     """The error of a failed run as a sentence, without the step that the page names before it."""
     if run.status != Status.FAILED or run.error is None:
         return ""
-    message = read_error(run.error)["message"]
-    return sentence(clipped(_WRAPPED.sub("", message, count=1), CAUSE_WIDTH))
+    return sentence(clipped(cause_line(run.error), CAUSE_WIDTH))
 
 
 def follows_of(run: Run, last: Run, state: RunState, steps: Sequence[StoredStep]) -> str:
@@ -312,11 +307,11 @@ def _step_state(step: StoredStep, now: int) -> StatusView:
 
 
 def steps_line(run: Run, steps: Sequence[StoredStep], clock: WallClock) -> str:
-    """`8.9 s · 3 run, 2 kept`."""
+    """`8.9 s · 3 executed, 2 kept`."""
     shown = [step for step in steps if not _is_shadow(step)]
     own = sum(step.run_attempt == run.attempt for step in shown)
     kept = sum(step.run_attempt < run.attempt for step in shown)
-    parts = [run_took(run, clock), f"{own} run" + (f", {kept} kept" if kept else "")]
+    parts = [run_took(run, clock), f"{own} executed" + (f", {kept} kept" if kept else "")]
     return " · ".join(part for part in parts if part != MISSING)
 
 
@@ -330,16 +325,22 @@ def steps_footer(run: Run, steps: Sequence[StoredStep]) -> str:
     return " ".join(notes)
 
 
+_CAUSED = "The above exception was the direct cause of the following exception:"
+
+
 def error_view(run: Run) -> ErrorView | None:
     """The error of this attempt."""
     if run.error is None:
         return None
     error = read_error(run.error)
-    rows = own_frames(error["trace"].rstrip())
-    code = [at for at, row in enumerate(rows) if row.startswith("    ") and row.strip(" ^~")]
+    notes = str(error.get("notes", ""))
+    rows = own_frames(error["trace"].rstrip().removesuffix(notes).rstrip())
+    wrapped = error["type"] == "StepFailed" and _CAUSED in rows
+    own = rows[: rows.index(_CAUSED)] if wrapped else rows  # the error of the step comes first
+    code = [at for at, row in enumerate(own) if row.startswith("    ") and row.strip(" ^~")]
     marked = code[-1] if code else -1
     trace = [(row, at == marked) for at, row in enumerate(rows)]
-    advice = str(error.get("notes", "")).removeprefix("Hint: ")
+    advice = notes.removeprefix("Hint: ")
     if "rota run show" in advice:  # this page shows what that command shows
         advice = ""
     return ErrorView(error["type"], error["message"], error["kind"], trace, advice)

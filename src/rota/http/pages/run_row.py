@@ -9,7 +9,7 @@ import msgspec
 from rota.core.pipelines.names import pipeline_id_of
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Run
-from rota.core.runs.stored_errors import error_line
+from rota.core.runs.stored_errors import cause_line
 from rota.core.schedules.intent import Policies
 from rota.explain.skipped import detailed, skip_clause
 from rota.http.pages.status import StatusView, run_state
@@ -97,7 +97,7 @@ def reason_of(run: Run, clock: WallClock) -> str:
     """The reason of the run's state, from its own row: a list asks nothing further."""
     match run.status:
         case Status.FAILED | Status.CRASHED:
-            return error_line(run.error) if run.error else (run.reason or "")
+            return cause_line(run.error) if run.error else (run.reason or "")
         case Status.CANCELLED:
             return f"cancelled: {run.reason}"
         case Status.WAITING:
