@@ -94,6 +94,27 @@ def test_prose_is_wrapped_names_are_cut_and_ids_stay_whole(
     ]
 
 
+def test_prose_at_the_end_goes_below_its_row_where_it_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    rows = [
+        ("nightly-report", "scheduled", "in 1h33m", "at 02:00, every day (Europe/Berlin)", ""),
+        ("fx-rates", "paused", "-", "at 16:10, Monday to Friday", "the feed ends"),
+    ]
+    render.table(("name", "status", "next", "means", "note"), rows, "")
+    assert re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines() == [
+        "NAME            STATUS     NEXT",
+        "    MEANS, NOTE",
+        "nightly-report  scheduled  in 1h33m",
+        "    at 02:00, every day (Europe/Berlin)",
+        "fx-rates        paused     -",
+        "    at 16:10, Monday to Friday",
+        "    the feed ends",
+    ]
+
+
 def test_sentences_break_between_words_and_commands_stay_whole(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

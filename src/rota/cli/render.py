@@ -11,7 +11,7 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress, zip_longest
 from typing import Any, TypeVar
 from unicodedata import east_asian_width
@@ -62,6 +62,7 @@ COLOURS = {
 
 COLOURED = ("status", "heartbeat")
 GAP = "  "
+BELOW = " " * 4
 PROSE = (
     "error",
     "result",
@@ -82,6 +83,7 @@ NAMES = (
     "input", "topic", "from", "publishes", "runs on", "payload", "trigger", "result file", "cause",
 )  # fmt: skip
 NAME_WIDTH = 8
+READABLE = {PROSE: 24, NAMES: 20}  # columns; where they do not fit, prose goes below its row
 _QUOTED = re.compile(r"`[^`]*`")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tabs and ends of lines
 
@@ -237,8 +239,12 @@ def error(title: str, stored: str | None) -> None:
     if stored is None:
         return
     detail = read_error(stored)
+    trace, notes = detail["trace"].rstrip(), str(detail.get("notes", ""))
+    if "`rota run show" in notes:  # the reader is there
+        trace = trace.removesuffix(notes).rstrip()
     heading(title)
-    for line in (f"{detail['type']}: {detail['message']}", *own_frames(detail["trace"].rstrip())):
+    say(f"  {clean(detail['type'])}: {clean(detail['message'])}", hang=2)
+    for line in own_frames(trace):
         click.echo(f"  {clean(line)}")
 
 
@@ -285,34 +291,57 @@ def table(
     heads = list(compress(heads, kept))
     cells = [list(compress(row, kept)) for row in cells]
     widths = [max(map(_cells, column)) for column in zip(heads, *cells, strict=True)]
+    size = len(heads)  # columns of the table; those after them go below their row
     if sys.stdout.isatty():
-        widths = _narrowed(heads, widths, shutil.get_terminal_size().columns)
+        size, widths = _fitted(heads, widths, shutil.get_terminal_size().columns)
     _line([
         click.style(head.upper(), bold=True) + " " * (width - len(head))
-        for head, width in zip(heads, widths, strict=True)
+        for head, width in zip(heads, widths, strict=False)
     ])  # fmt: skip
+    if heads[size:]:
+        click.secho(BELOW + ", ".join(heads[size:]).upper(), bold=True)
     for row in cells:
-        wrapped = [_wrapped(*parts) for parts in zip(heads, row, widths, strict=True)]
+        wrapped = [_wrapped(*parts) for parts in zip(heads, row, widths, strict=False)]
         for line in zip_longest(*wrapped, fillvalue=""):
-            _line([_shown(*parts) for parts in zip(heads, line, widths, strict=True)])
+            _line([_shown(*parts) for parts in zip(heads, line, widths, strict=False)])
+        for text in filter(None, row[size:]):
+            for piece in _broken(text, shutil.get_terminal_size().columns - len(BELOW)):
+                click.echo(BELOW + piece)
 
 
 def _line(cells: Sequence[str]) -> None:
     click.echo(GAP.join(cells).rstrip())
 
 
-def _narrowed(heads: Sequence[str], widths: list[int], width: int) -> list[int]:
-    """Widths that fit: prose is broken into lines first, then names are cut. Ids, statuses and
-    times stay whole; where even that is too wide, the terminal breaks the lines."""
+def _fitted(heads: Sequence[str], widths: list[int], width: int) -> tuple[int, list[int]]:
+    """How many columns fit beside each other, and their widths. Prose at the end that cannot be
+    read there goes below its row. Ids, statuses and times stay whole; where even that is too wide,
+    the terminal breaks the lines."""
+    size = len(heads)
+    found = _narrowed(heads, widths, width, READABLE)
+    while _taken(found) > width and size > 1 and heads[size - 1] in PROSE:
+        size -= 1
+        found = _narrowed(heads[:size], widths[:size], width, READABLE)
+    return size, _narrowed(heads[:size], found, width, {PROSE: PROSE_WIDTH, NAMES: NAME_WIDTH})
+
+
+def _narrowed(
+    heads: Sequence[str], widths: list[int], width: int, least: Mapping[tuple[str, ...], int]
+) -> list[int]:
+    """Widths that fit, if they can: prose is broken into lines first, then names are cut."""
     widths = list(widths)
-    for able, least in ((PROSE, PROSE_WIDTH), (NAMES, NAME_WIDTH)):
+    for able, narrowest in least.items():
         columns = [number for number, head in enumerate(heads) if head in able]
-        while sum(widths) + len(GAP) * (len(widths) - 1) > width:
+        while _taken(widths) > width:
             widest = max(columns, key=widths.__getitem__, default=None)
-            if widest is None or widths[widest] <= max(least, len(heads[widest])):
+            if widest is None or widths[widest] <= max(narrowest, len(heads[widest])):
                 break
             widths[widest] -= 1
     return widths
+
+
+def _taken(widths: Sequence[int]) -> int:
+    return sum(widths) + len(GAP) * (len(widths) - 1)
 
 
 def _wrapped(head: str, cell: str, width: int) -> list[str]:

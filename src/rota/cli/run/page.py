@@ -14,7 +14,7 @@ from rota.core.automations.text import deed
 from rota.core.pipelines.names import pipeline_id_of
 from rota.core.redaction import shown_text
 from rota.core.runs.ids import short_id
-from rota.core.runs.stored_errors import read_error
+from rota.core.runs.stored_errors import cause_line
 from rota.core.time.instants import iso_if_known
 from rota.errors import UnknownRun
 
@@ -200,10 +200,7 @@ def _attempts(explanation: RunPage) -> None:
 
 
 def _said(error: str | None) -> str:
-    if error is None:
-        return ""
-    detail = read_error(error)
-    return render.short(f"{detail['type']}: {detail['message']}", CELL_WIDTH)
+    return "" if error is None else render.short(cause_line(error), CELL_WIDTH)
 
 
 def _steps(explanation: RunPage) -> None:
