@@ -29,6 +29,7 @@ _APPLIES_TO: dict[str, Sequence[Status]] = {
     "retry": (Status.CANCELLED, Status.CRASHED, Status.FAILED),
     "cancel": sorted(OPEN),
 }
+_DONE = {"retry": "retried", "cancel": "cancelled"}
 _TAKES = _APPLIES_TO | {"retry": (Status.FAILED, Status.CRASHED)}
 
 
@@ -106,7 +107,7 @@ class BulkVerbs(RunPages):
         status = filters.get("status")
         if status and status not in _APPLIES_TO[verb]:
             raise BadInput(
-                f"runs that are {status} cannot follow {verb}",
+                f"{status} runs cannot be {_DONE[verb]}",
                 hint=f"Give one of: {', '.join(_APPLIES_TO[verb])}.",
             )
         found: list[Run] = []

@@ -38,7 +38,7 @@ def change(status: str, title: str | None = "added to spreadsheet") -> LedgerRow
             "Processed 2 emails and 2 orders → published 1 event"),
         (run(emails=2), change("skipped"), "Processed 2 emails → added to spreadsheet (skipped)"),
         (run(phase="mutating", emails=2), change("needs_reconcile"),
-            "Took 2 emails → added to spreadsheet (needs_reconcile)"),
+            "Took 2 emails → added to spreadsheet (outcome unknown)"),
         (run(phase="mutating", emails=2), change("failed"), "Took 2 emails"),
         (run(), None, "Took no events"),
         (run(phase="preparing"), None, "Preparing"),

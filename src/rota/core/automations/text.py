@@ -220,6 +220,15 @@ def _account(detail: dict[str, str]) -> str:
     return f" for {detail['service']}{account}" if detail.get("service") else account
 
 
+_NOT_APPLIED: dict[str, str] = {
+    Mutation.APPLIED: "",
+    Mutation.PROPOSED: " (waits for approval)",
+    Mutation.IN_FLIGHT: " (in progress)",
+    Mutation.NEEDS_RECONCILE: " (outcome unknown)",
+    Mutation.INDETERMINATE: " (outcome unknown)",
+}
+
+
 def deed(run: HandlerRun, change: LedgerRow | None) -> str:
     """The summary of a handler run, in one sentence: "Processed 3 emails → added to
     spreadsheet"."""
@@ -234,7 +243,7 @@ def deed(run: HandlerRun, change: LedgerRow | None) -> str:
     parts = [f"{'Processed' if done else 'Took'} {' and '.join(taken)}"]
     if change is not None and change.status != Mutation.FAILED:
         title = change.title or change.tool
-        parts.append(title if change.status == Mutation.APPLIED else f"{title} ({change.status})")
+        parts.append(title + _NOT_APPLIED.get(change.status, f" ({change.status})"))
     if run.published_count:
         parts.append(f"published {counted(run.published_count, 'event')}")
     return " → ".join(parts)

@@ -27,6 +27,7 @@ from rota.http.pages.status import (
     state_of,
 )
 from rota.http.pages.text import (
+    MISSING,
     Stamp,
     ValueField,
     WallClock,
@@ -224,7 +225,7 @@ def ask_of(view: AutomationView, change: LedgerRow, because: str, clock: WallClo
     called = clock.day(change.created_at)
     return AskView(
         f"Did this happen: {clipped(title, 80)}?", "s-unknown",
-        f"At {called} Rota called {change.tool} with these parameters.{failure}{looked} "
+        f"{called}: Rota called {change.tool} with these parameters.{failure}{looked} "
         "It was not called again.",
         change.id, change.id, clock.stamp(change.updated_at), "unknown for", params,
         [*facts, Fact("Key", f"{change.id} (look for this at the provider)")],
@@ -328,7 +329,8 @@ def handlers_of(
         every = f", {handler.written}" if handler.written else ""
         due = due_of(handler)
         at = None if due is None else due.at
-        word = "on events" if due is None else "now"
+        held = view.status in ("Needs attention", "Stopped")
+        word = "on events" if due is None else MISSING if held else "now"
         if at is not None and at > clock.now:
             word = ""
         rows.append(HandlerView(

@@ -151,7 +151,9 @@ async def _runs(request: WebRequest, name: str, clock: WallClock) -> TableView:
     rows = []
     for seen in handler_runs:
         run = seen.run
-        text = error_line(seen.error) if seen.error else deed(run, seen.change)
+        text = deed(run, seen.change)
+        if seen.error:
+            text = error_line(seen.error).removeprefix("HandlerSuspended: ")
         rows.append(TableRow(run.run_id, (
             CellView(run.handler, "what", clipped(text, 120), href=f"/runs/{run.run_id}"),
             CellView(cls="p2", state=state_of(seen.status, seen.reason)),

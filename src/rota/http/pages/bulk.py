@@ -8,7 +8,7 @@ from typing import Any
 from rota.client.bulk import BulkVerb
 from rota.errors import BadInput, RotaError
 from rota.http.pages.runs import Chip, RunSearch, active_chips, filters_of
-from rota.http.pages.text import counted
+from rota.http.pages.text import counted, sentence
 from rota.http.pages.view import PageProblem, clock_of, form_target, page
 from rota.http.request import Answer, Fields, WebRequest
 
@@ -50,7 +50,7 @@ async def _choice(request: WebRequest, verb: BulkVerb, query: RunSearch) -> Bulk
         filters = filters_of(query, clock_of(request).now)
         planned = await request.client.runs.apply(verb, dry_run=True, **filters)
     except RotaError as error:
-        return BulkChoice(verb, name, error.message, 0)
+        return BulkChoice(verb, name, sentence(error.message), 0)
     if not planned.matched:
         return BulkChoice(
             verb,

@@ -105,7 +105,7 @@ def reason_of(run: Run, clock: WallClock) -> str:
         case Status.SLEEPING:
             return _sleeps(run, clock)
         case Status.PENDING:
-            return f"ready since {rough(clock.now - (run.available_at or run.created_at))}"
+            return f"ready for {rough(clock.now - (run.available_at or run.created_at))}"
         case Status.SKIPPED:
             return detailed(skip_clause(run.reason or "", Policies()), run)
     return _created(run, clock)

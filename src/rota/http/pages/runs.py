@@ -136,8 +136,8 @@ def filters_of(query: RunSearch, now: int) -> dict[str, Any]:
 def sentences(counts: RecentCounts) -> tuple[str, str]:
     """The state of the list, in two sentences."""
     running = counts.open.get("running", 0)
-    head = f"{number(running)} run now." if running else "Nothing runs now."
-    names = {"pending": "pending", "sleeping": "asleep", "waiting": "waiting for you"}
+    head = f"{counted(running, 'run')} in progress." if running else "Nothing runs now."
+    names = {"pending": "pending", "sleeping": "sleeping", "waiting": "waiting for you"}
     parts = [
         f"{number(counts.open[key])} {word}" for key, word in names.items() if counts.open.get(key)
     ]

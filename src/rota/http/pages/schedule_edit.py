@@ -39,7 +39,7 @@ from rota.http.problems import precondition_required
 from rota.http.request import Answer, WebRequest
 from rota.schedules.preview import form_of, zone_of
 
-DIFF_MAX = 40
+DIFF_MAX = 24
 FIRST_MAX = 5
 LOOK_AHEAD_US = 400 * DAY  # far enough for both moves of the clock
 NOTES_MAX = 2
@@ -108,7 +108,7 @@ def preview_of(form: ScheduleForm, old: Spec | None, here: WallClock) -> Preview
     week = count_between(spec, here.now, here.now + 7 * DAY)
     before = ""
     if old is not None:
-        before = f", before {number(count_between(old, here.now, here.now + 7 * DAY))}"
+        before = f" ({number(count_between(old, here.now, here.now + 7 * DAY))} before)"
     diff, line = firings(spec, here, there) if old is None else difference(old, spec, here, there)
     far = [one.text for one in skipped_between(spec, here.now, here.now + LOOK_AHEAD_US, NOTES_MAX)]
     warnings = []
@@ -154,7 +154,7 @@ def firings(spec: Spec, here: WallClock, there: WallClock) -> tuple[list[DiffRow
 def _times(spec: Spec, first: int, until: int) -> set[int]:
     if not count_between(spec, first, until):
         return set()
-    return set(between(spec, first, until, limit=2 * DIFF_MAX))
+    return set(between(spec, first, until, limit=4 * DIFF_MAX))
 
 
 def _diff_row(at: int, kind: str, here: WallClock, there: WallClock) -> DiffRow:

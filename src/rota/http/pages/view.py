@@ -65,7 +65,7 @@ NOTICES: Mapping[str, str] = {
     "applied": "Done. The list shows the runs as they are now.",
     "queued": "Every producer was queued.",
     "skipped": "The event was skipped.",
-    "reset": "The declared values are in force again.",
+    "reset": "The declared values apply again.",
 }
 
 

@@ -212,7 +212,7 @@ const holder = document.querySelector("[data-hold-live]");
 // A reader may stop the page from changing.
 function holdLive() {
   paused = !paused;
-  holder.textContent = paused ? "Follow" : "Pause";
+  holder.textContent = paused ? "Resume updates" : "Pause updates";
   say(connected);
   soon();
 }
@@ -355,6 +355,9 @@ if (zone && document.documentElement.dataset.zone !== zone && !document.cookie.i
 }
 
 for (const one of document.querySelectorAll("[data-keys], [data-copy]")) one.hidden = false; // They need this script.
+
+const tab = document.querySelector(".tabs [aria-current]"); // On a phone the tabs scroll sideways.
+if (tab) tab.parentElement.scrollLeft = tab.offsetLeft - tab.parentElement.offsetLeft - 48;
 
 if (document.getElementById("main")?.dataset.retry) setTimeout(refresh, RETRY_MS);
 follow();
