@@ -122,7 +122,7 @@ class WrongState(UsageError):
     """The status of the run, schedule or automation does not allow this operation."""
 
     code = "wrong_state"
-    hint = "Check its status first; for a run with `rota run show ID`."
+    hint = "Check its status first, for example with `rota run show ID`."
 
 
 class ChangedSince(UsageError):
@@ -227,7 +227,7 @@ class BadToken(UsageError):
     """A token, session or login link is unknown, used, expired or revoked."""
 
     code = "bad_token"
-    hint = "Ask for a token, or make one with `rota token create NAME --role read`."
+    hint = "Ask for a token, or create one with `rota token create NAME --role read`."
 
 
 class StaleCursor(UsageError):

@@ -7,6 +7,7 @@ creation is for `run`.
 from __future__ import annotations
 
 import re
+import shlex
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +18,7 @@ from rota.core.runs.lifecycle import OPEN, Status, Trigger
 from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import error_line
 from rota.core.schedules.intent import QUARANTINED_REASON, Policies, jitter_us
-from rota.core.time.instants import DAY, MINUTE, SECOND, iso, iso_if_known, span
+from rota.core.time.instants import DAY, MINUTE, SECOND, iso, iso_if_known, moment, span
 from rota.core.time.recurrence import count_between, next_after, notes, previous_before
 from rota.errors import UnknownAutomation, UnknownRun, UnknownSchedule, UsageError
 from rota.explain.automation import explain_automation
@@ -295,7 +296,7 @@ class ScheduleExplainer:
             between = f"{self._wall(first)} to {self._wall(last)}"
             sentence = f"did not run {count} times from {between}: {clause}"
         facts |= {"reason": reason, "from_at": iso(first), "to_at": iso(last), "count": count}
-        hint = f"`rota schedule backfill {self._name} --from … --to …` runs what is skipped."
+        hint = self._backfill(first, last, count)
         if into is None:
             return self._say("skipped", sentence, hint, **facts)
         facts |= {"into": into.facts["run_id"]} | {
@@ -306,6 +307,13 @@ class ScheduleExplainer:
             return self._say("merged", sentence, hint, **facts)
         cause = into.facts.get("head_verdict", into.verdict)
         return self._say(f"blocked_{cause}", sentence, into.hint, **facts)
+
+    def _backfill(self, first: int, last: int, count: int) -> str:
+        """The command that runs what was skipped. Both ends belong to the range."""
+        begin, end = moment(first), moment(-(-last // SECOND) * SECOND)  # whole seconds
+        what = f"--from {begin:%Y-%m-%dT%H:%M:%SZ} --to {end:%Y-%m-%dT%H:%M:%SZ}"
+        them = "it" if count == 1 else "them"
+        return f"To run {them} now: `rota schedule backfill {shlex.quote(self._name)} {what}`."
 
     async def _merged_into(self, row: Run) -> tuple[RunState | None, str]:
         """The run that waited when this one came, and the present state of that one."""

@@ -37,7 +37,7 @@ async def busy_past(app: Rota, world: World) -> None:
 
 def test_no_schedule_is_said_so(either: Shell) -> None:
     said = either.run("schedule", "list").stdout
-    assert said == "no schedules yet; make one with `rota schedule create`\n"
+    assert said == "no schedules yet; create one with `rota schedule create`\n"
     assert either.json("schedule", "list") == []
     assert either.run("schedule", "upcoming").stdout == "nothing fires within 1d\n"
 

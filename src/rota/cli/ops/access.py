@@ -82,7 +82,7 @@ def list_tokens(call: CommonOptions) -> None:
         for row in rows
     ]  # fmt: skip
     heads = ("name", "role", "status", "created", "used", "expires", "id")
-    render.table(heads, lines, "no tokens; make one with `rota token create NAME`")
+    render.table(heads, lines, "no tokens; create one with `rota token create NAME`")
 
 
 @token.command("revoke")

@@ -52,7 +52,7 @@ def list_(call: CommonOptions, search: str, after: str, limit: int) -> None:
         for shown in found
     ]  # fmt: skip
     heads = ("name", "status", "workflow", "next", "means", "note")
-    empty = "no schedules yet; make one with `rota schedule create`"
+    empty = "no schedules yet; create one with `rota schedule create`"
     empty = render.not_found("schedule", search) or empty
     render.table(heads, rows, empty, optional=["note"])
     render.more(found, limit, "--after", lambda shown: shown.schedule.name, search)
