@@ -109,3 +109,5 @@ async def test_an_unknown_address_is_a_page_that_says_so(page: WatchedPage) -> N
     page.expect_status(404)
     await page.go("/schedules/nothing-of-that-name")
     assert "Not found" in await page.text()
+    await page.page.click("main a:has-text('All schedules')")
+    await page.page.wait_for_url("**/schedules")

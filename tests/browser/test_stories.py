@@ -169,7 +169,7 @@ async def test_answer_an_unknown_outcome(page: WatchedPage, shop: ShopServer) ->
     await page.go("/automations/refunds")
     assert "84.50 EUR" in await view.inner_text(".params")
     await view.click("text=It did not happen")
-    await view.wait_for_selector("text=Answered.")
+    await view.wait_for_selector("text=Your answer is recorded")
     await view.wait_for_selector(".flow:has-text('Ticket of 10492') >> text=Applied")
     assert {"84.50 EUR", "12.00 EUR"} <= {one["amount"] for one in shop.app.payments.made}
 

@@ -315,7 +315,7 @@ def test_a_change_that_happened_is_answered_with_its_result_and_a_note(
         "anna",
         "the customer has it",
     )
-    said = "happened by anna: the customer has it"
+    said = 'resolved as "happened" by anna: the customer has it'
     assert said in project.run("automation", "outputs", "mails", change).stdout
     assert said in project.run("automation", "show", "mails").stdout
     assert any(one["answers"] for one in project.json("automation", "activity", "mails"))

@@ -193,7 +193,8 @@ class AnswerRow(msgspec.Struct, frozen=True, gc=False):
     @property
     def words(self) -> str:
         """In one line: "approved by anna: the amount is right"."""
-        return f"{self.act} by {self.person}" + (f": {self.note}" if self.note else "")
+        act = f'resolved as "{self.act}"' if self.act in RESOLUTIONS else self.act
+        return f"{act} by {self.person}" + (f": {self.note}" if self.note else "")
 
 
 class InputRow(msgspec.Struct, frozen=True, gc=False):

@@ -12,12 +12,17 @@ from rota.http.request import NOBODY, Html
 HEADINGS = {
     HTTPStatus.NOT_FOUND: "Not found",
     HTTPStatus.FORBIDDEN: "Not allowed",
-    HTTPStatus.CONFLICT: "It changed meanwhile",
+    HTTPStatus.CONFLICT: "It has changed",
     HTTPStatus.SERVICE_UNAVAILABLE: "The database does not answer",
     HTTPStatus.UNPROCESSABLE_ENTITY: "Not accepted",
     HTTPStatus.TOO_MANY_REQUESTS: "Too many requests",
 }
 WHAT_NOW = {HTTPStatus.SERVICE_UNAVAILABLE: "Nothing to do here"}
+LISTS = {
+    "unknown_run": "runs",
+    "unknown_schedule": "schedules",
+    "unknown_automation": "automations",
+}
 NEXT = {
     HTTPStatus.NOT_FOUND: "It may have been removed, or belong to another namespace.",
     HTTPStatus.FORBIDDEN: "Nothing was changed.",
@@ -34,6 +39,7 @@ def problem_page(document: ProblemDocument) -> Html:
         live="", namespace="", identity=NOBODY, zone="", notice="", problem=None, attention=0,
         retries=status == HTTPStatus.SERVICE_UNAVAILABLE, message=sentence(document.detail),
         what_now=WHAT_NOW.get(status, "Continue here"),
+        list_of=LISTS.get(document.code, ""),
         what_next=NEXT.get(status, "Nothing was changed."), document=document,
     )  # fmt: skip
     return Html(text, status=document.status)

@@ -52,7 +52,7 @@ WORKERS: dict[str, StatusView] = {
 MUTATIONS: dict[str, StatusView] = {
     "applied": StatusView("Applied", "s-ok", "ok"),
     "proposed": StatusView("Proposed", "s-person", "warn"),
-    "in_flight": StatusView("Under way", "s-run", "run"),
+    "in_flight": StatusView("In progress", "s-run", "run"),
     "needs_reconcile": STATES["unknown"],
     "indeterminate": STATES["unknown"],
     "failed": StatusView("Not made", "s-bad", "bad"),

@@ -61,7 +61,7 @@ NOTICES: Mapping[str, str] = {
     "backfilled": "The backfill was started.",
     "approved": "Approved. The change is made once, with these parameters.",
     "rejected": "Rejected. Nothing was called; its events are skipped.",
-    "answered": "Answered.",
+    "answered": "Your answer is recorded, and the automation continues.",
     "applied": "Done. The list shows the runs as they are now.",
     "queued": "Every producer was queued.",
     "skipped": "The event was skipped.",
