@@ -110,7 +110,7 @@ def shrink(path: Path) -> None:
     """The same picture with a palette."""
     from PIL import Image  # type: ignore[import-not-found, unused-ignore]
 
-    Image.open(path).convert("RGB").quantize(COLOURS, method=0, dither=0).save(path, optimize=True)
+    Image.open(path).convert("RGB").quantize(COLOURS, method=1, dither=0).save(path, optimize=True)
 
 
 if __name__ == "__main__":
