@@ -9,17 +9,15 @@ import contextlib
 import io
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
 from rota.cli import connect, render
 from rota.cli.base import CommonOptions
+from rota.client.client import Client
+from rota.client.doctor import known, served
 from rota.core.runs.ids import short_id
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
 
 RUNS_MAX = 200
 WHOLE = 32  # digits of an id
@@ -94,8 +92,6 @@ async def automations(client: Client, _: click.Context) -> Found:
 @_completion
 async def queues(client: Client, _: click.Context) -> Found:
     """Queues that are declared or served."""
-    from rota.client.doctor import served
-
     names = {row.name for row in await client.queues()}
     names |= {name for row in await client.workers() for name in served(row)}
     return [CompletionItem(name) for name in sorted(names)]
@@ -103,8 +99,6 @@ async def queues(client: Client, _: click.Context) -> Found:
 
 @_completion
 async def _known_workflows(client: Client, _: click.Context) -> Found:
-    from rota.client.doctor import known
-
     names = {name for row in await client.workers() for name in known(row)}
     return [CompletionItem(name) for name in sorted(names)]
 

@@ -6,40 +6,36 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from rota import project
+from rota.app import Rota
 from rota.cli import render, values
 from rota.cli.base import CommonOptions
-
-# Commands import these when they need them: `rota --help` must not load the engine.
-if TYPE_CHECKING:
-    from rota.app import Rota
-    from rota.client.client import Client
-    from rota.http.options import HttpOptions
-    from rota.project import Given, Project, ProjectLocation
-    from rota.settings import Settings
+from rota.client.client import Client
+from rota.client.operations import ARM_HINT, disarmed_clause
+from rota.core import redaction
+from rota.core.redaction import Redactor
+from rota.http import options
+from rota.http.options import HttpOptions
+from rota.project import Given, Project, ProjectLocation
+from rota.settings import Settings
 
 T = TypeVar("T")
 
 
 def project_of(call: CommonOptions) -> Project | None:
     """The project that was named, or the one this folder belongs to."""
-    from rota import project
-
     return project.find(call.project or os.environ.get("ROTA_PROJECT"), Path.cwd())
 
 
 def given(call: CommonOptions, **flags: Any) -> Given:
     """The values from the command line and the environment."""
-    from rota import project
-
     return project.given(os.environ, database=call.database, namespace=call.namespace, **flags)
 
 
 def place_of(call: CommonOptions) -> ProjectLocation:
     """The database and settings a command works with."""
-    from rota import project
-
     place = project.place(project_of(call), given(call))
     hide_secrets(call, place.url, place.settings)
     return place
@@ -47,17 +43,12 @@ def place_of(call: CommonOptions) -> ProjectLocation:
 
 def hide_secrets(call: CommonOptions, url: str, settings: Settings) -> None:
     """Keep the password of the URL and the values of secret fields out of all output."""
-    from rota.core import redaction
-    from rota.core.redaction import Redactor
-
     call.url = url
     redaction.serve(Redactor(settings.secret_fields))
 
 
 def app_of(call: CommonOptions, found: Project, **flags: Any) -> Rota:
     """The project's app, configured for this call."""
-    from rota import project
-
     said = given(call, **flags)  # first: a bad setting is not a fault of the project's code
     app = project.configure(project.load(found), found, said)
     hide_secrets(call, app.url, app.settings)
@@ -75,9 +66,6 @@ def client_of(call: CommonOptions) -> Client:
 
     The database must exist, and is not migrated.
     """
-    from rota import project
-    from rota.client.client import Client
-
     client: Client | None = project_app(call)
     if client is None:
         place = place_of(call)
@@ -89,8 +77,6 @@ def client_of(call: CommonOptions) -> Client:
 
 def http_options(found: Project | None, address: str | None) -> HttpOptions:
     """The address of the HTTP server of a project: the one given, or [http] of rota.toml."""
-    from rota.http import options
-
     table = found.file.http if found is not None else {}
     chosen = options.load(table, source=found.source if found is not None else "no project")
     return options.at(chosen, address) if address else chosen
@@ -101,9 +87,6 @@ def ask(call: CommonOptions, work: Callable[[Client], Awaitable[T]], *, notes: b
 
     A command that reads never creates or migrates a database; `rota up` and `rota migrate` do.
     """
-    from rota import project
-    from rota.client.client import Client
-
     place = place_of(call)
     project.must_exist(place.url)
     client = Client(place.url, settings=place.settings, migrate=False)
@@ -157,8 +140,6 @@ def run(client: Client, work: Callable[[Client], Awaitable[T]], *, notes: bool =
 
 
 async def _note_disarmed(client: Client) -> None:
-    from rota.client.operations import ARM_HINT, disarmed_clause
-
     disarmed = await client.operations.disarmed()
     if disarmed is not None:
         where = client.connection.database.place

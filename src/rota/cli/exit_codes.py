@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote, urlsplit
 import click
 
 from rota.cli import render
+from rota.core.redaction import without_secrets
 from rota.core.suggest import close_names, hint_of
 from rota.errors import RotaError
 
@@ -141,8 +142,6 @@ def report(error: BaseException, *, as_json: bool, debug: bool, url: str | None)
 def hide(text: str, url: str | None) -> str:
     """`text` without the password of `url`, plain or quoted, and without values of secret fields of
     the run that the text is about."""
-    from rota.core.redaction import without_secrets
-
     text = without_secrets(text)
     secret = _password(url or "")
     plain = unquote(secret)

@@ -8,12 +8,10 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rota.client.start import Startable
 from rota.errors import BadInput
-
-if TYPE_CHECKING:
-    from rota.client.start import Startable
 
 _PATH = re.compile(r"`\$\.(\w+)")
 

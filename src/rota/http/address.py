@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from rota.client.client import Client
 from rota.errors import UsageError
 from rota.http.options import PORTS_TRIED, HttpOptions
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
 
 HEADER = "x-rota-store"
 LOOK_S = 0.5

@@ -6,17 +6,15 @@ import hashlib
 import hmac
 import ipaddress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, cast
+from typing import cast
 from urllib.parse import urlsplit
 
+from rota.client.client import Client
 from rota.errors import BadToken
 from rota.http.login import Logins
 from rota.http.options import HttpOptions, ProxyTable
 from rota.http.problems import RequestRefused
 from rota.http.request import NOBODY, Identity, RawRequest, Role, media_type, read_cookies
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 SAFE = frozenset({"GET", "HEAD"})

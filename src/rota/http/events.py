@@ -12,16 +12,14 @@ import secrets
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator
 from http import HTTPStatus
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
+from rota.client.client import Client
 from rota.http.document import document, documents
 from rota.http.documents import ListedRun, StepDocument
 from rota.http.problems import RequestRefused
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
 
 TOPICS = ("run", "schedule", "automation", "pipeline", "worker")
 # A wake-up says that something may have happened to a run; runs of all kinds share it.

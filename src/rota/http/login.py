@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
+from rota.client.client import Client
+from rota.client.tokens import NewSession
 from rota.core.time.instants import MINUTE
 from rota.errors import BadToken
 from rota.http.problems import RequestRefused
 from rota.http.request import Redirect, WebRequest
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
-    from rota.client.tokens import NewSession
 
 FAILURES_MAX = 10
 PEERS_MAX = 10_000

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from rota.client.client import Client
 from rota.client.metrics import collect
 from rota.core.meters import process_metrics
 from rota.core.prometheus_text import Metric, MetricSample
 from rota.core.time.instants import SECOND
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
 
 KEPT_US = 5 * SECOND
 

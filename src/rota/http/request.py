@@ -6,16 +6,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import parse_qs
 
 import msgspec
 
+from rota.client.client import Client
 from rota.errors import BadInput
 from rota.pipelines.client import PipelineClient
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
 
 # `open` asks for no identity; each further role may do what the ones before it may.
 Role: TypeAlias = Literal["open", "read", "operate", "admin"]

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rota.client.client import Client
 from rota.errors import MissingExtra, UsageError
 from rota.http.options import PORTS_TRIED, HttpOptions
 
 if TYPE_CHECKING:
     import uvicorn
 
-    from rota.client.client import Client
     from rota.http.site import Site
 
 NEEDED = ("starlette", "uvicorn", "httptools", "minijinja")

@@ -9,9 +9,9 @@ import secrets
 import time
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from rota.client.client import Client
 from rota.core import redaction
 from rota.core.meters import HTTP_REQUESTS, HTTP_SECONDS
 from rota.core.redaction import Redactor
@@ -43,9 +43,6 @@ from rota.http.request import (
 from rota.http.routes import ROUTES
 from rota.http.table import Page, Router
 from rota.schedules.host_zone import host_zone_name
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
 
 log = logging.getLogger("rota.http")
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import click
 
 from rota.cli import connect, render, values
 from rota.cli.base import BaseCommand, CommonOptions, F
 from rota.client.answers import Answer
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
+from rota.client.client import Client
 
 RESULT = click.option("--result", metavar="JSON", help="With happened: the tool's result, as JSON.")
 

@@ -6,22 +6,21 @@ import json
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from rota.app import Rota
 from rota.cli import complete, connect, render, values
 from rota.cli.automation import answers, lists, page
 from rota.cli.base import AFTER, SEARCH, CommandGroup, CommonOptions
+from rota.client.automation_views import AutomationView
+from rota.client.client import Client
+from rota.core.automations.model import CodeState, RefusedDeploy, StoredEvent
 from rota.core.automations.phases import EventStatus
 from rota.core.counts import some
+from rota.core.suggest import suggestion
 from rota.errors import BadAutomation, BadInput, UnknownAutomation, UsageError
-
-if TYPE_CHECKING:
-    from rota.app import Rota
-    from rota.client.automation_views import AutomationView
-    from rota.client.client import Client
-    from rota.core.automations.model import CodeState, RefusedDeploy, StoredEvent
 
 T = TypeVar("T")
 STALE_SHOWN = 3
@@ -147,8 +146,6 @@ def deploy(call: CommonOptions, names: tuple[str, ...]) -> None:
 
 
 def _must_be_declared(app: Rota, name: str) -> None:
-    from rota.core.suggest import suggestion
-
     known = sorted(app.automations.declared)
     if name not in known:
         hint = suggestion(name, known, f"It has: {', '.join(known)}.")

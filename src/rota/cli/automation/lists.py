@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from rota.cli import complete, connect, render
 from rota.cli.automation import page
 from rota.cli.base import BaseCommand, CommonOptions, limit_option
+from rota.client.client import Client
+from rota.core.automations.model import AnswerRow, InputRow, LedgerRow, SeenInput, StoredEvent
 from rota.core.automations.phases import EventStatus, Mutation
 from rota.core.redaction import shown_text
 from rota.core.runs.ids import short_id
 from rota.core.time.instants import iso_if_known
 from rota.errors import BadInput, UnknownRun
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
-    from rota.core.automations.model import (
-        AnswerRow,
-        InputRow,
-        LedgerRow,
-        SeenInput,
-        StoredEvent,
-    )
 
 CELL_WIDTH = 60
 PRUNED = "runs that used its events were pruned (keep_days), and the changes they made with them"

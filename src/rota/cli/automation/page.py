@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
+import msgspec
 
 from rota.cli import render
+from rota.client.automation_views import AutomationView
+from rota.client.client import Client
+from rota.client.notifications import RecordedNotification
+from rota.core.automations.graph import AutomationGraph, HandlerNode
+from rota.core.automations.model import AnswerRow, CodeState, EventName, LedgerRow, SeenRun
+from rota.core.automations.planner import DeployedHandler
 from rota.core.automations.text import deed
 from rota.core.runs.ids import short_id
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import SECOND, iso_if_known
-
-if TYPE_CHECKING:
-    from rota.client.automation_views import AutomationView
-    from rota.client.client import Client
-    from rota.client.notifications import RecordedNotification
-    from rota.core.automations.graph import AutomationGraph, HandlerNode
-    from rota.core.automations.model import AnswerRow, CodeState, EventName, LedgerRow, SeenRun
-    from rota.core.automations.planner import DeployedHandler
 
 LATEST_COUNT = 5
 PATIENCE_S = 10
@@ -75,10 +74,6 @@ class AutomationPage(NamedTuple):
 
 async def read(client: Client, name: str) -> AutomationPage:
     """Read everything the page shows."""
-    import msgspec
-
-    from rota.core.automations.graph import AutomationGraph
-
     ask = client.automations
     view = await ask.show(name)
     versions = await ask.versions(name, limit=1)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from rota.cli import connect, render
 from rota.cli.base import CommandGroup, CommonOptions, limit_option
+from rota.client.notifications import RecordedNotification
 from rota.core.notifications.model import KINDS, one_line
 from rota.core.runs.ids import short_id
 from rota.core.time.instants import iso
-
-if TYPE_CHECKING:
-    from rota.client.notifications import RecordedNotification
 
 
 @click.group(cls=CommandGroup)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import getpass
-from typing import TYPE_CHECKING
 
 import click
 
 from rota.cli import connect, render
 from rota.cli.base import BaseCommand, CommandGroup, CommonOptions, limit_option
+from rota.client.client import Client
+from rota.client.tokens import NewToken
 from rota.core.access.model import ApiToken, Role
 from rota.core.time.instants import iso
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
-    from rota.client.tokens import NewToken
 
 
 @click.group(cls=CommandGroup)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from rota import project
 from rota.cli import connect, exit_codes, render
 from rota.cli.base import BaseCommand, CommonOptions
-
-if TYPE_CHECKING:  # imported late: commands that need no database start quickly
-    from rota.client.doctor import MigrationPlan
+from rota.client import doctor as store_doctor
+from rota.client.doctor import MigrationPlan
+from rota.client.findings import Finding
 
 
 @click.command(cls=BaseCommand)
@@ -20,13 +21,11 @@ if TYPE_CHECKING:  # imported late: commands that need no database start quickly
 @click.pass_obj
 def migrate(call: CommonOptions, plans: bool) -> None:
     """Create or migrate the tables. Safe to repeat."""
-    from rota.client import doctor as checkup
-
     place = connect.place_of(call)
     if plans:
-        _print_plan(call, *asyncio.run(checkup.plan_migration(place.url, place.settings)))
+        _print_plan(call, *asyncio.run(store_doctor.plan_migration(place.url, place.settings)))
         return
-    where, applied = asyncio.run(checkup.bring_up_to_date(place.url, place.settings))
+    where, applied = asyncio.run(store_doctor.bring_up_to_date(place.url, place.settings))
     text = f"applied {', '.join(applied)}" if applied else "up to date"
     render.report(call.json, {"database": where, "applied": applied}, f"{where}: {text}")
 
@@ -62,13 +61,10 @@ def backup(call: CommonOptions, file: Path, disarmed: bool) -> None:
 
     The copy holds everything committed before the command began. FILE must not exist.
     """
-    from rota import project
-    from rota.client import doctor as checkup
-
     place = connect.place_of(call)
     project.must_exist(place.url)
     target = str(file.absolute())
-    copying = checkup.back_up(place.url, place.settings, target, disarmed=disarmed)
+    copying = store_doctor.back_up(place.url, place.settings, target, disarmed=disarmed)
     where, size = asyncio.run(copying)
     facts = {"database": where, "file": target, "bytes": size}
     render.report(call.json, facts, f"{where}: copied to {target} ({size} bytes)")
@@ -86,17 +82,13 @@ def doctor(call: CommonOptions, repairs: bool, full: bool) -> int:
     Checks the database, clock, invariants, workers, queues and stuck runs. Changes nothing without
     --repair. The exit code is 0 if nothing is bad, 3 if the database cannot be used, otherwise 1.
     """
-    from rota import project
-    from rota.client import doctor as checkup
-    from rota.client.findings import Finding
-
     known = connect.project_of(call)
     bad = known.bad_schedules.values() if known is not None else ()
     declared = [Finding("bad", "rota.toml", one.message, one.advice) for one in bad]
     place = connect.place_of(call)
     project.must_exist(place.url)
-    done = asyncio.run(checkup.repair(place.url, place.settings)) if repairs else []
-    report = asyncio.run(checkup.examine(place.url, place.settings, full=full))
+    done = asyncio.run(store_doctor.repair(place.url, place.settings)) if repairs else []
+    report = asyncio.run(store_doctor.examine(place.url, place.settings, full=full))
     found = [*done, *report.findings, *declared]
     findings = [one._replace(says=exit_codes.hide(one.says, place.url)) for one in found]
     if call.json:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from rota.cli import connect, render
 from rota.cli.base import BaseCommand, CommonOptions
+from rota.client.client import Client
+from rota.client.operations import Disarmed
 from rota.core.time.instants import iso_if_known
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
-    from rota.client.operations import Disarmed
 
 
 @click.command(cls=BaseCommand)

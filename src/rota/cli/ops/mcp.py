@@ -11,9 +11,9 @@ import click
 from rota.cli import complete, connect, exit_codes
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.ops.access import user_name
+from rota.client.client import Client
 
 if TYPE_CHECKING:
-    from rota.client.client import Client
     from rota.http.mcp.protocol import McpServer
 
 MESSAGE_BYTES_MAX = 4 * 1024 * 1024

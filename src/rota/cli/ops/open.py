@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import sys
 import webbrowser
-from typing import TYPE_CHECKING
 
 import click
 
 from rota.cli import connect, render
 from rota.cli.base import BaseCommand, CommonOptions
+from rota.client.client import Client
 from rota.errors import UsageError
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
 
 
 @click.command("open", cls=BaseCommand)

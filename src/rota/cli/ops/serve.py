@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -12,10 +11,8 @@ import msgspec
 from rota.cli import complete, connect, exit_codes
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.ops.up import StopSignals, write_logs
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
-    from rota.http.server import HttpServer
+from rota.client.client import Client
+from rota.http.server import HttpServer, require_installed
 
 log = logging.getLogger("rota.serve")
 
@@ -37,9 +34,7 @@ def serve(call: CommonOptions, target: str | None, address: str | None, socket: 
 
     A Unix socket has the mode 0600: only this user can connect, and may do everything.
     """
-    from rota.http import server
-
-    server.require_installed()
+    require_installed()
     if address and socket:
         raise click.UsageError("--http and --socket are two places: give one.")
     call.project = target or call.project
@@ -48,7 +43,7 @@ def serve(call: CommonOptions, target: str | None, address: str | None, socket: 
         options = msgspec.structs.replace(options, socket=socket)
     client = connect.client_of(call)
     write_logs(call)
-    return asyncio.run(_serve(client, server.HttpServer(client, options)))
+    return asyncio.run(_serve(client, HttpServer(client, options)))
 
 
 async def _serve(client: Client, server: HttpServer) -> int:

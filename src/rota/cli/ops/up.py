@@ -10,24 +10,24 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from rota import RunIdFilter
+from rota import RunIdFilter, project
+from rota.app import Rota
 from rota.cli import complete, connect, exit_codes, render
 from rota.cli.base import BaseCommand, CommonOptions
+from rota.client.doctor import served
 from rota.core.runs.ids import short_id
 from rota.core.runs.stored_errors import own_frames
 from rota.core.runs.user_log import LOUD
 from rota.core.time.instants import iso
 from rota.errors import UsageError
-
-if TYPE_CHECKING:
-    from rota.app import Rota
-    from rota.http.options import HttpOptions
-    from rota.http.server import HttpServer
-    from rota.project import ProjectLocation
+from rota.http import server as http_server
+from rota.http.options import HttpOptions
+from rota.http.server import HttpServer
+from rota.project import ProjectLocation
 
 log = logging.getLogger("rota.up")
 
@@ -74,8 +74,6 @@ def up(
     SIGTERM and Ctrl-C stop it gracefully: runs get `stop_s` seconds to end, and the worker releases
     the rest. A second signal stops it at once. Logs go to stderr; with --json, one object per line.
     """
-    from rota import project
-
     call.project = target or call.project
     found = connect.project_of(call)
     if found is None:
@@ -100,11 +98,9 @@ def up(
 
 def _server(app: Rota, options: HttpOptions, address: str | None) -> HttpServer | None:
     """The server beside the worker; None if its extra is missing and no address was named."""
-    from rota.http import server
-
-    if address is None and not server.is_installed():
+    if address is None and not http_server.is_installed():
         return None
-    return server.HttpServer(app, options)
+    return HttpServer(app, options)
 
 
 def _warn_of_namespace(place: ProjectLocation | None, app: Rota) -> None:
@@ -202,8 +198,6 @@ class WorkerDaemon:
         return code
 
     async def _say_up(self) -> None:
-        from rota.client.doctor import served
-
         app = self._app
         assert app.runtime is not None
         worker_id = app.runtime.worker.id

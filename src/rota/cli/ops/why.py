@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from rota.cli import complete, connect, render
 from rota.cli.base import BaseCommand, CommonOptions
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
-    from rota.explain.schedule import Explanation
+from rota.client.client import Client
+from rota.errors import UnknownSchedule
+from rota.explain.schedule import Explanation
+from rota.explain.schedule import why as ask
+from rota.schedules.asked_time import said_span
+from rota.schedules.host_zone import host_zone_name
+from rota.schedules.preview import read_time, zone_of
 
 
 @click.command(cls=BaseCommand)
@@ -38,12 +39,6 @@ def why(call: CommonOptions, name: str, at_text: str | None) -> None:
 
 
 async def _ask(client: Client, name: str, at_text: str | None) -> Explanation:
-    from rota.errors import UnknownSchedule
-    from rota.explain.schedule import why as ask
-    from rota.schedules.asked_time import said_span
-    from rota.schedules.host_zone import host_zone_name
-    from rota.schedules.preview import read_time, zone_of
-
     if at_text is None:
         return await ask(client, name)
     try:

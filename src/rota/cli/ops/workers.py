@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from rota.cli import complete, connect, render
 from rota.cli.base import CommandGroup, CommonOptions
+from rota.client.client import Client
+from rota.client.doctor import absence, served
 from rota.core.runs.ids import short_id
+from rota.core.runs.model import Queue, WorkerRecord
 from rota.core.time.instants import iso_if_known, span
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
-    from rota.core.runs.model import Queue, WorkerRecord
-    from rota.settings import Settings
+from rota.settings import Settings
 
 
 @click.group(cls=CommandGroup)
@@ -48,21 +47,15 @@ def list_workers(call: CommonOptions, everyone: bool) -> None:
 
 
 def _queues(row: WorkerRecord) -> list[str]:
-    from rota.client.doctor import served
-
     return served(row)
 
 
 def _document(row: WorkerRecord, settings: Settings, now: int) -> dict[str, Any]:
-    from rota.client.doctor import absence
-
     age_s = round((now - row.heartbeat_at) / 1e6, 3)
     return render.record(row) | {"heartbeat_age_s": age_s, "absent": absence(row, settings, now)}
 
 
 def _heartbeat(row: WorkerRecord, settings: Settings, now: int) -> str:
-    from rota.client.doctor import absence
-
     why = absence(row, settings, now)
     if why is not None:
         return f"{why} for {span(now - row.heartbeat_at)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import msgspec
@@ -14,15 +14,13 @@ from rota.cli.base import BaseCommand, CommonOptions, limit_option
 from rota.cli.pipeline.progress import money
 from rota.cli.pipeline.run import result_document, summary
 from rota.cli.pipeline.runner import chosen_run, client_of, never_ran, run_name_of
+from rota.client.client import Client
 from rota.core.runs.ids import short_id
+from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import iso_if_known
 from rota.errors import WrongState
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
-    from rota.core.runs.model import Run
-    from rota.pipelines.outcome import ItemOutcome, PipelineResult
+from rota.pipelines.outcome import ItemOutcome, PipelineResult, shown_item
 
 ITEM_WIDTH = 40
 GOOD = {"completed": 1, "filtered": 2}  # the order in which items are shown
@@ -124,7 +122,6 @@ def _one(
 async def _read(
     client: Client, path: Path, run_id: str | None
 ) -> tuple[HistoryEntry, PipelineResult, list[ItemOutcome]]:
-    from rota.pipelines.outcome import shown_item
     from rota.pipelines.run import result_reader
 
     run = await chosen_run(client, path, run_id)
@@ -177,7 +174,6 @@ def _said(each: ItemOutcome) -> str:
 
 async def _entries(client: Client, path: Path, limit: int) -> Sequence[HistoryEntry]:
     """Chains by their newest attempts; a page of rows may hold several attempts of one."""
-    from rota.pipelines.outcome import PipelineResult
     from rota.pipelines.run import result_reader
 
     name = run_name_of(path)

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rota import project, settings
+from rota.app import Rota
 from rota.cli import connect
 from rota.cli.base import CommonOptions
+from rota.client.client import Client
 from rota.errors import UsageError
+from rota.project import ProjectLocation, sqlite_path
 
 if TYPE_CHECKING:
-    from rota.app import Rota
-    from rota.client.client import Client
     from rota.pipelines.folder.commands import ScheduleCommands
     from rota.pipelines.trust import Trust
-    from rota.project import ProjectLocation
 
 PLACES = (".", "pipelines", ".vscode/pipelines")
 FOLDER = click.option("--folder", metavar="PATH", help="The folder that holds the pipelines.")
@@ -55,9 +56,7 @@ def place_of(call: CommonOptions, root: Path, **flags: Any) -> ProjectLocation:
 
     `flags` are settings of the command line; one that is None was not given.
     """
-    from rota import project, settings
     from rota.pipelines.definition.locate import database_url
-    from rota.project import ProjectLocation
 
     found = connect.project_of(call)
     said = connect.given(call, **flags)
@@ -83,8 +82,6 @@ def app_of(
 
     `ai` is the file of AI settings that was named.
     """
-    from rota.app import Rota
-
     place = place_of(call, root, **flags)
     app = Rota(place.url, settings=place.settings, migrate=migrate)
     app.pipelines.trust = trust_of(call)
@@ -118,7 +115,5 @@ def commands_of(
 
 def exists(url: str) -> bool:
     """Whether there is a database, as far as is known without opening it."""
-    from rota.project import sqlite_path
-
     path = sqlite_path(url)
     return path is None or path == ":memory:" or Path(path).exists()

@@ -5,15 +5,12 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from typing import TYPE_CHECKING
 
 import click
 
 from rota.cli import render
 from rota.core.time.instants import SECOND, span
-
-if TYPE_CHECKING:
-    from rota.pipelines.outcome import Progress
+from rota.pipelines.outcome import Progress
 
 DRAW_S = 0.1  # between two pictures of the bar
 LINE_S = 10.0  # between two plain lines

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
+from rota.app import Rota
 from rota.cli import complete, render
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.pipeline.run import ending, live, must_be_writable
 from rota.cli.pipeline.runner import chosen_run, client_of, flag_of, never_ran
+from rota.client.doctor import absence
+from rota.client.handle import RunHandle
+from rota.core.runs.model import Run
 from rota.errors import BadPipeline, WrongState
-
-if TYPE_CHECKING:
-    from rota.app import Rota
-    from rota.client.handle import RunHandle
-    from rota.core.runs.model import Run
-    from rota.pipelines.outcome import PipelineResult
+from rota.pipelines import snapshot
+from rota.pipelines.outcome import PipelineResult
 
 
 def _again(name: str, text: str) -> click.Command:
@@ -60,8 +59,6 @@ def _again(name: str, text: str) -> click.Command:
 
 def _must_have(verb: str, last: Run, path: str) -> None:
     """Refuse where there is nothing to do."""
-    from rota.pipelines.outcome import PipelineResult
-
     if last.status == "skipped":
         raise WrongState(
             f"run {last.root_id} was skipped, so it has nothing to continue with",
@@ -84,7 +81,6 @@ def _must_have(verb: str, last: Run, path: str) -> None:
 
 def _report_changes(last: Run, place: Path, path: str) -> None:
     """A user who has fixed the file should know that this run does not see it."""
-    from rota.pipelines import snapshot
     from rota.pipelines.definition.locate import open_pipeline
 
     try:
@@ -104,8 +100,6 @@ async def _must_be_free(app: Rota, last: Run, flag: str) -> None:
     """Refuse a run that another process executes; a run without a living process may be taken by
     this one.
     """
-    from rota.client.doctor import absence
-
     if last.status != "running":
         return
     now = app.clock.now()

@@ -6,24 +6,22 @@ import asyncio
 import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
 
+from rota.app import Rota
 from rota.cli import complete, exit_codes, render
 from rota.cli.base import BaseCommand, CommonOptions, F, add_options
 from rota.cli.pipeline import location
 from rota.cli.pipeline.options import AI, choices, must_be_ready, piped, prepare
 from rota.cli.pipeline.progress import Meter, money
 from rota.cli.pipeline.runner import Begin, Life, PipelineRunEnd, chosen_run
+from rota.client.handle import RunHandle
 from rota.core.time.instants import SECOND, micros
 from rota.errors import BadInput
-
-if TYPE_CHECKING:
-    from rota.app import Rota
-    from rota.client.handle import RunHandle
-    from rota.pipelines.outcome import PipelineResult
+from rota.pipelines.outcome import PipelineResult
 
 # Errors of replies without an answer, and their words in the summary.
 UNANSWERED = {"TruncatedReply": "cut off", "EmptyReply": "empty", "FilteredReply": "refused"}

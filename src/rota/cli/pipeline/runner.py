@@ -10,22 +10,22 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
+from rota.app import Rota
 from rota.cli import exit_codes
 from rota.cli.base import CommonOptions
 from rota.cli.pipeline import location
 from rota.cli.pipeline.progress import Meter
-from rota.errors import UnknownRun
-
-if TYPE_CHECKING:
-    from rota.app import Rota
-    from rota.client.client import Client
-    from rota.client.handle import RunHandle
-    from rota.core.runs.model import Run
-    from rota.pipelines.outcome import PipelineResult, Progress
+from rota.client.client import Client
+from rota.client.handle import RunHandle
+from rota.core.pipelines.names import run_name
+from rota.core.runs.model import Run
+from rota.core.runs.stored_errors import read_error
+from rota.errors import UnknownRun, WrongState
+from rota.pipelines.outcome import PipelineResult, Progress
 
 PAGE = 50
 REFRESH_S = 1.0
@@ -40,7 +40,6 @@ Begin = Callable[["Rota", str], Awaitable["RunHandle[PipelineResult]"]]
 
 def client_of(call: CommonOptions, path: Path) -> Client | None:
     """A client that only reads; None if there is no database yet, so that nothing has run."""
-    from rota.client.client import Client
     from rota.pipelines.definition.locate import root_of
 
     place = location.place_of(call, root_of(path))
@@ -83,7 +82,6 @@ async def chosen_run(app: Client, path: Path, run_id: str | None) -> Run:
 
 def run_name_of(path: Path) -> str:
     """The name of the runs of a pipeline."""
-    from rota.core.pipelines.names import run_name
     from rota.pipelines.definition.loader import entry_file
 
     return run_name(entry_file(path).parent.resolve().name)
@@ -179,14 +177,11 @@ class Life:
             stopping.cancel()
 
     async def _cancel(self, ref: RunHandle[PipelineResult]) -> None:
-        from rota.errors import WrongState
-
         self._meter.say("cancelling; finished items are kept (Ctrl-C again stops at once)")
         with contextlib.suppress(WrongState):  # it has ended by itself meanwhile
             await ref.cancel(reason="with Ctrl-C")
 
     async def _end(self, ref: RunHandle[PipelineResult]) -> PipelineRunEnd:
-        from rota.core.runs.stored_errors import read_error
         from rota.pipelines.run.result_reader import partial_output
 
         pipelines = self._app.pipelines

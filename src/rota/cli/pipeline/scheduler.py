@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 import msgspec
 
+from rota.app import Rota
 from rota.cli import connect, render
 from rota.cli.base import CommandGroup, CommonOptions, limit_option
 from rota.cli.pipeline import location, scheduler_page
 from rota.cli.pipeline.scheduler_start import start
 from rota.cli.pipeline.scheduler_trigger import trigger
+from rota.client.client import Client
 
 if TYPE_CHECKING:
-    from rota.client.client import Client
     from rota.pipelines.folder.commands import ScheduleCommands, Scheduled, Skipped
     from rota.pipelines.folder.state_file import RunRecord
     from rota.pipelines.usage import PipelineUsage
@@ -49,8 +50,6 @@ def with_commands(
 
     Only a command that writes creates a database.
     """
-    from rota.app import Rota
-
     root = location.root_of(folder)
     place = location.place_of(call, root)
     is_there = location.exists(place.url)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,16 +11,17 @@ import msgspec
 from msgspec import UNSET
 
 from rota.cli import render
+from rota.core.time.describe import describe
 from rota.core.time.instants import SECOND, instant, iso, span
+from rota.errors import RotaError
+from rota.pipelines.outcome import PipelineResult
+from rota.schedules.host_zone import host_zone_name
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rota.pipelines.folder.commands import Scheduled, Skipped, Upcoming
     from rota.pipelines.folder.events import ExecutionComplete
     from rota.pipelines.folder.lock_file import LockContent
     from rota.pipelines.folder.state_file import RunRecord
-    from rota.pipelines.outcome import PipelineResult
     from rota.pipelines.usage import PipelineUsage
 
 LAST_COUNT = 5
@@ -120,10 +122,7 @@ def page(info: Scheduled, now: int, *, looked_after: bool, spent: PipelineUsage 
 
 def means(info: Scheduled) -> str | None:
     """The timing in words."""
-    from rota.core.time.describe import describe
-    from rota.errors import RotaError
     from rota.pipelines.definition.schedule_block import timed
-    from rota.schedules.host_zone import host_zone_name
 
     try:
         return describe(timed(info.config, workflow="", host_zone=host_zone_name()).intent.spec)
@@ -250,8 +249,6 @@ def holder_line(root: Path, holder: LockContent | None, now: int) -> str:
 
 def outcome_of(event: ExecutionComplete) -> str:
     """The same of an event; a result that cannot be read counts as completed."""
-    from rota.pipelines.outcome import PipelineResult
-
     result = event.result
     return outcome_line(result) if isinstance(result, PipelineResult) else "completed"
 

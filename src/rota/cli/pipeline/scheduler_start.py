@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rota.app import Rota
 from rota.cli import render
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.ops.up import StopSignals, leave_threads, write_logs
@@ -17,7 +18,6 @@ from rota.cli.pipeline.options import AI
 from rota.core.time.instants import micros
 
 if TYPE_CHECKING:
-    from rota.app import Rota
     from rota.pipelines.folder.events import AnyEvent
     from rota.pipelines.folder.scheduler import PipelineScheduler
 

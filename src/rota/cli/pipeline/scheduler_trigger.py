@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rota.app import Rota
 from rota.cli import exit_codes, render
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.pipeline import location, scheduler_page
 from rota.cli.pipeline.progress import Meter
 from rota.cli.pipeline.run import code_of, hush, result_document
 from rota.cli.pipeline.runner import Life, PipelineRunEnd
+from rota.client.handle import RunHandle
+from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import patience_micros
+from rota.pipelines.outcome import PipelineResult, Progress
 
 if TYPE_CHECKING:
-    from rota.app import Rota
-    from rota.client.handle import RunHandle
     from rota.pipelines.folder.commands import ScheduleCommands, Scheduled
-    from rota.pipelines.outcome import PipelineResult, Progress
 
 
 @click.command(cls=BaseCommand)
@@ -126,8 +127,6 @@ def _name_and_folder(scheduled: Scheduled) -> tuple[str, Path]:
 
 async def _await(app: Rota, run_id: str, timeout: str | None) -> PipelineRunEnd:
     """Wait for a run of another process. The run continues after a timeout or Ctrl-C."""
-    from rota.core.runs.stored_errors import read_error
-
     hint = f"Look with `rota run show {run_id}`."
     try:
         await app.connection.wakeups.listen()

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from rota.cli import render
+from rota.core.time.describe import describe
 from rota.core.time.instants import iso_if_known
 
 if TYPE_CHECKING:
@@ -95,8 +97,6 @@ def list_row(found: Listed) -> tuple[object, ...]:
 
 def when(loaded: Loaded) -> str | None:
     """The schedule in words."""
-    from rota.core.time.describe import describe
-
     if loaded.schedule is None:
         return None
     said = describe(loaded.schedule.intent.spec)
@@ -108,8 +108,6 @@ def when(loaded: Loaded) -> str | None:
 
 def document(found: Listed, loaded: Loaded, next_at: int | None) -> dict[str, Any]:
     """The page for machines: the definition as it was understood."""
-    import msgspec
-
     from rota.pipelines.definition.parameters import parameters_of
     from rota.pipelines.preview.validation import names_of
 

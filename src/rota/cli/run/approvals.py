@@ -6,7 +6,7 @@ Each names the change or the run that was shown, so that no other change is appr
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -15,14 +15,11 @@ from rota.cli.automation.answers import PERSON, RESULT, result_of
 from rota.cli.automation.commands import report
 from rota.cli.automation.page import in_the_way, output_document
 from rota.cli.base import BaseCommand, CommonOptions
-from rota.core.automations.model import RESOLUTIONS
+from rota.client.automation_views import AutomationView
+from rota.client.automations import Automations
+from rota.client.client import Client
+from rota.core.automations.model import RESOLUTIONS, LedgerRow, Resolution
 from rota.errors import UnknownRun, WrongState
-
-if TYPE_CHECKING:
-    from rota.client.automation_views import AutomationView
-    from rota.client.automations import Automations
-    from rota.client.client import Client
-    from rota.core.automations.model import LedgerRow, Resolution
 
 
 class ApprovalTarget(NamedTuple):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from rota.cli import connect, render
 from rota.cli.base import CommonOptions, F
 from rota.cli.run.filters import run_filters, selection
-
-if TYPE_CHECKING:
-    from rota.client.bulk import BulkResult, BulkVerb
-    from rota.client.client import Client
+from rota.client.bulk import BulkResult, BulkVerb
+from rota.client.client import Client
 
 
 def many_options(command: F) -> F:

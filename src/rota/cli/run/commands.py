@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,11 +14,9 @@ from rota.cli.run.filters import run_filters, selection
 from rota.cli.run.logs import logs
 from rota.cli.run.start import start
 from rota.cli.run.wait import Waiter
+from rota.client.client import Client
 from rota.core.runs.ids import short_id
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
-    from rota.core.runs.model import Run
+from rota.core.runs.model import Run
 
 
 @click.group(cls=CommandGroup)

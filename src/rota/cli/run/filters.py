@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import click
 
 from rota.cli import complete
 from rota.cli.base import F, add_options
+from rota.client.client import Client
 from rota.core.runs.filters import KINDS, STATUSES, RunSelection
 from rota.core.time.instants import micros, moment
 from rota.errors import BadInput
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
+from rota.schedules.host_zone import host_zone_name
+from rota.schedules.preview import read_time, to_instant
 
 _OPTIONS = (
     click.option("--name", help="Only runs of this workflow.", shell_complete=complete.workflows),
@@ -56,9 +56,6 @@ def selection(client: Client, given: dict[str, Any]) -> RunSelection:
 
 def _time(text: str, now: int) -> datetime:
     """A written time; a duration is that long ago."""
-    from rota.schedules.host_zone import host_zone_name
-    from rota.schedules.preview import read_time, to_instant
-
     zone = host_zone_name()
     with contextlib.suppress(BadInput):
         return moment(max(0, now - micros(text)))

@@ -6,17 +6,14 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
 from rota.cli import complete, connect, render
 from rota.cli.base import BaseCommand, CommonOptions, limit_option
+from rota.client.client import Client
+from rota.core.runs.model import LogLine
 from rota.core.time.instants import SECOND
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
-    from rota.core.runs.model import LogLine
 
 FOLLOW_US = SECOND // 2
 FOLLOW_LIMIT = 1_000

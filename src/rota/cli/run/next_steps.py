@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rota.cli.render import ago
 from rota.core.pipelines.names import pipeline_id_of
 from rota.core.runs.failures import TABLE, Kind, advice
 from rota.core.runs.lifecycle import Status
-
-if TYPE_CHECKING:
-    from rota.core.runs.model import Run, StoredStep
+from rota.core.runs.model import Run, StoredStep
 
 SENTENCES: dict[str, str] = {
     Status.COMPLETED: "Completed. Nothing to do.",

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
 from rota.cli import render
 from rota.cli.automation import page as automation_page
 from rota.cli.run import next_steps
+from rota.client.client import Client
+from rota.client.operations import ArchivedChain
+from rota.core.automations.model import SeenRun, Touched
 from rota.core.automations.text import deed
 from rota.core.pipelines.names import pipeline_id_of
 from rota.core.redaction import shown_text
 from rota.core.runs.ids import short_id
+from rota.core.runs.model import Run, StoredStep
 from rota.core.runs.stored_errors import cause_line
 from rota.core.time.instants import iso_if_known
 from rota.errors import UnknownRun
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
-    from rota.client.operations import ArchivedChain
-    from rota.core.automations.model import SeenRun, Touched
-    from rota.core.runs.model import Run, StoredStep
 
 VALUE_WIDTH = 2000
 CELL_WIDTH = 48

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from rota.cli import complete, connect, render, values
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.run.wait import Waiter
+from rota.client.client import Client
+from rota.client.handle import RunHandle
+from rota.client.start import StartOptions
 from rota.core.time.instants import micros
 from rota.errors import BadInput
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
-    from rota.client.handle import RunHandle
-    from rota.client.start import StartOptions
 
 
 @click.command(cls=BaseCommand)

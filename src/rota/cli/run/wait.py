@@ -5,21 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import click
 
 from rota.cli import render
 from rota.cli.base import CommonOptions
 from rota.cli.exit_codes import Interrupted, TookTooLong
+from rota.client.client import Client
 from rota.core.runs.stored_errors import end_of, run_failed
 from rota.core.time.instants import SECOND, patience_micros
-from rota.errors import RotaError
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
-    from rota.errors import RunFailed
-
+from rota.errors import RotaError, RunFailed
+from rota.explain.run import BLOCKED
+from rota.explain.schedule import why
 
 # A run that has not ended after this time may be blocked, for example because no worker runs.
 EXPLAIN_AFTER_US = 5 * SECOND
@@ -60,9 +57,6 @@ class Waiter:
             self._problem = run_failed(run_id, end_of(ended.status, ended.reason, ended.error))
 
     async def _explain_if_blocked(self, client: Client, run_id: str) -> None:
-        from rota.explain.run import BLOCKED
-        from rota.explain.schedule import why
-
         await client.clock.wait(asyncio.Event(), client.clock.now() + EXPLAIN_AFTER_US)
         with contextlib.suppress(RotaError):  # The wait itself reports a database that is away.
             answer = await why(client, run_id)

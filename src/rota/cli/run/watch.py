@@ -6,16 +6,14 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import click
 
 from rota.cli import connect
+from rota.cli.base import CommonOptions
+from rota.client.client import Client
 from rota.core.time.instants import SECOND
-
-if TYPE_CHECKING:
-    from rota.cli.base import CommonOptions
-    from rota.client.client import Client
 
 T = TypeVar("T")
 LOOK_US = 2 * SECOND

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -13,11 +13,11 @@ from rota.cli.run.wait import Waiter
 from rota.cli.schedule import page
 from rota.cli.schedule.edit import create, report, reset, update
 from rota.cli.schedule.next import occurrence_document, occurrences
-from rota.core.time.instants import micros
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
-    from rota.client.schedule_view import ScheduleView
+from rota.client.client import Client
+from rota.client.schedule_view import ScheduleView
+from rota.core.time.instants import micros, moment
+from rota.schedules.host_zone import host_zone_name
+from rota.schedules.preview import read_time, to_instant, zone_of
 
 
 @click.group(cls=CommandGroup)
@@ -118,9 +118,6 @@ async def _times(
     client: Client, name: str, *texts: str | None
 ) -> tuple[str, list[datetime | None]]:
     """The zone of a schedule, and times that were written as wall time in that zone."""
-    from rota.core.time.instants import moment
-    from rota.schedules.preview import read_time, to_instant, zone_of
-
     zone = zone_of((await client.schedules.get(name)).intent.spec)
     now = client.clock.now()
     return zone, [
@@ -140,8 +137,6 @@ def upcoming(call: CommonOptions, within: str, limit: int) -> None:
 
     In this machine's wall time and in UTC.
     """
-    from rota.schedules.host_zone import host_zone_name
-
     micros(within)
     found, now = connect.ask_with_time(
         call, lambda client: client.schedules.upcoming(within=within, limit=limit)
@@ -226,8 +221,6 @@ def backfill(
     """
 
     async def fill(client: Client) -> dict[str, Any]:
-        from rota.core.time.instants import moment
-
         _, [first, last] = await _times(client, name, start, end)
         assert first is not None
         last = last or moment(client.clock.now())

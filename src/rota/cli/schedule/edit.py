@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -13,13 +13,13 @@ from rota.cli import complete, connect, render, values
 from rota.cli.base import BaseCommand, CommonOptions, F
 from rota.cli.schedule import page
 from rota.cli.schedule.options import zone_options
+from rota.client.client import Client
+from rota.client.schedule_view import ScheduleView
 from rota.core.schedules.intent import Missed, Overlap
 from rota.core.time.instants import micros, moment
 from rota.errors import UsageError
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
-    from rota.client.schedule_view import ScheduleView
+from rota.schedules.host_zone import host_zone_name
+from rota.schedules.preview import read_time, read_when, to_instant, wall, zone_of
 
 Callback = Callable[[click.Context, click.Parameter, str | None], int | str | None]
 POLICIES = ("overlap", "missed", "missed_max", "max_delay", "jitter", "max_runs",
@@ -111,9 +111,6 @@ def create(
     given = values.arguments(pairs, options.pop("input"))
 
     async def make(client: Client, target: Any, kwargs: dict[str, Any]) -> ScheduleView:
-        from rota.schedules.host_zone import host_zone_name
-        from rota.schedules.preview import read_when
-
         # Without the option it stays None: a schedule that is made again keeps its zone.
         timezone = options.pop("timezone")
         zone = timezone or host_zone_name()
@@ -147,8 +144,6 @@ def update(call: CommonOptions, /, name: str, words: tuple[str, ...], **options:
     given = values.arguments(pairs, source)
 
     async def change(client: Client, _: Any, kwargs: dict[str, Any]) -> ScheduleView:
-        from rota.schedules.preview import read_when, zone_of
-
         shown = await client.schedules.get(name)
         zone = options["timezone"] or zone_of(shown.intent.spec)
         fields = _fields(options, zone, client.clock.now())
@@ -211,8 +206,6 @@ def _policies(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bounds(options: dict[str, Any], zone: str, now: int) -> dict[str, Any]:
-    from rota.schedules.preview import read_time, to_instant
-
     named = {key: options.pop(key) for key in ("start", "end")}
     return {
         key: None if text == NONE else moment(to_instant(read_time(text, zone, now), zone))
@@ -231,8 +224,6 @@ def report(call: CommonOptions, shown: ScheduleView) -> None:
 
 def _in_a_line(shown: ScheduleView) -> str:
     """A schedule in one line: its state, what it means, and when it comes next."""
-    from rota.schedules.preview import wall, zone_of
-
     row = shown.schedule
     zone = zone_of(shown.intent.spec)
     if row.status == "paused":

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from rota.cli import render
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.schedule.options import zone_options
+from rota.client.schedule_view import Occurrence
 from rota.core.time.instants import instant, iso_if_known
-
-if TYPE_CHECKING:
-    from rota.client.schedule_view import Occurrence
-    from rota.schedules.preview import Preview
+from rota.schedules.preview import Preview, look_ahead, utc, wall
 
 
 @click.command("next", cls=BaseCommand)
@@ -42,8 +40,6 @@ def next_(
     (every friday at 5pm); several quoted ones are one schedule. When the clock changes, a note says
     what happens. TIME is wall time in the zone, unless it has an offset.
     """
-    from rota.schedules.preview import look_ahead
-
     found = look_ahead(
         words, zone=timezone, start=start, count=count, gap=gap or "auto", repeat=repeat or "auto"
     )
@@ -68,8 +64,6 @@ def occurrences(
     empty: str = "no upcoming occurrences",
 ) -> None:
     """A table of future occurrences; columns that would be empty are omitted."""
-    from rota.schedules.preview import utc, wall
-
     moved = any(one.runs_at != one.due_at for one in found)
     rows = []
     for one in found:
@@ -84,8 +78,6 @@ def occurrences(
 
 def occurrence_document(one: Occurrence, zone: str) -> dict[str, Any]:
     """An occurrence for machines."""
-    from rota.schedules.preview import wall
-
     due_at = instant(one.due_at)
     return {
         "due_at": iso_if_known(due_at),

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
 from rota.cli import render
 from rota.cli.schedule.next import occurrence_document, occurrences
+from rota.client.client import Client
+from rota.client.schedule_view import Occurrence, ScheduleView
 from rota.core.redaction import shown_text
 from rota.core.runs.ids import short_id
 from rota.core.runs.lifecycle import Status
+from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import read_error
+from rota.core.schedules.intent import Policies
 from rota.core.time.instants import iso_if_known, span
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
-    from rota.client.schedule_view import Occurrence, ScheduleView
-    from rota.core.runs.model import Run
-    from rota.core.schedules.intent import Policies
-    from rota.explain.schedule import Explanation
+from rota.explain.schedule import Explanation, pause_of, range_of, why
+from rota.schedules.overrides import differences_text, policy_words
+from rota.schedules.preview import form_of, wall, zone_of
 
 NEXT_COUNT = 5
 LAST_COUNT = 5
@@ -49,8 +49,6 @@ class SchedulePage(NamedTuple):
 
 async def read(client: Client, name: str) -> SchedulePage:
     """Read everything the page shows."""
-    from rota.explain.schedule import why
-
     shown = await client.schedules.get(name)
     upcoming: Sequence[Occurrence] = []
     if shown.schedule.status == Status.SCHEDULED:
@@ -73,9 +71,6 @@ async def entries(client: Client, rows: Sequence[Run]) -> list[LedgerEntry]:
 
 def document(shown: ScheduleView) -> dict[str, Any]:
     """A schedule for machines."""
-    from rota.schedules.overrides import policy_words
-    from rota.schedules.preview import form_of, zone_of
-
     row, intent = shown.schedule, shown.intent
     return {
         "name": row.name, "status": row.status, "note": row.reason,
@@ -112,8 +107,6 @@ def note(shown: ScheduleView) -> str:
 
 def explanation_document(explanation: SchedulePage) -> dict[str, Any]:
     """The page for machines."""
-    from rota.schedules.preview import zone_of
-
     zone = zone_of(explanation.shown.intent.spec)
     return {
         "schedule": document(explanation.shown),
@@ -125,8 +118,6 @@ def explanation_document(explanation: SchedulePage) -> dict[str, Any]:
 
 def entry_document(entry: LedgerEntry) -> dict[str, Any]:
     """A row of the ledger for machines."""
-    from rota.explain.schedule import range_of
-
     row, last = entry
     skipped = row.status == Status.SKIPPED
     first_at, last_at, count = range_of(row) if skipped else (row.due_at, row.due_at, 1)
@@ -153,8 +144,6 @@ def outcome(row: Run) -> str:
 
 def page(explanation: SchedulePage) -> None:
     """The page for people."""
-    from rota.schedules.preview import zone_of
-
     shown = explanation.shown
     row = shown.schedule
     name = click.style(render.clean(row.name), bold=True)
@@ -171,9 +160,6 @@ def page(explanation: SchedulePage) -> None:
 
 
 def _lines(shown: ScheduleView, now: int) -> list[tuple[str, object]]:
-    from rota.schedules.overrides import differences_text
-    from rota.schedules.preview import form_of, wall, zone_of
-
     row, intent = shown.schedule, shown.intent
     zone = zone_of(intent.spec)
     forms = "; ".join(form_of(timing) for timing in intent.spec.timings)
@@ -199,8 +185,6 @@ def _lines(shown: ScheduleView, now: int) -> list[tuple[str, object]]:
 
 
 def _policies(policies: Policies) -> str:
-    from rota.schedules.overrides import policy_words
-
     words = policy_words(policies)
     if words["missed"] != "all":
         del words["missed_max"]
@@ -224,8 +208,6 @@ def ledger(found: Sequence[LedgerEntry], zone: str) -> None:
 
 
 def _when(row: Run, zone: str) -> str:
-    from rota.schedules.preview import wall
-
     return wall(row.due_at if row.due_at is not None else row.created_at, zone)
 
 
@@ -239,9 +221,6 @@ def _detail(row: Run) -> str | None:
 
 
 def _note(row: Run, zone: str) -> str:
-    from rota.explain.schedule import pause_of, range_of
-    from rota.schedules.preview import wall
-
     if row.status == Status.SKIPPED:
         first, _, count = range_of(row)
         pause = pause_of(row)

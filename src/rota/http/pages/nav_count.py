@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-if TYPE_CHECKING:
-    from rota.client.client import Client
+from rota.client.client import Client
 
 KEPT_S = 5.0
 
