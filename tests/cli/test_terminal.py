@@ -83,8 +83,11 @@ def test_prose_is_wrapped_names_are_cut_and_ids_stay_whole(
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "40")
-    row = ("0123abcd", "collect_everything", "the line is dead and stays so", "3m ago")
-    render.table(("id", "name", "error", "created"), [row], "")
+    row = {
+        "id": "0123abcd", "name": "collect_everything", "error": "the line is dead and stays so",
+        "created": "3m ago",
+    }  # fmt: skip
+    render.table([row], "")
     assert re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines() == [
         "ID        NAME       ERROR       CREATED",
         "0123abcd  collect_…  the line    3m ago",
@@ -135,7 +138,7 @@ def test_sentences_break_between_words_and_commands_stay_whole(
 
 
 def test_wide_letters_count_twice(capsys: pytest.CaptureFixture[str]) -> None:
-    render.table(("name", "status"), [("東京", "ok"), ("ab", "ok")], "")
+    render.table([{"name": "東京", "status": "ok"}, {"name": "ab", "status": "ok"}], "")
     assert capsys.readouterr().out == "NAME  STATUS\n東京  ok\nab    ok\n"
 
 

@@ -12,8 +12,8 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import compress, zip_longest
-from typing import Any, TypeVar
+from itertools import zip_longest
+from typing import Any, Generic, NamedTuple, TypeVar
 from unicodedata import east_asian_width
 
 import click
@@ -24,6 +24,7 @@ from rota.core.runs.stored_errors import own_frames, read_error
 from rota.core.time.instants import MINUTE, SECOND, iso_if_known, moment, span
 
 T = TypeVar("T")
+Row = Mapping[str, object]  # the cells of a table by column
 COLOURS = {
     "completed": "green",
     "scheduled": "green",
@@ -262,50 +263,76 @@ def not_found(noun: str, search: str) -> str:
     return f"no {noun} has {search!r} in its name" if search else ""
 
 
-def more(
-    found: Sequence[T], limit: int, option: str, last: Callable[[T], object], search: str = ""
-) -> None:
+class NextPage(NamedTuple, Generic[T]):
+    """The option that gives the next page of a list, if this one has `limit` items."""
+
+    limit: int
+    option: str
+    key: Callable[[T], object]  # of the last item, as the option takes it
+    search: str = ""
+
+
+def more(items: Sequence[T], page: NextPage[T]) -> None:
     """If the page is full, print the options that give the next one."""
-    if len(found) == limit:
-        given = f"--search {shlex.quote(search)} " if search else ""
-        click.echo(f"more: {given}{option} {shlex.quote(str(last(found[-1])))}", err=True)
+    if len(items) == page.limit:
+        given = f"--search {shlex.quote(page.search)} " if page.search else ""
+        key = shlex.quote(str(page.key(items[-1])))
+        click.echo(f"more: {given}{page.option} {key}", err=True)
 
 
-def table(
-    heads: Sequence[str],
-    rows: Sequence[Sequence[object]],
+def listing(
+    as_json: bool,
+    items: Sequence[T],
+    to_document: Callable[[T], object],
+    to_row: Callable[[T], Row],
     empty: str,
     *,
     optional: Sequence[str] = (),
+    page: NextPage[T] | None = None,
 ) -> None:
-    """Rows under heads; `empty` when there are none. On a terminal it keeps to the width.
+    """A list: with --json a document of each item, otherwise a table with a row of each."""
+    if as_json:
+        document([to_document(item) for item in items])
+        return
+    table([to_row(item) for item in items], empty, optional=optional)
+    if page is not None:
+        more(items, page)
 
-    A column that is `optional` is omitted if all its cells are empty.
+
+def table(rows: Sequence[Row], empty: str, *, optional: Sequence[str] = ()) -> None:
+    """Rows, each with its cells by column; `empty` when there are none.
+
+    A column that is `optional` is omitted if all its cells are empty. On a terminal the table keeps
+    to the width.
     """
     if not rows:
         say(empty)
         return
-    cells = [[clean(str(cell)) for cell in row] for row in rows]
-    columns = zip(heads, *cells, strict=True)
-    kept = [head not in optional or any(column) for head, *column in columns]
-    heads = list(compress(heads, kept))
-    cells = [list(compress(row, kept)) for row in cells]
-    widths = [max(map(_cells, column)) for column in zip(heads, *cells, strict=True)]
-    size = len(heads)  # columns of the table; those after them go below their row
+    columns = {head: [clean(str(row[head])) for row in rows] for head in rows[0]}
+    for head in optional:
+        if not any(columns[head]):
+            del columns[head]
+    widths = {head: max(map(_cells, (head, *cells))) for head, cells in columns.items()}
+    width = shutil.get_terminal_size().columns
     if sys.stdout.isatty():
-        size, widths = _fitted(heads, widths, shutil.get_terminal_size().columns)
+        widths = _fitted(widths, width)
+    below = [head for head in columns if head not in widths]
     _line([
-        click.style(head.upper(), bold=True) + " " * (width - len(head))
-        for head, width in zip(heads, widths, strict=False)
+        click.style(head.upper(), bold=True) + " " * (size - len(head))
+        for head, size in widths.items()
     ])  # fmt: skip
-    if heads[size:]:
-        click.secho(BELOW + ", ".join(heads[size:]).upper(), bold=True)
-    for row in cells:
-        wrapped = [_wrapped(*parts) for parts in zip(heads, row, widths, strict=False)]
+    if below:
+        click.secho(BELOW + ", ".join(below).upper(), bold=True)
+    for cells in zip(*columns.values(), strict=True):
+        row = dict(zip(columns, cells, strict=True))
+        wrapped = [_wrapped(head, row[head], size) for head, size in widths.items()]
         for line in zip_longest(*wrapped, fillvalue=""):
-            _line([_shown(*parts) for parts in zip(heads, line, widths, strict=False)])
-        for text in filter(None, row[size:]):
-            for piece in _broken(text, shutil.get_terminal_size().columns - len(BELOW)):
+            _line([
+                _shown(head, cell, size)
+                for (head, size), cell in zip(widths.items(), line, strict=True)
+            ])  # fmt: skip
+        for text in filter(None, map(row.__getitem__, below)):
+            for piece in _broken(text, width - len(BELOW)):
                 click.echo(BELOW + piece)
 
 
@@ -313,35 +340,35 @@ def _line(cells: Sequence[str]) -> None:
     click.echo(GAP.join(cells).rstrip())
 
 
-def _fitted(heads: Sequence[str], widths: list[int], width: int) -> tuple[int, list[int]]:
-    """How many columns fit beside each other, and their widths. Prose at the end that cannot be
+def _fitted(widths: dict[str, int], width: int) -> dict[str, int]:
+    """The columns that fit beside each other, and their widths. Prose at the end that cannot be
     read there goes below its row. Ids, statuses and times stay whole; where even that is too wide,
     the terminal breaks the lines."""
-    size = len(heads)
-    found = _narrowed(heads, widths, width, READABLE)
-    while _taken(found) > width and size > 1 and heads[size - 1] in PROSE:
-        size -= 1
-        found = _narrowed(heads[:size], widths[:size], width, READABLE)
-    return size, _narrowed(heads[:size], found, width, {PROSE: PROSE_WIDTH, NAMES: NAME_WIDTH})
+    heads = list(widths)
+    fitted = _narrowed(widths, width, READABLE)
+    while _taken(fitted) > width and len(heads) > 1 and heads[-1] in PROSE:
+        heads.pop()
+        fitted = _narrowed({head: widths[head] for head in heads}, width, READABLE)
+    return _narrowed(fitted, width, {PROSE: PROSE_WIDTH, NAMES: NAME_WIDTH})
 
 
 def _narrowed(
-    heads: Sequence[str], widths: list[int], width: int, least: Mapping[tuple[str, ...], int]
-) -> list[int]:
+    widths: dict[str, int], width: int, least: Mapping[tuple[str, ...], int]
+) -> dict[str, int]:
     """Widths that fit, if they can: prose is broken into lines first, then names are cut."""
-    widths = list(widths)
+    widths = dict(widths)
     for able, narrowest in least.items():
-        columns = [number for number, head in enumerate(heads) if head in able]
+        columns = [head for head in widths if head in able]
         while _taken(widths) > width:
             widest = max(columns, key=widths.__getitem__, default=None)
-            if widest is None or widths[widest] <= max(narrowest, len(heads[widest])):
+            if widest is None or widths[widest] <= max(narrowest, len(widest)):
                 break
             widths[widest] -= 1
     return widths
 
 
-def _taken(widths: Sequence[int]) -> int:
-    return sum(widths) + len(GAP) * (len(widths) - 1)
+def _taken(widths: Mapping[str, int]) -> int:
+    return sum(widths.values()) + len(GAP) * (len(widths) - 1)
 
 
 def _wrapped(head: str, cell: str, width: int) -> list[str]:

@@ -52,11 +52,12 @@ def list_(call: CommonOptions, archived: bool, search: str, after: str) -> None:
         render.document([page.document(one) for one in found])
         return
     rows = [
-        (one.automation.name, one.status, sum(one.pending.values()), one.sentence) for one in found
-    ]
+        {"name": view.automation.name, "status": view.status,
+         "pending": sum(view.pending.values()), "now": view.sentence}
+        for view in found
+    ]  # fmt: skip
     empty = "no automations yet; `rota up` and `rota automation deploy` deploy what the code has"
-    heads = ("name", "status", "pending", "now")
-    render.table(heads, rows, render.not_found("automation", search) or empty)
+    render.table(rows, render.not_found("automation", search) or empty)
     blocked = [one.automation.name for one in found if one.status == "Needs attention"]
     if blocked:
         click.echo(f"to see what is needed: rota automation show {blocked[0]}", err=True)
@@ -66,7 +67,10 @@ def list_(call: CommonOptions, archived: bool, search: str, after: str) -> None:
         if refusal.automation not in shown and fits:
             problems = "; ".join(refusal.problems)
             render.say(f"{refusal.automation} is not deployed; refused: {problems}", err=True)
-    render.more(found, PAGE_SIZE, "--after", lambda one: one.automation.name, search)
+    next_page = render.NextPage[AutomationView](
+        PAGE_SIZE, "--after", lambda view: view.automation.name, search
+    )
+    render.more(found, next_page)
 
 
 @automation.command("show")

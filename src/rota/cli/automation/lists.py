@@ -62,12 +62,19 @@ def inputs(
         return await client.automations.inputs(name, before=before, limit=limit)
 
     found, now = connect.ask_with_time(call, query)
-    if call.json:
-        render.document([input_document(one) for one in found])
-        return
-    input_table(found, now, "nothing waits" if pending or stale else "no inputs yet")
-    if not (pending or stale):
-        render.more(found, limit, "--before", lambda one: one.input.id)
+    is_page = not (pending or stale)
+    render.listing(
+        call.json, found, input_document,
+        lambda seen: {
+            "id": seen.input.id, "status": seen.status,
+            "title": render.short(seen.input.title, CELL_WIDTH),
+            "from": f"{seen.input.source}/{seen.input.type}",
+            "done": f"{seen.event_count - seen.unfinished_count}/{seen.event_count}",
+            "came in": render.ago(seen.input.created_at, now),
+        },
+        "no inputs yet" if is_page else "nothing waits",
+        page=render.NextPage(limit, "--before", lambda seen: seen.input.id) if is_page else None,
+    )  # fmt: skip
 
 
 async def _outcome(
@@ -124,20 +131,6 @@ def input_document(one: SeenInput) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def input_table(found: Sequence[SeenInput], now: int, empty: str) -> None:
-    """Inputs for people."""
-    rows = [
-        (
-            one.input.id, one.status, render.short(one.input.title, CELL_WIDTH),
-            f"{one.input.source}/{one.input.type}",
-            f"{one.event_count - one.unfinished_count}/{one.event_count}",
-            render.ago(one.input.created_at, now),
-        )
-        for one in found
-    ]  # fmt: skip
-    render.table(("id", "status", "title", "from", "done", "came in"), rows, empty)
-
-
 # -- outputs -----------------------------------------------------------------------------------
 
 
@@ -174,20 +167,17 @@ def outputs(
         )
 
     found, now = connect.ask_with_time(call, query)
-    if call.json:
-        render.document([page.output_document(row) for row in found])
-        return
-    rows = [
-        (
-            page.short_change(row.id), page.settled(row), row.handler, row.tool,
-            render.short(row.title or shown_text(row.params), CELL_WIDTH),
-            render.ago(row.updated_at, now),
-        )
-        for row in found
-    ]  # fmt: skip
-    empty = "no change" + (f" is {status}" if status else " was made yet")
-    render.table(("id", "status", "handler", "tool", "title", "when"), rows, empty)
-    render.more(found, limit, "--before", lambda row: row.id)
+    render.listing(
+        call.json, found, page.output_document,
+        lambda row: {
+            "id": page.short_change(row.id), "status": page.settled(row), "handler": row.handler,
+            "tool": row.tool,
+            "title": render.short(row.title or shown_text(row.params), CELL_WIDTH),
+            "when": render.ago(row.updated_at, now),
+        },
+        "no change" + (f" is {status}" if status else " was made yet"),
+        page=render.NextPage(limit, "--before", lambda row: row.id),
+    )  # fmt: skip
 
 
 async def _behind(
@@ -258,19 +248,17 @@ def events(
         return found, await client.automations.users_of(found)
 
     (found, users), now = connect.ask_with_time(call, query)
-    if call.json:
-        render.document([event_document(row, users.get(row.id)) for row in found])
-        return
-    rows = [
-        (
-            row.topic, row.message_id, row.status, render.ago(row.created_at, now),
-            short_id(row.reserved_by or users.get(row.id, "-")), _payloads(row),
-        )
-        for row in found
-    ]  # fmt: skip
-    empty = "no events" + (" fit these filters" if topic or status else " yet")
-    render.table(("topic", "id", "status", "published", "taken by run", "payload"), rows, empty)
-    render.more(found, limit, "--before", lambda row: row.id)
+    render.listing(
+        call.json, found, lambda row: event_document(row, users.get(row.id)),
+        lambda row: {
+            "topic": row.topic, "id": row.message_id, "status": row.status,
+            "published": render.ago(row.created_at, now),
+            "taken by run": short_id(row.reserved_by or users.get(row.id, "-")),
+            "payload": _payloads(row),
+        },
+        "no events" + (" fit these filters" if topic or status else " yet"),
+        page=render.NextPage(limit, "--before", lambda row: row.id),
+    )  # fmt: skip
 
 
 def _payloads(row: StoredEvent) -> str:
@@ -315,7 +303,7 @@ def activity(call: CommonOptions, name: str, logs: bool, limit: int, before: str
             render.heading(f"{one.run.handler}, run {one.run.run_id}")
         for line in lines:
             click.echo(f"  {render.clean(line)}")
-    render.more(found, limit, "--before", lambda one: one.run.run_id)
+    render.more(found, render.NextPage(limit, "--before", lambda seen: seen.run.run_id))
 
 
 @click.command(cls=BaseCommand)
@@ -327,16 +315,16 @@ def versions(call: CommonOptions, name: str, limit: int) -> None:
     found, now = connect.ask_with_time(
         call, lambda client: client.automations.versions(name, limit=limit)
     )
-    if call.json:
-        render.document([
-            {"version": row.version, "made_by": row.made_by, "comment": row.comment,
-             "digest": row.digest, "created_at": iso_if_known(row.created_at),
-             "graph": render.parsed(row.graph), "source": render.parsed(row.source)}
-            for row in found
-        ])  # fmt: skip
-        return
-    rows = [
-        (row.version, row.made_by, render.ago(row.created_at, now), row.comment or "")
-        for row in found
-    ]
-    render.table(("version", "made by", "when", "note"), rows, "no version")
+    render.listing(
+        call.json, found,
+        lambda row: {
+            "version": row.version, "made_by": row.made_by, "comment": row.comment,
+            "digest": row.digest, "created_at": iso_if_known(row.created_at),
+            "graph": render.parsed(row.graph), "source": render.parsed(row.source),
+        },
+        lambda row: {
+            "version": row.version, "made by": row.made_by,
+            "when": render.ago(row.created_at, now), "note": row.comment or "",
+        },
+        "no version",
+    )  # fmt: skip

@@ -358,13 +358,15 @@ def _node(explanation: AutomationPage, handler: DeployedHandler) -> HandlerNode 
 
 def _handlers(explanation: AutomationPage) -> None:
     rows = []
-    for one in explanation.view.handlers:
-        node = _node(explanation, one)
-        rows.append((
-            one.name, one.kind, _reads(one, node), ", ".join(node.publishes) if node else "",
-            _due(one, explanation.now), render.ago(one.last_run_at, explanation.now),
-        ))  # fmt: skip
-    render.table(("name", "kind", "runs on", "publishes", "next", "last"), rows, "no handlers")
+    for handler in explanation.view.handlers:
+        node = _node(explanation, handler)
+        rows.append({
+            "name": handler.name, "kind": handler.kind, "runs on": _reads(handler, node),
+            "publishes": ", ".join(node.publishes) if node else "",
+            "next": _due(handler, explanation.now),
+            "last": render.ago(handler.last_run_at, explanation.now),
+        })  # fmt: skip
+    render.table(rows, "no handlers")
 
 
 def _reads(one: DeployedHandler, node: HandlerNode | None) -> str:
@@ -384,15 +386,14 @@ def _due(one: DeployedHandler, now: int) -> str:
 def doings(found: Sequence[SeenRun], now: int) -> None:
     """Handler runs as a table."""
     rows = [
-        (
-            short_id(one.run.run_id), one.run.handler, one.shown, one.run.cause,
-            render.ago(one.run.started_at, now),
-            render.took(one.run.started_at, one.run.finished_at), _note(one),
-        )
-        for one in found
+        {
+            "run": short_id(seen.run.run_id), "handler": seen.run.handler, "status": seen.shown,
+            "cause": seen.run.cause, "started": render.ago(seen.run.started_at, now),
+            "took": render.took(seen.run.started_at, seen.run.finished_at), "note": _note(seen),
+        }
+        for seen in found
     ]  # fmt: skip
-    heads = ("run", "handler", "status", "cause", "started", "took", "note")
-    render.table(heads, rows, "nothing has run yet")
+    render.table(rows, "nothing has run yet")
 
 
 def _note(one: SeenRun) -> str:

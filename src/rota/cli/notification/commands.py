@@ -30,19 +30,15 @@ def list_notifications(call: CommonOptions, kinds: Sequence[Any], limit: int) ->
     rows, now = connect.ask_with_time(
         call, lambda client: client.notifications.list(kinds=kinds, limit=limit)
     )
-    if call.json:
-        render.document([_document(row) for row in rows])
-        return
-    lines = [
-        (
-            render.ago(row.notification.at, now), str(row.notification.kind),
-            row.notification.title, short_id(row.notification.run_id), _sent(row),
-            one_line(row.notification.error or "", 60),
-        )
-        for row in rows
-    ]  # fmt: skip
-    heads = ("when", "kind", "about", "run", "rules", "error")
-    render.table(heads, lines, "no notification was recorded; rules are in [notifications.NAME]")
+    render.listing(
+        call.json, rows, _document,
+        lambda row: {
+            "when": render.ago(row.notification.at, now), "kind": row.notification.kind,
+            "about": row.notification.title, "run": short_id(row.notification.run_id),
+            "rules": _sent(row), "error": one_line(row.notification.error or "", 60),
+        },
+        "no notification was recorded; rules are in [notifications.NAME]",
+    )  # fmt: skip
 
 
 def _sent(row: RecordedNotification) -> str:

@@ -67,19 +67,16 @@ def user_name() -> str:
 def list_tokens(call: CommonOptions) -> None:
     """List tokens, without their secrets."""
     rows, now = connect.ask_with_time(call, lambda client: client.tokens.list())
-    if call.json:
-        render.document([render.record(row) for row in rows])
-        return
-    lines = [
-        (
-            row.name, row.role, (row.problem(now) or "valid").rpartition(" ")[2],
-            render.ago(row.created_at, now), render.ago(row.last_used_at, now),
-            render.ago(row.expires_at, now), row.id,
-        )
-        for row in rows
-    ]  # fmt: skip
-    heads = ("name", "role", "status", "created", "used", "expires", "id")
-    render.table(heads, lines, "no tokens; create one with `rota token create NAME`")
+    render.listing(
+        call.json, rows, render.record,
+        lambda row: {
+            "name": row.name, "role": row.role,
+            "status": (row.problem(now) or "valid").rpartition(" ")[2],
+            "created": render.ago(row.created_at, now), "used": render.ago(row.last_used_at, now),
+            "expires": render.ago(row.expires_at, now), "id": row.id,
+        },
+        "no tokens; create one with `rota token create NAME`",
+    )  # fmt: skip
 
 
 @token.command("revoke")
@@ -109,9 +106,11 @@ def audit(call: CommonOptions, limit: int, before: str | None) -> None:
     rows, now = connect.ask_with_time(
         call, lambda client: client.audit.list(limit=limit, before=before)
     )
-    if call.json:
-        render.document([render.record(row) for row in rows])
-        return
-    lines = [(render.ago(row.at, now), row.who, row.verb, row.target) for row in rows]
-    render.table(("when", "who", "verb", "target"), lines, "no entries yet")
-    render.more(rows, limit, "--before", lambda row: row.id)
+    render.listing(
+        call.json, rows, render.record,
+        lambda row: {
+            "when": render.ago(row.at, now), "who": row.who, "verb": row.verb,
+            "target": row.target,
+        },
+        "no entries yet", page=render.NextPage(limit, "--before", lambda row: row.id),
+    )  # fmt: skip

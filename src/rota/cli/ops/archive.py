@@ -37,12 +37,14 @@ def move(call: CommonOptions, before: str) -> None:
 @click.pass_obj
 def list_(call: CommonOptions) -> None:
     """List the archived months, of all namespaces."""
-    found = connect.ask(call, lambda client: client.operations.archive_months())
+    months = [
+        {"month": archived.month, "runs": archived.chain_count}
+        for archived in connect.ask(call, lambda client: client.operations.archive_months())
+    ]
     if call.json:
-        render.document([{"month": one.month, "runs": one.chain_count} for one in found])
-        return
-    lines = [(one.month, one.chain_count) for one in found]
-    render.table(("month", "runs"), lines, "the archive is empty")
+        render.document(months)
+    else:
+        render.table(months, "the archive is empty")
 
 
 @archive.command("drop")

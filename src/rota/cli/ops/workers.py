@@ -32,22 +32,15 @@ def list_workers(call: CommonOptions, everyone: bool) -> None:
         return await client.workers(everyone=everyone), client.settings
 
     (rows, settings), now = connect.ask_with_time(call, query)
-    if call.json:
-        render.document([_document(row, settings, now) for row in rows])
-        return
-    lines = [
-        (
-            short_id(row.id), row.host.partition("/")[0], row.pid, ", ".join(_queues(row)),
-            row.slots, row.status, _heartbeat(row, settings, now), render.ago(row.started_at, now),
-        )
-        for row in rows
-    ]  # fmt: skip
-    heads = ("id", "host", "pid", "queues", "slots", "status", "heartbeat", "started")
-    render.table(heads, lines, "no worker is running; start one with `rota up`")
-
-
-def _queues(row: WorkerRecord) -> list[str]:
-    return served(row)
+    render.listing(
+        call.json, rows, lambda row: _document(row, settings, now),
+        lambda row: {
+            "id": short_id(row.id), "host": row.host.partition("/")[0], "pid": row.pid,
+            "queues": ", ".join(served(row)), "slots": row.slots, "status": row.status,
+            "heartbeat": _heartbeat(row, settings, now), "started": render.ago(row.started_at, now),
+        },
+        "no worker is running; start one with `rota up`",
+    )  # fmt: skip
 
 
 def _document(row: WorkerRecord, settings: Settings, now: int) -> dict[str, Any]:
@@ -72,18 +65,15 @@ def queue() -> None:
 def list_queues(call: CommonOptions) -> None:
     """List queues: waiting runs, workers and limits."""
     rows = connect.ask(call, _read_queues)
-    if call.json:
-        render.document(rows)
-        return
-    lines = [
-        (
-            row["name"], "paused" if row["paused"] else "open", row["pending"], row["oldest"],
-            row["workers"], _limits(row),
-        )
-        for row in rows
-    ]  # fmt: skip
-    heads = ("name", "status", "pending", "oldest", "workers", "limits")
-    render.table(heads, lines, "no queues: nothing waits, no worker is running")
+    render.listing(
+        call.json, rows, dict,
+        lambda row: {
+            "name": row["name"], "status": "paused" if row["paused"] else "open",
+            "pending": row["pending"], "oldest": row["oldest"], "workers": row["workers"],
+            "limits": _limits(row),
+        },
+        "no queues: nothing waits, no worker is running",
+    )  # fmt: skip
 
 
 async def _read_queues(client: Client) -> list[dict[str, Any]]:
@@ -91,7 +81,7 @@ async def _read_queues(client: Client) -> list[dict[str, Any]]:
     now = client.clock.now()
     declared = {row.name: row for row in await client.queues()}
     ready = await client.runs.ready()
-    on = [name for row in await client.workers() for name in _queues(row)]
+    on = [name for row in await client.workers() for name in served(row)]
     names = {*declared, *on, *(row.queue for row in ready)}
     rows = []
     for name in sorted(names):

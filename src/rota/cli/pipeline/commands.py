@@ -147,14 +147,12 @@ def list_(call: CommonOptions, folder: Path) -> None:
     if not folder.is_dir():
         raise click.UsageError(f"{folder} is not a folder")
     found = with_chains([examined(each) for each in pipelines_in(folder)])
-    if call.json:
-        render.document([pipeline_words.list_document(each) for each in found])
-        return
-    empty = f"no pipelines in {folder}; `rota pipeline init {folder / 'NAME'}` makes one"
-    rows = [pipeline_words.list_row(each) for each in found]
-    render.table(("pipeline", "status", "input", "schedule", "note"), rows, empty)
+    render.listing(
+        call.json, found, pipeline_words.list_document, pipeline_words.list_row,
+        f"no pipelines in {folder}; `rota pipeline init {folder / 'NAME'}` makes one",
+    )  # fmt: skip
     bad = [each for each in found if each.problems]
-    if bad:
+    if bad and not call.json:
         click.echo(f"to see the problems: rota pipeline validate {bad[0].folder}", err=True)
 
 

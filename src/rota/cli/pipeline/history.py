@@ -78,14 +78,12 @@ def history(call: CommonOptions, path: str, limit: int, run_id: str | None, resu
     found: Sequence[HistoryEntry] = []
     if client is not None:
         found = connect.run(client, lambda opened: _entries(opened, place, limit))
-    if call.json:
-        render.document([document(each) for each in found])
-        return
-    rows = [_row(each, client.clock.now()) for each in found] if client else []
-    heads = ("run", "status", "trigger", "started", "took", "items", "cost", "note")
-    empty = f"no runs yet; `rota pipeline run {path}` makes one"
-    render.table(heads, rows, empty, optional=["note"])
-    if found:
+    now = client.clock.now() if client else 0
+    render.listing(
+        call.json, found, document, lambda entry: _row(entry, now),
+        f"no runs yet; `rota pipeline run {path}` makes one", optional=["note"],
+    )  # fmt: skip
+    if found and not call.json:
         click.echo(f"more about one: rota pipeline history {path} --run ID", err=True)
 
 
@@ -149,24 +147,24 @@ def _page(
     # People look for failures first; these must not be hidden among thousands.
     shown = sorted(items, key=lambda each: (GOOD.get(each.status, 0), each.position))[:limit]
     rows = [
-        (
-            "-" if each.status == "filtered" else each.position + 1,
-            render.short(msgspec.json.encode(each.item).decode(), ITEM_WIDTH), each.status,
-            _said(each),
-        )
-        for each in shown
+        {
+            "#": "-" if item.status == "filtered" else item.position + 1,
+            "item": render.short(msgspec.json.encode(item.item).decode(), ITEM_WIDTH),
+            "status": item.status, "result": _result_of(item),
+        }
+        for item in shown
     ]  # fmt: skip
-    render.table(("#", "item", "status", "result"), rows, "no items")
+    render.table(rows, "no items")
     if more := len(items) - len(shown):
         click.echo(f"and {more} more: --limit N, or --json for all", err=True)
 
 
-def _said(each: ItemOutcome) -> str:
-    if each.error:
-        return render.short(f"{each.error_type}: {each.error}", RESULT_WIDTH)
-    if each.output is not None:
-        return render.short(msgspec.json.encode(each.output).decode(), RESULT_WIDTH)
-    return render.short(each.text or each.reason or "", RESULT_WIDTH)
+def _result_of(item: ItemOutcome) -> str:
+    if item.error:
+        return render.short(f"{item.error_type}: {item.error}", RESULT_WIDTH)
+    if item.output is not None:
+        return render.short(msgspec.json.encode(item.output).decode(), RESULT_WIDTH)
+    return render.short(item.text or item.reason or "", RESULT_WIDTH)
 
 
 # -- the list ----------------------------------------------------------------------------------
@@ -211,7 +209,7 @@ def document(entry: HistoryEntry) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _row(entry: HistoryEntry, now: int) -> tuple[object, ...]:
+def _row(entry: HistoryEntry, now: int) -> render.Row:
     run, result = entry.run, entry.result
     note = read_error(run.error)["message"] if run.error else ""
     items, cost = "-", "-"
@@ -219,9 +217,9 @@ def _row(entry: HistoryEntry, now: int) -> tuple[object, ...]:
         items = f"{result.processed}/{result.total}"
         cost = money(result.cost_usd) + ("+" if result.unpriced_calls else "")
         note = "; ".join(filter(None, (f"{result.failed} failed" if result.failed else "", note)))
-    return (
-        short_id(run.root_id), entry.outcome, entry.first.trigger,
-        render.ago(entry.first.started_at, now),
-        "-" if entry.took_us is None else render.took(0, entry.took_us), items, cost,
-        render.short(note.partition("\n")[0], 60),
-    )  # fmt: skip
+    return {
+        "run": short_id(run.root_id), "status": entry.outcome, "trigger": entry.first.trigger,
+        "started": render.ago(entry.first.started_at, now),
+        "took": "-" if entry.took_us is None else render.took(0, entry.took_us),
+        "items": items, "cost": cost, "note": render.short(note.partition("\n")[0], 60),
+    }  # fmt: skip

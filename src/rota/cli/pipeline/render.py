@@ -94,11 +94,14 @@ def _page(forecast: Forecast, gallery: _Gallery, budget: str | None) -> None:
     total = forecast.total()
     shares = [*forecast.shares, total] if len(forecast.shares) != 1 else forecast.shares
     rows = [
-        (each.place, _count(each, each.calls), _count(each, each.tokens_in),
-            _count(each, each.tokens_out), cost(each))
-        for each in shares
+        {
+            "part": share.place, "calls": _count(share, share.calls),
+            "tokens in": _count(share, share.tokens_in),
+            "tokens out": _count(share, share.tokens_out), "cost": cost(share),
+        }
+        for share in shares
     ]  # fmt: skip
-    render.table(("part", "calls", "tokens in", "tokens out", "cost"), rows, "no calls")
+    render.table(rows, "no calls")
     click.echo()
     if forecast.items is not None:
         kept = f", {forecast.kept} after the filter" if forecast.kept not in (

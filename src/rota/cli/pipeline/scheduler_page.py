@@ -37,16 +37,20 @@ def broken_document(name: str, problem: str) -> dict[str, Any]:
 
 def table(found: Sequence[Scheduled], broken: dict[str, str], now: int, empty: str) -> None:
     """One line for each scheduled pipeline; broken ones after them."""
-    rows: list[tuple[str, ...]] = [
-        (
-            info.pipeline_id, info.state.status, when(info.state.next_run, now), _last(info, now),
-            _totals(info), info.config.cron, _note(info),
-        )
+    rows = [
+        {
+            "pipeline": info.pipeline_id, "status": info.state.status,
+            "next": when(info.state.next_run, now), "last": _last(info, now),
+            "runs": _totals(info), "cron": info.config.cron, "note": _note(info),
+        }
         for info in found
     ]  # fmt: skip
-    rows += [(name, "broken", "-", "-", "-", "-", problem) for name, problem in broken.items()]
-    heads = ("pipeline", "status", "next", "last", "runs", "cron", "note")
-    render.table(heads, rows, empty, optional=["note"])
+    rows += [
+        {"pipeline": name, "status": "broken", "next": "-", "last": "-", "runs": "-", "cron": "-",
+         "note": problem}
+        for name, problem in broken.items()
+    ]  # fmt: skip
+    render.table(rows, empty, optional=["note"])
 
 
 def when(text: str | None, now: int) -> str:
@@ -158,21 +162,26 @@ def history(
     records: Sequence[RunRecord], skipped: Sequence[Skipped] = (), limit: int = 1000
 ) -> None:
     """Executions, newest first, with those that were skipped."""
-    rows = [
-        (
-            run.started_at, _outcome(run), "-" if run.trigger is UNSET else run.trigger,
-            _millis(run.duration),
-            "-" if run.items_processed is UNSET else run.items_processed,
-            "-" if run.result_file is UNSET else run.result_file,
-            _note_of(run),
-        )
+    rows: list[dict[str, object]] = [
+        {
+            "at": run.started_at, "status": _outcome(run), "trigger": _known(run.trigger),
+            "took": _millis(run.duration), "items": _known(run.items_processed),
+            "result file": _known(run.result_file), "note": _note_of(run),
+        }
         for run in records
     ]  # fmt: skip
-    rows += [(iso(one.due_at), "skipped", "-", "-", "-", "-", _why(one)) for one in skipped]
-    rows.sort(key=lambda row: str(row[0]), reverse=True)
-    shown = [(_clock(str(when)), *rest) for when, *rest in rows[:limit]]
-    heads = ("at", "status", "trigger", "took", "items", "result file", "note")
-    render.table(heads, shown, "no execution has ended yet")
+    rows += [
+        {"at": iso(skip.due_at), "status": "skipped", "trigger": "-", "took": "-", "items": "-",
+         "result file": "-", "note": _why(skip)}
+        for skip in skipped
+    ]  # fmt: skip
+    rows.sort(key=lambda row: str(row["at"]), reverse=True)
+    shown = [row | {"at": _clock(str(row["at"]))} for row in rows[:limit]]
+    render.table(shown, "no execution has ended yet")
+
+
+def _known(value: object) -> object:
+    return "-" if value is UNSET else value
 
 
 def _note_of(run: RunRecord) -> str:
@@ -208,9 +217,13 @@ def _outcome(run: RunRecord) -> str:
 
 def upcoming(found: Sequence[Upcoming], now: int) -> None:
     """The next execution."""
-    times = [(instant(one.next_run), one.pipeline_id) for one in found]
-    rows = [(render.clock(at), render.ago(at, now), pipeline_id) for at, pipeline_id in times]
-    render.table(("at", "in", "pipeline"), rows, "no upcoming executions")
+    rows = []
+    for execution in found:
+        at = instant(execution.next_run)
+        rows.append(
+            {"at": render.clock(at), "in": render.ago(at, now), "pipeline": execution.pipeline_id}
+        )
+    render.table(rows, "no upcoming executions")
 
 
 def _clock(text: str | None) -> str:

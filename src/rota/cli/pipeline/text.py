@@ -80,19 +80,25 @@ def list_document(found: Listed) -> dict[str, Any]:
     }
 
 
-def list_row(found: Listed) -> tuple[object, ...]:
+def list_row(found: Listed) -> render.Row:
     """A row of the list for people."""
     from rota.pipelines.definition.discovery import input_kind
 
     loaded = found.loaded
     if loaded is None:
         first = found.problems[0].message if found.problems else ""
-        return (found.pipeline_id, "bad", "-", "-", first)
+        return {
+            "pipeline": found.pipeline_id, "status": "bad", "input": "-", "schedule": "-",
+            "note": first,
+        }  # fmt: skip
     kind, count = input_kind(loaded)
-    items = f"{kind}, {render.count(count, 'item')}" if kind == "inline" and count else kind
-    about = loaded.pipeline.description or loaded.pipeline.name
-    status = "warn" if found.problems else "ok"
-    return (found.pipeline_id, status, items, when(loaded) or "-", about)
+    return {
+        "pipeline": found.pipeline_id,
+        "status": "warn" if found.problems else "ok",
+        "input": f"{kind}, {render.count(count, 'item')}" if kind == "inline" and count else kind,
+        "schedule": when(loaded) or "-",
+        "note": loaded.pipeline.description or loaded.pipeline.name,
+    }
 
 
 def when(loaded: Loaded) -> str | None:
@@ -143,10 +149,13 @@ def page(found: Listed, loaded: Loaded, next_at: int | None, now: int) -> None:
     given = parameters_of(pipeline)
     if given:
         render.heading("parameters")
-        rows = [(name, render.short(str(value), VALUE_WIDTH)) for name, value in given.items()]
-        render.table(("name", "value"), rows, "")
+        rows = [
+            {"name": name, "value": render.short(str(value), VALUE_WIDTH)}
+            for name, value in given.items()
+        ]
+        render.table(rows, "")
     render.heading("parts")
-    render.table(("part", "does", "model", "asks for", "gives"), parts(loaded), "")
+    render.table(parts(loaded), "")
     if found.problems:
         render.heading("warnings")
         for each in found.problems:
@@ -165,12 +174,12 @@ def budget_words(budget: PipelineBudget | None) -> str | None:
     return f"at most {', '.join(filter(None, said))}" if any(said) else None
 
 
-def parts(loaded: Loaded) -> list[tuple[str, str, str, str, str]]:
+def parts(loaded: Loaded) -> list[render.Row]:
     """The work of the pipeline, part by part, in its order."""
     pipeline = loaded.pipeline
     if pipeline.nodes is not None:
         return _nodes(loaded)
-    rows = [("input", _input(pipeline), "", "", "")] if pipeline.input else []
+    rows = [_row("input", _input(pipeline), None, loaded)] if pipeline.input else []
     if pipeline.filter is not None:
         rows.append(_row("filter", _filter(pipeline.filter), pipeline.filter.ai, loaded))
     if pipeline.map is not None:
@@ -189,16 +198,17 @@ def parts(loaded: Loaded) -> list[tuple[str, str, str, str, str]]:
     return rows
 
 
-def _row(
-    place: str, does: str, part: AiSection | None, loaded: Loaded
-) -> tuple[str, str, str, str, str]:
+def _row(part: str, does: str, section: AiSection | None, loaded: Loaded) -> render.Row:
     from rota.core.pipelines.templates import Template
 
-    if part is None:
-        return (place, does, "", "", "")
-    names = ", ".join(Template(loaded.prompts.get(place, "")).names)
-    model = part.model or loaded.pipeline.settings.model or "default"
-    return (place, does, model, names or "-", _fields(part.output) or "text")
+    row = {"part": part, "does": does, "model": "", "asks for": "", "gives": ""}
+    if section is None:
+        return row
+    return row | {
+        "model": section.model or loaded.pipeline.settings.model or "default",
+        "asks for": ", ".join(Template(loaded.prompts.get(part, "")).names) or "-",
+        "gives": _fields(section.output) or "text",
+    }
 
 
 def _fields(output: Sequence[str | OutputField]) -> str:
@@ -237,7 +247,7 @@ def _filter(part: Filter) -> str:
     return f"{rules}; {part.combine_mode} an AI decides"
 
 
-def _nodes(loaded: Loaded) -> list[tuple[str, str, str, str, str]]:
+def _nodes(loaded: Loaded) -> list[render.Row]:
     from rota.pipelines.definition.graph import order
     from rota.pipelines.definition.nodes import AiGraphNode, parents_of
 

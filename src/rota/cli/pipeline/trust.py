@@ -82,11 +82,11 @@ def _report(call: CommonOptions, documents: list[dict[str, Any]]) -> None:
 
 
 def _list(call: CommonOptions, kept: Trust) -> None:
-    found = kept.recorded()
-    if call.json:
-        render.document(
-            [{"folder": str(each.folder), "unchanged": each.is_unchanged} for each in found]
-        )
-        return
-    rows = [(str(each.folder), "" if each.is_unchanged else "changed since") for each in found]
-    render.table(("folder", "note"), rows, "no folder from elsewhere is trusted")
+    render.listing(
+        call.json, kept.recorded(),
+        lambda each: {"folder": str(each.folder), "unchanged": each.is_unchanged},
+        lambda each: {
+            "folder": each.folder, "note": "" if each.is_unchanged else "changed since",
+        },
+        "no folder from elsewhere is trusted",
+    )  # fmt: skip

@@ -56,22 +56,19 @@ def list_(
 def _show_list(
     call: CommonOptions, found: list[Run], now: int, *, limit: int, filtered: bool
 ) -> None:
-    if call.json:
-        render.document([render.record(run) for run in found])
-        return
     # A narrow terminal has space only for what differs.
     queues = any(run.queue != "default" for run in found)
-    rows = [
-        (
-            short_id(run.id), run.name, run.label, run.queue if queues else "", _number(run),
-            render.ago(run.created_at, now), render.took(run.started_at, run.finished_at),
-        )
-        for run in found
-    ]  # fmt: skip
-    heads = ("id", "name", "status", "queue", "try", "created", "took")
-    empty = "no runs" + (" fit these filters" if filtered else " yet")
-    render.table(heads, rows, empty, optional=["queue"])
-    render.more(found, limit, "--before", lambda run: run.id)
+    render.listing(
+        call.json, found, render.record,
+        lambda run: {
+            "id": short_id(run.id), "name": run.name, "status": run.label,
+            "queue": run.queue if queues else "", "try": _number(run),
+            "created": render.ago(run.created_at, now),
+            "took": render.took(run.started_at, run.finished_at),
+        },
+        "no runs" + (" fit these filters" if filtered else " yet"), optional=["queue"],
+        page=render.NextPage(limit, "--before", lambda run: run.id),
+    )  # fmt: skip
 
 
 def _number(run: Run) -> str:

@@ -40,7 +40,7 @@ def logs(call: CommonOptions, run_id: str, after: int, limit: int, follow: bool)
     _print(found)
     if not found:
         click.echo("no log lines" + (f" after {after}" if after else ""))
-    render.more(found, limit, "--after", lambda line: line.position)
+    render.more(found, render.NextPage(limit, "--after", lambda line: line.position))
 
 
 def _follow(call: CommonOptions, run_id: str, after: int) -> None:

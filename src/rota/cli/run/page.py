@@ -187,14 +187,14 @@ def _when(at: int, now: int) -> str:
 
 def _attempts(explanation: RunPage) -> None:
     rows = [
-        (
-            number, short_id(run.id), run.label, run.trigger, render.wall(run.started_at),
-            render.took(run.started_at, run.finished_at), _said(run.error),
-        )
+        {
+            "#": number, "id": short_id(run.id), "status": run.label, "trigger": run.trigger,
+            "started": render.wall(run.started_at),
+            "took": render.took(run.started_at, run.finished_at), "error": _said(run.error),
+        }
         for number, run in enumerate(explanation.attempts, start=1)
     ]  # fmt: skip
-    heads = ("#", "id", "status", "trigger", "started", "took", "error")
-    render.table(heads, rows, "")
+    render.table(rows, "")
 
 
 def _said(error: str | None) -> str:
@@ -204,14 +204,15 @@ def _said(error: str | None) -> str:
 def _steps(explanation: RunPage) -> None:
     began = explanation.attempts[0].started_at
     rows = [
-        (
-            render.short(step.key, CELL_WIDTH), _status(step, explanation.now), step.attempt,
-            f"+{render.took(began, step.started_at)}",
-            render.took(step.started_at, step.finished_at or step.wake_at), _outcome(step),
-        )
+        {
+            "step": render.short(step.key, CELL_WIDTH), "status": _status(step, explanation.now),
+            "tries": step.attempt, "started": f"+{render.took(began, step.started_at)}",
+            "took": render.took(step.started_at, step.finished_at or step.wake_at),
+            "result": _outcome(step),
+        }
         for step in explanation.steps
     ]  # fmt: skip
-    render.table(("step", "status", "tries", "started", "took", "result"), rows, "")
+    render.table(rows, "")
 
 
 def _status(step: StoredStep, now: int) -> str:

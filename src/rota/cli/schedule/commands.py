@@ -41,21 +41,17 @@ def list_(call: CommonOptions, search: str, after: str, limit: int) -> None:
     found, now = connect.ask_with_time(
         call, lambda client: client.schedules.list(search=search, after=after, limit=limit)
     )
-    if call.json:
-        render.document([page.document(shown) for shown in found])
-        return
-    rows = [
-        (
-            shown.schedule.name, shown.schedule.status, shown.intent.workflow, _next(shown, now),
-            shown.intent.text if shown.problem else shown.text, page.note(shown),
-        )
-        for shown in found
-    ]  # fmt: skip
-    heads = ("name", "status", "workflow", "next", "means", "note")
     empty = "no schedules yet; create one with `rota schedule create`"
-    empty = render.not_found("schedule", search) or empty
-    render.table(heads, rows, empty, optional=["note"])
-    render.more(found, limit, "--after", lambda shown: shown.schedule.name, search)
+    render.listing(
+        call.json, found, page.document,
+        lambda view: {
+            "name": view.schedule.name, "status": view.schedule.status,
+            "workflow": view.intent.workflow, "next": _next(view, now),
+            "means": view.intent.text if view.problem else view.text, "note": page.note(view),
+        },
+        render.not_found("schedule", search) or empty, optional=["note"],
+        page=render.NextPage(limit, "--after", lambda view: view.schedule.name, search),
+    )  # fmt: skip
 
 
 def _next(shown: ScheduleView, now: int) -> str:

@@ -68,12 +68,12 @@ def occurrences(
     rows = []
     for one in found:
         due_at, runs_at = instant(one.due_at), instant(one.runs_at)
-        rows.append((
-            one.schedule if names else "", wall(due_at, zone), utc(due_at),
-            render.ago(due_at, now), wall(runs_at, zone) if moved else "", "; ".join(one.notes),
-        ))  # fmt: skip
-    heads = ("schedule", "when", "utc", "in", "runs", "note")
-    render.table(heads, rows, empty, optional=["schedule", "runs", "note"])
+        rows.append({
+            "schedule": one.schedule if names else "", "when": wall(due_at, zone),
+            "utc": utc(due_at), "in": render.ago(due_at, now),
+            "runs": wall(runs_at, zone) if moved else "", "note": "; ".join(one.notes),
+        })  # fmt: skip
+    render.table(rows, empty, optional=["schedule", "runs", "note"])
 
 
 def occurrence_document(one: Occurrence, zone: str) -> dict[str, Any]:

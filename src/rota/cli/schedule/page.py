@@ -196,15 +196,14 @@ def _policies(policies: Policies) -> str:
 
 def ledger(found: Sequence[LedgerEntry], zone: str) -> None:
     """Occurrences and what became of them."""
-    rows = [
-        (
-            _when(row, zone), outcome(row), *_run_and_status(last),
-            render.took(last.started_at, last.finished_at), _note(row, zone),
-        )
-        for row, last in found
-    ]  # fmt: skip
-    heads = ("when", "outcome", "run", "status", "took", "note")
-    render.table(heads, rows, "no occurrence has been recorded yet", optional=["note"])
+    rows = []
+    for row, last in found:
+        run, status = _run_and_status(last)
+        rows.append({
+            "when": _when(row, zone), "outcome": outcome(row), "run": run, "status": status,
+            "took": render.took(last.started_at, last.finished_at), "note": _note(row, zone),
+        })  # fmt: skip
+    render.table(rows, "no occurrence has been recorded yet", optional=["note"])
 
 
 def _when(row: Run, zone: str) -> str:
