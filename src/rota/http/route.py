@@ -18,6 +18,7 @@ import msgspec
 
 from rota.core.suggest import did_you_mean
 from rota.errors import BadInput
+from rota.http.fields import CONFLICT, NOT_FOUND
 from rota.http.problems import RequestRefused
 from rota.http.request import Answer, Empty, Fields, Json, Role, WebRequest, media_type
 from rota.http.table import Page
@@ -124,12 +125,17 @@ class Route:
 
 
 def route(
-    method: str, path: str, role: Role, client: str, **more: Any
-) -> Callable[[Callable[..., Any]], Route]:
-    """Make a handler a route of the table."""
+    method: str, path: str, role: Role, client: str, *,
+    problems: tuple[int, ...] | None = None, **more: Any,
+) -> Callable[[Callable[..., Any]], Route]:  # fmt: skip
+    """Make a handler a route of the table. Unless `problems` says otherwise, the thing that a path
+    names may be unknown, and its state may refuse a command."""
+    if problems is None:
+        on_thing = NOT_FOUND if role == "read" else CONFLICT
+        problems = on_thing if "{" in path else ()
 
     def make(function: Callable[..., Any]) -> Route:
-        return Route(method, path, role, function, client, **more)
+        return Route(method, path, role, function, client, problems=problems, **more)
 
     return make
 

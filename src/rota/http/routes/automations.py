@@ -30,17 +30,7 @@ from rota.http.documents import (
     VersionDocument,
     WhyDocument,
 )
-from rota.http.fields import (
-    CONFLICT,
-    NOT_FOUND,
-    Id,
-    Limit,
-    NamesQuery,
-    NoteBody,
-    PageQuery,
-    RequestFields,
-    Text,
-)
+from rota.http.fields import Id, Limit, NamesQuery, NoteBody, PageQuery, RequestFields, Text
 from rota.http.problems import RequestRefused
 from rota.http.request import WebRequest
 from rota.http.route import KEY, RouteReply, route
@@ -87,7 +77,7 @@ async def list_automations(
     return [automation_document(view) for view in views]
 
 
-@route("GET", "/automations/{name}", "read", "automations.show", problems=NOT_FOUND, etag=True)
+@route("GET", "/automations/{name}", "read", "automations.show", etag=True)
 async def show_automation(request: WebRequest, name: str) -> RouteReply[AutomationDocument]:
     """Show an automation."""
     shown = await _shown(request, name)
@@ -100,7 +90,7 @@ class LimitQuery(RequestFields, frozen=True):
     limit: Limit = 50
 
 
-@route("GET", "/automations/{name}/versions", "read", "automations.versions", problems=NOT_FOUND)
+@route("GET", "/automations/{name}/versions", "read", "automations.versions")
 async def list_versions(request: WebRequest, name: str, query: LimitQuery) -> list[VersionDocument]:
     """List the versions of an automation, newest first."""
     versions = await request.client.automations.versions(name, limit=query.limit)
@@ -121,7 +111,7 @@ class EventPage(ApiDocument, frozen=True):
     next: str | None = None
 
 
-@route("GET", "/automations/{name}/events", "read", "automations.events", problems=NOT_FOUND)
+@route("GET", "/automations/{name}/events", "read", "automations.events")
 async def list_events(request: WebRequest, name: str, query: EventsQuery) -> EventPage:
     """List the events of an automation, newest first."""
     events = await request.client.automations.events(
@@ -138,7 +128,7 @@ class InputPage(ApiDocument, frozen=True):
     next: str | None = None
 
 
-@route("GET", "/automations/{name}/inputs", "read", "automations.inputs", problems=NOT_FOUND)
+@route("GET", "/automations/{name}/inputs", "read", "automations.inputs")
 async def list_inputs(request: WebRequest, name: str, query: PageQuery) -> InputPage:
     """List inputs and how far they got, newest first."""
     inputs = await request.client.automations.inputs(
@@ -148,10 +138,7 @@ async def list_inputs(request: WebRequest, name: str, query: PageQuery) -> Input
     return InputPage(rows, cursor(inputs, query, lambda seen: seen.input.id))
 
 
-@route(
-    "GET", "/automations/{name}/inputs/{input_id}", "read", "automations.outcome",
-    problems=NOT_FOUND,
-)  # fmt: skip
+@route("GET", "/automations/{name}/inputs/{input_id}", "read", "automations.outcome")
 async def show_input(request: WebRequest, name: str, input_id: str) -> OutcomeDocument:
     """Show an input and the changes it led to."""
     seen, changes = await request.client.automations.outcome(name, input_id)
@@ -171,7 +158,7 @@ class ChangePage(ApiDocument, frozen=True):
     next: str | None = None
 
 
-@route("GET", "/automations/{name}/outputs", "read", "automations.outputs", problems=NOT_FOUND)
+@route("GET", "/automations/{name}/outputs", "read", "automations.outputs")
 async def list_outputs(request: WebRequest, name: str, query: OutputsQuery) -> ChangePage:
     """List the side effects of an automation, newest first."""
     changes = await request.client.automations.outputs(
@@ -180,10 +167,7 @@ async def list_outputs(request: WebRequest, name: str, query: OutputsQuery) -> C
     return ChangePage(documents(ChangeDocument, changes), cursor(changes, query))
 
 
-@route(
-    "GET", "/automations/{name}/outputs/{change_id}/inputs", "read", "automations.inputs_of",
-    problems=NOT_FOUND,
-)  # fmt: skip
+@route("GET", "/automations/{name}/outputs/{change_id}/inputs", "read", "automations.inputs_of")
 async def list_sources(request: WebRequest, name: str, change_id: str) -> list[InputPlain]:
     """List the inputs that led to a side effect."""
     nearest = await request.client.automations.outputs(name, before=f"{change_id} ", limit=1)
@@ -203,7 +187,7 @@ class ActivityPage(ApiDocument, frozen=True):
     next: str | None = None
 
 
-@route("GET", "/automations/{name}/activity", "read", "automations.activity", problems=NOT_FOUND)
+@route("GET", "/automations/{name}/activity", "read", "automations.activity")
 async def list_activity(request: WebRequest, name: str, query: PageQuery) -> ActivityPage:
     """List handler runs, newest first."""
     handler_runs = await request.client.automations.activity(
@@ -221,21 +205,21 @@ def _activity(seen: SeenRun) -> ActivityDocument:
     )  # fmt: skip
 
 
-@route("GET", "/automations/{name}/pending", "read", "automations.pending", problems=NOT_FOUND)
+@route("GET", "/automations/{name}/pending", "read", "automations.pending")
 async def list_pending(request: WebRequest, name: str, query: LimitQuery) -> list[InputDocument]:
     """List inputs that are not done, oldest first."""
     inputs = await request.client.automations.pending(name, limit=query.limit)
     return [input_document(seen) for seen in inputs]
 
 
-@route("GET", "/automations/{name}/stale", "read", "automations.stale", problems=NOT_FOUND)
+@route("GET", "/automations/{name}/stale", "read", "automations.stale")
 async def list_stale(request: WebRequest, name: str, query: LimitQuery) -> list[InputDocument]:
     """List inputs that are overdue: they came in long ago and are not done."""
     inputs = await request.client.automations.stale(name, limit=query.limit)
     return [input_document(seen) for seen in inputs]
 
 
-@route("GET", "/automations/{name}/why", "read", "why", problems=NOT_FOUND)
+@route("GET", "/automations/{name}/why", "read", "why")
 async def explain_automation(request: WebRequest, name: str) -> WhyDocument:
     """Explain why an automation runs, waits or rests."""
     await request.client.automations.show(name)
@@ -245,21 +229,21 @@ async def explain_automation(request: WebRequest, name: str) -> WhyDocument:
 # -- commands ----------------------------------------------------------------------------------
 
 
-@route("POST", "/automations/{name}/pause", "operate", "automations.pause", problems=CONFLICT)
+@route("POST", "/automations/{name}/pause", "operate", "automations.pause")
 async def pause_automation(request: WebRequest, name: str) -> AutomationDocument:
     """Pause an automation."""
     await request.client.automations.pause(name)
     return await _shown(request, name)
 
 
-@route("POST", "/automations/{name}/resume", "operate", "automations.resume", problems=CONFLICT)
+@route("POST", "/automations/{name}/resume", "operate", "automations.resume")
 async def resume_automation(request: WebRequest, name: str) -> AutomationDocument:
     """Resume an automation."""
     await request.client.automations.resume(name)
     return await _shown(request, name)
 
 
-@route("POST", "/automations/{name}/archive", "admin", "automations.archive", problems=CONFLICT)
+@route("POST", "/automations/{name}/archive", "admin", "automations.archive")
 async def archive_automation(request: WebRequest, name: str) -> AutomationDocument:
     """Archive an automation."""
     await request.client.automations.archive(name)
@@ -268,7 +252,7 @@ async def archive_automation(request: WebRequest, name: str) -> AutomationDocume
 
 @route(
     "POST", "/automations/{name}/deploy", "admin", "automations.deploy",
-    status=HTTPStatus.CREATED, also=(HTTPStatus.OK,), problems=CONFLICT,
+    status=HTTPStatus.CREATED, also=(HTTPStatus.OK,),
 )  # fmt: skip
 async def deploy_automation(request: WebRequest, name: str) -> RouteReply[AutomationDocument]:
     """Deploy the version that the code of this server declares. 200 if it was in force already."""
@@ -280,7 +264,7 @@ async def deploy_automation(request: WebRequest, name: str) -> RouteReply[Automa
     return RouteReply(shown, HTTPStatus.OK if done.version == done.before else HTTPStatus.CREATED)
 
 
-@route("POST", "/automations/{name}/run", "operate", "automations.run_now", problems=CONFLICT)
+@route("POST", "/automations/{name}/run", "operate", "automations.run_now")
 async def run_automation(request: WebRequest, name: str) -> Names:
     """Queue every producer now."""
     return Names(list(await request.client.automations.run_now(name)))
@@ -296,7 +280,7 @@ class EventBody(RequestFields, frozen=True):
 
 @route(
     "POST", "/automations/{name}/topics/{topic}/events", "operate", "automations.publish",
-    status=HTTPStatus.CREATED, also=(HTTPStatus.OK,), problems=CONFLICT, takes_key=True,
+    status=HTTPStatus.CREATED, also=(HTTPStatus.OK,), takes_key=True,
 )  # fmt: skip
 async def publish_event(
     request: WebRequest, name: str, topic: str, body: EventBody
@@ -315,7 +299,7 @@ class AnswerBody(NoteBody, frozen=True, kw_only=True):
     expected: Id
 
 
-@route("POST", "/automations/{name}/approve", "operate", "automations.approve", problems=CONFLICT)
+@route("POST", "/automations/{name}/approve", "operate", "automations.approve")
 async def approve_change(request: WebRequest, name: str, body: AnswerBody) -> ChangeDocument:
     """Approve the change that waits, with exactly the parameters it shows."""
     row = await request.client.automations.approve(
@@ -324,7 +308,7 @@ async def approve_change(request: WebRequest, name: str, body: AnswerBody) -> Ch
     return document(ChangeDocument, row)
 
 
-@route("POST", "/automations/{name}/reject", "operate", "automations.reject", problems=CONFLICT)
+@route("POST", "/automations/{name}/reject", "operate", "automations.reject")
 async def reject_change(request: WebRequest, name: str, body: AnswerBody) -> ChangeDocument:
     """Reject the change that waits; its events are skipped."""
     row = await request.client.automations.reject(
@@ -340,7 +324,7 @@ class ResolveBody(AnswerBody, frozen=True, kw_only=True):
     result: Any = None
 
 
-@route("POST", "/automations/{name}/resolve", "operate", "automations.resolve", problems=CONFLICT)
+@route("POST", "/automations/{name}/resolve", "operate", "automations.resolve")
 async def resolve_wait(request: WebRequest, name: str, body: ResolveBody) -> EventNames:
     """Resolve what the automation waits for. Returns the skipped events."""
     skipped = await request.client.automations.resolve(
@@ -363,7 +347,7 @@ class SkipEventBody(NoteBody, frozen=True, kw_only=True):
 
 @route(
     "POST", "/automations/{name}/events/skip", "operate", "automations.skip_event",
-    status=HTTPStatus.NO_CONTENT, problems=CONFLICT,
+    status=HTTPStatus.NO_CONTENT,
 )  # fmt: skip
 async def skip_event(request: WebRequest, name: str, body: SkipEventBody) -> None:
     """Skip a pending event."""
@@ -372,10 +356,7 @@ async def skip_event(request: WebRequest, name: str, body: SkipEventBody) -> Non
     )
 
 
-@route(
-    "POST", "/automations/{name}/inputs/{input_id}/skip", "operate", "automations.skip_input",
-    problems=CONFLICT,
-)  # fmt: skip
+@route("POST", "/automations/{name}/inputs/{input_id}/skip", "operate", "automations.skip_input")
 async def skip_input(request: WebRequest, name: str, input_id: str, body: NoteBody) -> Count:
     """Skip an input and what it leads to."""
     count = await request.client.automations.skip_input(
@@ -391,10 +372,7 @@ class RequeueBody(NoteBody, frozen=True, kw_only=True):
     message_id: Id | None = None
 
 
-@route(
-    "POST", "/automations/{name}/events/requeue", "operate", "automations.requeue",
-    problems=CONFLICT,
-)  # fmt: skip
+@route("POST", "/automations/{name}/events/requeue", "operate", "automations.requeue")
 async def requeue_events(request: WebRequest, name: str, body: RequeueBody) -> EventNames:
     """Requeue skipped events, or those behind dead letters, for their consumer."""
     return _names(await request.client.automations.requeue(
@@ -408,7 +386,7 @@ class RollbackBody(RequestFields, frozen=True):
     version: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
 
 
-@route("POST", "/automations/{name}/rollback", "admin", "automations.rollback", problems=CONFLICT)
+@route("POST", "/automations/{name}/rollback", "admin", "automations.rollback")
 async def rollback_automation(
     request: WebRequest, name: str, body: RollbackBody
 ) -> AutomationDocument:

@@ -11,7 +11,7 @@ from rota.core.pipelines.names import run_name
 from rota.core.redaction import shown
 from rota.http.document import ApiDocument, document, documents, written
 from rota.http.documents import ListedRun, RunListDocument, StartedRun
-from rota.http.fields import CONFLICT, NOT_FOUND, Limit, NamesQuery, PageQuery, RequestFields, Text
+from rota.http.fields import CONFLICT, Limit, NamesQuery, PageQuery, RequestFields, Text
 from rota.http.request import Download, WebRequest
 from rota.http.route import KEY, PREFIX, RouteReply, route
 from rota.pipelines.client import KnownPipeline
@@ -56,7 +56,7 @@ class DefinitionDocument(ApiDocument, frozen=True):
     etag: str
 
 
-@route("GET", "/pipelines/{pipeline_id}", "read", "pipelines.load", problems=NOT_FOUND, etag=True)
+@route("GET", "/pipelines/{pipeline_id}", "read", "pipelines.load", etag=True)
 async def show_pipeline(request: WebRequest, pipeline_id: str) -> RouteReply[DefinitionDocument]:
     """Show the definition of a pipeline that has its folder on this server."""
     client = request.pipelines
@@ -106,7 +106,7 @@ class PipelineStarted(ApiDocument, frozen=True):
 
 @route(
     "POST", "/pipelines/{pipeline_id}/runs", "operate", "pipelines.start",
-    status=HTTPStatus.CREATED, also=(HTTPStatus.OK,), problems=CONFLICT, takes_key=True,
+    status=HTTPStatus.CREATED, also=(HTTPStatus.OK,), takes_key=True,
 )  # fmt: skip
 async def start_pipeline(
     request: WebRequest, pipeline_id: str, body: PipelineStartBody
@@ -149,7 +149,7 @@ async def show_cost(request: WebRequest, run_id: str, query: CostQuery) -> CostP
     return await request.pipelines.cost(run_id, by=query.by, after=query.after, limit=query.limit)
 
 
-@route("GET", "/pipelines/{pipeline_id}/runs", "read", "runs.page")
+@route("GET", "/pipelines/{pipeline_id}/runs", "read", "runs.page", problems=())
 async def list_executions(
     request: WebRequest, pipeline_id: str, query: PageQuery
 ) -> RunListDocument:
@@ -199,7 +199,7 @@ async def stream_output(request: WebRequest, run_id: str) -> Download:
 
 @route(
     "POST", "/pipeline-runs/{run_id}/retry", "operate", "pipelines.retry",
-    status=HTTPStatus.CREATED, problems=CONFLICT,
+    status=HTTPStatus.CREATED,
 )  # fmt: skip
 async def retry_execution(request: WebRequest, run_id: str) -> StartedRun:
     """Retry the items that did not succeed."""

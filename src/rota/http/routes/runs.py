@@ -182,7 +182,7 @@ async def start_batch(request: WebRequest, body: BatchBody) -> RouteReply[list[S
     return RouteReply([StartedRun(one.id, one.existed) for one in handles], status)
 
 
-@route("GET", "/runs/{run_id}", "read", "runs.get", problems=NOT_FOUND)
+@route("GET", "/runs/{run_id}", "read", "runs.get")
 async def show_run(request: WebRequest, run_id: str) -> RunDocument:
     """Show a run. A part of the id is enough if it fits one run only."""
     return document(RunDocument, await request.client.runs.get(run_id))
@@ -201,7 +201,7 @@ class StepsQuery(RequestFields, frozen=True):
     limit: Limit = 200
 
 
-@route("GET", "/runs/{run_id}/steps", "read", "runs.steps_page", problems=NOT_FOUND)
+@route("GET", "/runs/{run_id}/steps", "read", "runs.steps_page")
 async def list_steps(request: WebRequest, run_id: str, query: StepsQuery) -> list[StepDocument]:
     """List the recorded steps of a run, in order."""
     steps = await request.client.runs.steps_page(run_id, after=query.after, limit=query.limit)
@@ -215,7 +215,7 @@ class LogQuery(RequestFields, frozen=True):
     limit: Limit = 200
 
 
-@route("GET", "/runs/{run_id}/logs", "read", "runs.logs", problems=NOT_FOUND)
+@route("GET", "/runs/{run_id}/logs", "read", "runs.logs")
 async def list_logs(request: WebRequest, run_id: str, query: LogQuery) -> list[LogDocument]:
     """List the log lines of an attempt, oldest first."""
     entries = await request.client.runs.logs(run_id, after=query.after, limit=query.limit)
@@ -229,14 +229,14 @@ class ChildrenQuery(RequestFields, frozen=True):
     limit: Limit = 100
 
 
-@route("GET", "/runs/{run_id}/children", "read", "runs.children", problems=NOT_FOUND)
+@route("GET", "/runs/{run_id}/children", "read", "runs.children")
 async def list_children(request: WebRequest, run_id: str, query: ChildrenQuery) -> list[ListedRun]:
     """List the runs that a run started as its children, oldest first."""
     children = await request.client.runs.children(run_id, after=query.after, limit=query.limit)
     return documents(ListedRun, children)
 
 
-@route("GET", "/runs/{run_id}/why", "read", "why", problems=NOT_FOUND)
+@route("GET", "/runs/{run_id}/why", "read", "why")
 async def explain_run(request: WebRequest, run_id: str) -> WhyDocument:
     """Explain why a run runs, waits or ended."""
     run = await request.client.runs.get(run_id)
@@ -250,8 +250,7 @@ class WaitQuery(RequestFields, frozen=True):
 
 
 @route(
-    "GET", "/runs/{run_id}/result", "read", "runs.wait", also=(HTTPStatus.ACCEPTED,),
-    problems=NOT_FOUND, limit_s=35.0,
+    "GET", "/runs/{run_id}/result", "read", "runs.wait", also=(HTTPStatus.ACCEPTED,), limit_s=35.0,
 )  # fmt: skip
 async def run_result(
     request: WebRequest, run_id: str, query: WaitQuery
@@ -272,7 +271,7 @@ class CancelBody(RequestFields, frozen=True):
     reason: Reason = "by request"
 
 
-@route("POST", "/runs/{run_id}/cancel", "operate", "runs.cancel", problems=CONFLICT)
+@route("POST", "/runs/{run_id}/cancel", "operate", "runs.cancel")
 async def cancel_run(request: WebRequest, run_id: str, body: CancelBody) -> RunIds:
     """Cancel a run and its children."""
     return RunIds(list(await request.client.runs.cancel(run_id, reason=body.reason)))
@@ -287,7 +286,7 @@ class RetryBody(RequestFields, frozen=True):
 
 @route(
     "POST", "/runs/{run_id}/retry", "operate", "runs.retry", status=HTTPStatus.CREATED,
-    also=(HTTPStatus.OK,), problems=CONFLICT,
+    also=(HTTPStatus.OK,),
 )  # fmt: skip
 async def retry_run(request: WebRequest, run_id: str, body: RetryBody) -> RouteReply[StartedRun]:
     """Retry a run from its last finished step."""
@@ -308,7 +307,7 @@ class ForkBody(RequestFields, frozen=True):
 
 @route(
     "POST", "/runs/{run_id}/fork", "operate", "runs.fork", status=HTTPStatus.CREATED,
-    also=(HTTPStatus.OK,), problems=CONFLICT, takes_key=True,
+    also=(HTTPStatus.OK,), takes_key=True,
 )  # fmt: skip
 async def fork_run(request: WebRequest, run_id: str, body: ForkBody) -> RouteReply[StartedRun]:
     """Start a new run with the same input that keeps the steps before a given one."""
@@ -326,7 +325,7 @@ class SignalBody(RequestFields, frozen=True):
 
 @route(
     "POST", "/runs/{run_id}/signals/{name}", "operate", "runs.signal",
-    status=HTTPStatus.ACCEPTED, problems=CONFLICT,
+    status=HTTPStatus.ACCEPTED,
 )  # fmt: skip
 async def signal_run(request: WebRequest, run_id: str, name: str, body: SignalBody) -> None:
     """Send a signal to a run."""
@@ -367,7 +366,7 @@ async def list_workflows(request: WebRequest) -> list[WorkflowDocument]:
     return [workflow_document(known[name], with_schema=False) for name in sorted(known)]
 
 
-@route("GET", "/workflows/{name}", "read", "workflows", problems=NOT_FOUND)
+@route("GET", "/workflows/{name}", "read", "workflows")
 async def show_workflow(request: WebRequest, name: str) -> WorkflowDocument:
     """Show a workflow with the JSON Schema of its input."""
     workflow = request.client.starter.workflow_named(name)

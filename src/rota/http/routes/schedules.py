@@ -155,7 +155,7 @@ async def create_schedule(
     return answer(view, HTTPStatus.CREATED)
 
 
-@route("GET", "/schedules/{name}", "read", "schedules.get", problems=NOT_FOUND, etag=True)
+@route("GET", "/schedules/{name}", "read", "schedules.get", etag=True)
 async def show_schedule(request: WebRequest, name: str) -> RouteReply[ScheduleDocument]:
     """Show a schedule."""
     return answer(await request.client.schedules.get(name))
@@ -241,7 +241,7 @@ class CountQuery(RequestFields, frozen=True):
     count: Limit = 5
 
 
-@route("GET", "/schedules/{name}/preview", "read", "schedules.preview", problems=NOT_FOUND)
+@route("GET", "/schedules/{name}/preview", "read", "schedules.preview")
 async def preview_schedule(
     request: WebRequest, name: str, query: CountQuery
 ) -> list[OccurrenceDocument]:
@@ -289,7 +289,7 @@ class OccurrencesQuery(PageQuery, frozen=True, kw_only=True, rename={"from_": "f
     outcome: Text = ""
 
 
-@route("GET", "/schedules/{name}/occurrences", "read", "schedules.ledger", problems=NOT_FOUND)
+@route("GET", "/schedules/{name}/occurrences", "read", "schedules.ledger")
 async def list_occurrences(
     request: WebRequest, name: str, query: OccurrencesQuery
 ) -> LedgerDocument:
@@ -312,7 +312,7 @@ class CalendarQuery(RequestFields, frozen=True, rename={"from_": "from"}):
     timezone: Text | None = None
 
 
-@route("GET", "/schedules/{name}/calendar", "read", "schedules.calendar", problems=NOT_FOUND)
+@route("GET", "/schedules/{name}/calendar", "read", "schedules.calendar")
 async def show_calendar(request: WebRequest, name: str, query: CalendarQuery) -> CalendarDocument:
     """Count the outcomes of a schedule by day or hour."""
     end = query.to or moment(request.client.clock.now())
@@ -340,7 +340,7 @@ class WhyQuery(RequestFields, frozen=True):
     at: datetime | None = None
 
 
-@route("GET", "/schedules/{name}/why", "read", "why", problems=NOT_FOUND)
+@route("GET", "/schedules/{name}/why", "read", "why")
 async def explain_schedule(request: WebRequest, name: str, query: WhyQuery) -> WhyDocument:
     """Explain why a schedule fires, or does not."""
     await request.client.schedules.get(name)
@@ -357,9 +357,7 @@ class PauseBody(RequestFields, frozen=True):
     until: datetime | None = None
 
 
-@route(
-    "POST", "/schedules/{name}/pause", "operate", "schedules.pause", problems=CONFLICT, etag=True
-)
+@route("POST", "/schedules/{name}/pause", "operate", "schedules.pause", etag=True)
 async def pause_schedule(
     request: WebRequest, name: str, body: PauseBody
 ) -> RouteReply[ScheduleDocument]:
@@ -373,9 +371,7 @@ class ResumeBody(RequestFields, frozen=True):
     catch_up: bool = False
 
 
-@route(
-    "POST", "/schedules/{name}/resume", "operate", "schedules.resume", problems=CONFLICT, etag=True
-)
+@route("POST", "/schedules/{name}/resume", "operate", "schedules.resume", etag=True)
 async def resume_schedule(
     request: WebRequest, name: str, body: ResumeBody
 ) -> RouteReply[ScheduleDocument]:
@@ -390,9 +386,7 @@ class ResetBody(RequestFields, frozen=True):
     confirm: bool = False
 
 
-@route(
-    "POST", "/schedules/{name}/reset", "operate", "schedules.reset", problems=CONFLICT, etag=True
-)
+@route("POST", "/schedules/{name}/reset", "operate", "schedules.reset", etag=True)
 async def reset_schedule(
     request: WebRequest, name: str, body: ResetBody
 ) -> RouteReply[ScheduleDocument]:
@@ -409,7 +403,7 @@ class TriggerBody(RequestFields, frozen=True):
 
 @route(
     "POST", "/schedules/{name}/trigger", "operate", "schedules.trigger_once",
-    status=HTTPStatus.CREATED, also=(HTTPStatus.OK,), problems=CONFLICT, takes_key=True,
+    status=HTTPStatus.CREATED, also=(HTTPStatus.OK,), takes_key=True,
 )  # fmt: skip
 async def trigger_schedule(
     request: WebRequest, name: str, body: TriggerBody
@@ -433,7 +427,7 @@ class BackfillBody(RequestFields, frozen=True):
 
 @route(
     "POST", "/schedules/{name}/backfill", "operate", "schedules.backfill",
-    status=HTTPStatus.ACCEPTED, also=(HTTPStatus.OK,), problems=CONFLICT,
+    status=HTTPStatus.ACCEPTED, also=(HTTPStatus.OK,),
 )  # fmt: skip
 async def backfill_schedule(
     request: WebRequest, name: str, body: BackfillBody
