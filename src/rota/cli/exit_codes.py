@@ -14,7 +14,7 @@ import click
 from rota.cli import render
 from rota.core.redaction import without_secrets
 from rota.core.suggest import close_names, hint_of
-from rota.errors import RotaError
+from rota.errors import RotaError, UsageError
 
 OK, FAILED, USAGE, DATABASE, NOT_FOUND, CONFLICT, TIMEOUT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
 PARTIAL, BUDGET = 7, 8
@@ -97,15 +97,11 @@ def as_ours(error: BaseException) -> RotaError:
     if isinstance(error, click.UsageError):
         return _usage(error)
     if isinstance(error, click.ClickException):
-        return _Usage(error.format_message(), hint="See `rota --help`.")
+        return UsageError(error.format_message(), hint="See `rota --help`.")
     return RotaError(
         f"unexpected {type(error).__name__}: {error}",
         hint="This should not happen. Repeat with --debug for the traceback, and report it.",
     )
-
-
-class _Usage(RotaError):
-    code = "usage"
 
 
 def _usage(error: click.UsageError) -> RotaError:
@@ -117,7 +113,7 @@ def _usage(error: click.UsageError) -> RotaError:
     if isinstance(error, click.NoSuchOption):  # versions of click word it differently
         message = f"no such option '{error.option_name}'"
     hint = hint_of(sorted(near or ()), f"See `{path} --help`.")
-    return _Usage(message[:1].lower() + message[1:].rstrip("."), hint=hint)
+    return UsageError(message[:1].lower() + message[1:].rstrip("."), hint=hint)
 
 
 def report(error: BaseException, *, as_json: bool, debug: bool, url: str | None) -> int:

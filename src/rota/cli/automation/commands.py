@@ -163,16 +163,12 @@ async def _deploy(app: Rota, names: Sequence[str]) -> tuple[list[Deployed], list
     done, broken = [], []
     for name in names:
         try:
-            before = (await app.automations.show(name)).automation.version
-        except UnknownAutomation:
-            before = None
-        try:
             deployed = await app.automations.deploy(name)
         except BadAutomation as error:
             broken.append(error)
             continue
         code = (await app.automations.show(name)).code
-        done.append(Deployed(name, deployed.version, before, deployed.lost, code))
+        done.append(Deployed(name, deployed.version, deployed.before, deployed.lost, code))
     return done, broken
 
 

@@ -55,22 +55,25 @@ def table(found: Sequence[Scheduled], broken: dict[str, str], now: int, empty: s
 
 def when(text: str | None, now: int) -> str:
     """When something comes next, by the time in a state file."""
+    return "-" if text is None else render.due(_instant(text), now)
+
+
+def _instant(text: str) -> int:
+    """A time of a state file."""
     from rota.pipelines.folder.state_file import read_time
 
-    return "-" if text is None else render.due(read_time(text), now)
+    return read_time(text)
 
 
 def _last(info: Scheduled, now: int) -> str:
     run = info.state.last_run
     if run is None:
         return "never"
-    from rota.pipelines.folder.state_file import read_time
-
     if run.completed_at is None:
         how = "waits, began" if _waits(info) else "began"
-        return f"{how} {render.ago(read_time(run.started_at), now)}"
+        return f"{how} {render.ago(_instant(run.started_at), now)}"
     how = "ok" if run.success else "failed"
-    return f"{how} {render.ago(read_time(run.completed_at), now)}"
+    return f"{how} {render.ago(_instant(run.completed_at), now)}"
 
 
 def _waits(info: Scheduled) -> bool:
@@ -227,9 +230,7 @@ def upcoming(found: Sequence[Upcoming], now: int) -> None:
 
 
 def _clock(text: str | None) -> str:
-    from rota.pipelines.folder.state_file import read_time
-
-    return "-" if text is None else render.clock(read_time(text))
+    return "-" if text is None else render.clock(_instant(text))
 
 
 def _millis(duration: object) -> str:
@@ -250,10 +251,8 @@ def holder_line(root: Path, holder: LockContent | None, now: int) -> str:
     """The scheduler of the folder, in a sentence."""
     if holder is None:
         return f"no scheduler runs in {root}; start one with `rota scheduler start`"
-    from rota.pipelines.folder.state_file import read_time
-
-    beat = span(max(0, now - read_time(holder.heartbeat)) // SECOND * SECOND)
-    since = render.ago(read_time(holder.started_at), now)
+    beat = span(max(0, now - _instant(holder.heartbeat)) // SECOND * SECOND)
+    since = render.ago(_instant(holder.started_at), now)
     return (
         f"process {holder.pid} on {holder.hostname} runs the scheduler of {root}; "
         f"it began {since}, last heartbeat {beat} ago"

@@ -6,7 +6,7 @@ Each names the change or the run that was shown, so that no other change is appr
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 
@@ -29,7 +29,7 @@ class ApprovalTarget(NamedTuple):
     expected: str
 
 
-async def _seen(client: Client, given: str) -> ApprovalTarget:
+async def _target(client: Client, given: str) -> ApprovalTarget:
     """The automation that this change or run belongs to, or WrongState when it is over."""
     root_id, _, number = given.partition("-")  # a change is numbered within its chain of runs
     try:
@@ -57,26 +57,23 @@ async def _seen(client: Client, given: str) -> ApprovalTarget:
     return ApprovalTarget(run.name, change.id if change else run.id)
 
 
-def _answer(
+def _decide(
     call: CommonOptions,
     given: str,
-    verb: Callable[[Automations, ApprovalTarget], Awaitable[LedgerRow | None]],
-    words: Callable[[str, LedgerRow | None], str],
-    **facts: Any,
+    answer: str,
+    decide: Callable[[Automations, ApprovalTarget], Awaitable[LedgerRow]],
 ) -> None:
-    async def work(client: Client) -> tuple[LedgerRow | None, AutomationView]:
-        seen = await _seen(client, given)
-        row = await verb(client.automations, seen)
-        return row, await client.automations.show(seen.name)
+    """Approve or reject the change that waits."""
+
+    async def work(client: Client) -> tuple[LedgerRow, AutomationView]:
+        target = await _target(client, given)
+        row = await decide(client.automations, target)
+        return row, await client.automations.show(target.name)
 
     row, view = connect.ask(call, work)
-    if row is not None:
-        facts["answered"] = output_document(row)
-    report(call, view, words(view.automation.name, row), **facts)
-
-
-def _title(row: LedgerRow | None) -> str:
-    return "" if row is None else f"{row.title or 'a change'} ({row.tool} {row.params})"
+    change = f"{row.title or 'a change'} ({row.tool} {row.params})"
+    text = f"{answer} for {view.automation.name}: {change}"
+    report(call, view, text, answer=answer, answered=output_document(row))
 
 
 @click.command(cls=BaseCommand)
@@ -90,10 +87,11 @@ def approve(call: CommonOptions, answer_to: str, by: str | None, note: str | Non
     Approving covers exactly the parameters shown there. If they have changed since, the command
     approves nothing.
     """
-    _answer(
-        call, answer_to,
-        lambda ask, seen: ask.approve(seen.name, expected=seen.expected, by=by, note=note),
-        lambda name, row: f"approved for {name}: {_title(row)}", answer="approved",
+    _decide(
+        call, answer_to, "approved",
+        lambda automations, target: automations.approve(
+            target.name, expected=target.expected, by=by, note=note
+        ),
     )  # fmt: skip
 
 
@@ -107,10 +105,11 @@ def reject(call: CommonOptions, answer_to: str, by: str | None, note: str | None
     ID is the id of the change or of the run. The automation continues without the change and skips
     the events behind it.
     """
-    _answer(
-        call, answer_to,
-        lambda ask, seen: ask.reject(seen.name, expected=seen.expected, by=by, note=note),
-        lambda name, row: f"rejected for {name}: {_title(row)}", answer="rejected",
+    _decide(
+        call, answer_to, "rejected",
+        lambda automations, target: automations.reject(
+            target.name, expected=target.expected, by=by, note=note
+        ),
     )  # fmt: skip
 
 
@@ -143,9 +142,12 @@ def resolve(
     event that caused the failure. It leaves an unknown change as it is.
     """
 
-    async def verb(ask: Automations, seen: ApprovalTarget) -> None:
-        await ask.resolve(
-            seen.name, how, expected=seen.expected, result=result_of(result), by=by, note=note
+    async def work(client: Client) -> AutomationView:
+        target = await _target(client, answer_to)
+        await client.automations.resolve(
+            target.name, how, expected=target.expected, result=result_of(result), by=by, note=note
         )
+        return await client.automations.show(target.name)
 
-    _answer(call, answer_to, verb, lambda name, _: f"{name} is resolved: {how}", answer=how)
+    view = connect.ask(call, work)
+    report(call, view, f"{view.automation.name} is resolved: {how}", answer=how)

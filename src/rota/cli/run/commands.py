@@ -47,10 +47,7 @@ def list_(
     def show(found: tuple[list[Run], int]) -> None:
         _show_list(call, *found, limit=limit, filtered=bool(before or any(given.values())))
 
-    if watch:
-        watching.watch(call, query, show, shape=lambda found: found[0])
-    else:
-        show(connect.ask(call, query))
+    watching.show_answer(call, query, show, watch=watch, shape=lambda found: found[0])
 
 
 def _show_list(
@@ -91,16 +88,11 @@ def show_(call: CommonOptions, run_id: str, watch: bool) -> None:
         else:
             page.page(explanation)
 
-    async def query(client: Client) -> page.RunPage:
-        return await page.read(client, run_id)
-
-    if watch:
-        watching.watch(
-            call, query, show, shape=lambda explanation: (explanation.attempts, explanation.steps),
-            is_over=lambda explanation: explanation.last.is_final,
-        )  # fmt: skip
-    else:
-        show(connect.ask(call, query))
+    watching.show_answer(
+        call, lambda client: page.read(client, run_id), show, watch=watch,
+        shape=lambda content: (content.attempts, content.steps),
+        is_over=lambda content: content.last.is_final,
+    )  # fmt: skip
 
 
 @run.command("result")
@@ -164,14 +156,14 @@ def retry(call: CommonOptions, /, run_id: str | None, every: bool, yes: bool, **
     if run_id is None:
         bulk.apply(call, "retry", given, yes=yes)
         return
-    root_id, newest = connect.ask(call, lambda client: _retry(client, run_id))
+
+    async def work(client: Client) -> tuple[str, Run]:
+        handle = await client.runs.retry(run_id)
+        return handle.id, await handle.run()
+
+    root_id, newest = connect.ask(call, work)
     text = f"retried as run {newest.id} (attempt {newest.attempt})"
     render.report(call.json, {"id": root_id, "run": render.record(newest)}, text)
-
-
-async def _retry(client: Client, run_id: str) -> tuple[str, Run]:
-    ref = await client.runs.retry(run_id)
-    return ref.id, await ref.run()
 
 
 @run.command("signal")

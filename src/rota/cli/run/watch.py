@@ -1,4 +1,4 @@
-"""`--watch`: ask every two seconds, and print the answer when it has changed."""
+"""`--watch`: query every two seconds, and print the answer when it has changed."""
 
 from __future__ import annotations
 
@@ -16,34 +16,39 @@ from rota.client.client import Client
 from rota.core.time.instants import SECOND
 
 T = TypeVar("T")
-LOOK_US = 2 * SECOND
+REFRESH_US = 2 * SECOND
 
 OPTION = click.option("--watch", is_flag=True, help="Refresh every 2 s until Ctrl-C.")
 
 
-def watch(
+def show_answer(
     call: CommonOptions,
     query: Callable[[Client], Awaitable[T]],
     show: Callable[[T], None],
     *,
+    watch: bool,
     shape: Callable[[T], object],
     is_over: Callable[[T], bool] = lambda _: False,
 ) -> None:
-    """Show the answer of `query` whenever its `shape` has changed, until `is_over` or Ctrl-C."""
+    """Show the answer of `query` once. With `watch`, show it whenever its `shape` has changed,
+    until `is_over` or Ctrl-C."""
+    if not watch:
+        show(connect.ask(call, query))
+        return
 
     async def work(client: Client) -> None:
         before: object = None
         while True:
-            found = await query(client)
-            seen = shape(found)
+            answer = await query(client)
+            seen = shape(answer)
             if seen != before:
                 before = seen
                 if sys.stdout.isatty():
                     click.clear()
-                show(found)
-            if is_over(found):
+                show(answer)
+            if is_over(answer):
                 return
-            await client.clock.wait(asyncio.Event(), client.clock.now() + LOOK_US)
+            await client.clock.wait(asyncio.Event(), client.clock.now() + REFRESH_US)
 
     with contextlib.suppress(KeyboardInterrupt):
         connect.ask(call, work)

@@ -17,7 +17,7 @@ from rota.http.pages.nav_count import is_fresh, remember_count
 from rota.http.pages.occurrence_view import outcome_of, outcome_word
 from rota.http.pages.run_row import run_href
 from rota.http.pages.status import STATES, StatusView, run_state
-from rota.http.pages.text import Stamp, WallClock, clipped, counted, segment
+from rota.http.pages.text import Stamp, WallClock, automation_href, clipped, counted, schedule_href
 from rota.http.pages.view import clock_of
 from rota.http.request import WebRequest
 
@@ -89,7 +89,7 @@ def _automation(item: AttentionItem, clock: WallClock) -> InboxItem:
     what = "Outcome unknown" if unknown else "Waiting for your approval" if approval else state.word
     text = item.sentence.partition(": ")[2] or item.sentence
     return InboxItem(
-        f"automation/{name}", state, name, f"/automations/{segment(name)}", "", what,
+        f"automation/{name}", state, name, automation_href(name), "", what,
         clipped(text, TEXT_WIDTH), clock.stamp(at), at,
         "Answer" if unknown else "Review and approve" if approval else "Show",
     )  # fmt: skip
@@ -104,7 +104,7 @@ def _waiting(item: AttentionItem, clock: WallClock) -> InboxItem:
     name = pipeline_id_of(item.name)
     at = instant(item.since)
     href = {
-        "schedule": f"/schedules/{segment(item.name)}", "pipeline": f"/pipeline-runs/{item.run_id}",
+        "schedule": schedule_href(item.name), "pipeline": f"/pipeline-runs/{item.run_id}",
     }.get(item.kind, f"/runs/{item.run_id}")  # fmt: skip
     what, _, text = item.sentence.partition(": ")
     return InboxItem(
@@ -125,7 +125,7 @@ def _failed(run: Run, clock: WallClock) -> InboxItem:
 
 
 def _missed(name: str, at: int, count: int, clock: WallClock) -> InboxItem:
-    href = f"/schedules/{segment(name)}"
+    href = schedule_href(name)
     return InboxItem(
         f"missed/{name}", STATES["missed"], name, f"{href}#backfill", "",
         f"{counted(count, 'occurrence')} missed",

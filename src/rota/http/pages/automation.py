@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, cast
 
 import msgspec
 
 from rota.client.automation_views import AutomationView
+from rota.client.automations import Automations
 from rota.core.automations.graph import AutomationGraph
 from rota.core.automations.model import LedgerRow, Resolution, SeenInput, SeenRun
 from rota.core.automations.planner import due_of
@@ -31,14 +33,15 @@ from rota.http.pages.text import (
     Stamp,
     ValueField,
     WallClock,
+    automation_href,
     clipped,
     counted,
     number,
-    segment,
     stored_value,
 )
 from rota.http.pages.view import PageProblem, clock_of, form_target, link, page
 from rota.http.request import Answer, WebRequest
+from rota.http.table import PageHandler
 
 LIVE = "automation run"
 FLOWS = 8
@@ -137,7 +140,7 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
     name = request.parameters["name"]
     view = await client.automations.show(name)
     tab = request.query.get("tab") or "now"
-    href = f"/automations/{segment(name)}"
+    href = automation_href(name)
     pending = sum(view.pending.values())
     values: dict[str, Any]
     if tab == "now":
@@ -155,7 +158,7 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
         raise BadInput(f"there is no part {tab!r} of an automation")
     return page(
         request, "automation.html", title=name, place="automations", live=LIVE, problem=problem,
-        status=200 if problem is None else 409, name=name, href=href,
+        problem_status=HTTPStatus.CONFLICT, name=name, href=href,
         state=named(AUTOMATION_WORDS, view.status), sentence=f"{view.sentence}.",
         follows=follows_of(view, pending), tab=tab, pending_count=pending,
         is_stopped=view.status == "Stopped", can_run=view.status == "Idle",
@@ -362,7 +365,7 @@ async def answer(request: WebRequest) -> str:
     if not expected:
         raise BadInput("the form does not say what it answers", hint="Load the page again.")
     by = request.identity.name
-    href = f"/automations/{segment(name)}"
+    href = automation_href(name)
     if how == "approve":
         await ask.approve(name, expected=expected, by=by, note=note)
         return f"{href}?done=approved"
@@ -373,28 +376,21 @@ async def answer(request: WebRequest) -> str:
     return f"{href}?done=answered"
 
 
-@form_target(show)
-async def pause(request: WebRequest) -> str:
-    """Begin nothing new."""
-    name = request.parameters["name"]
-    await request.client.automations.pause(name)
-    return f"/automations/{segment(name)}?done=paused"
+def _button(command: Callable[[Automations, str], Awaitable[object]], done: str) -> PageHandler:
+    """The target of a button without further fields; `done` is the notice afterwards."""
+
+    @form_target(show)
+    async def target(request: WebRequest) -> str:
+        name = request.parameters["name"]
+        await command(request.client.automations, name)
+        return f"{automation_href(name)}?done={done}"
+
+    return target
 
 
-@form_target(show)
-async def resume(request: WebRequest) -> str:
-    """Continue after a pause."""
-    name = request.parameters["name"]
-    await request.client.automations.resume(name)
-    return f"/automations/{segment(name)}?done=resumed"
-
-
-@form_target(show)
-async def run_now(request: WebRequest) -> str:
-    """Queue every producer."""
-    name = request.parameters["name"]
-    await request.client.automations.run_now(name)
-    return f"/automations/{segment(name)}?done=queued"
+pause = _button(lambda automations, name: automations.pause(name), "paused")
+resume = _button(lambda automations, name: automations.resume(name), "resumed")
+run_now = _button(lambda automations, name: automations.run_now(name), "queued")
 
 
 @form_target(show)
@@ -405,4 +401,4 @@ async def skip(request: WebRequest) -> str:
     await request.client.automations.skip_event(
         name, form.get("topic"), form.get("message_id"), by=by
     )
-    return f"/automations/{segment(name)}?tab=events&done=skipped"
+    return f"{automation_href(name)}?tab=events&done=skipped"

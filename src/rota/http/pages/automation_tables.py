@@ -13,9 +13,9 @@ from rota.http.pages.text import (
     Stamp,
     ValueField,
     WallClock,
+    automation_href,
     clipped,
     counted,
-    segment,
     stored_value,
     took,
 )
@@ -78,7 +78,7 @@ def _page(
     older = ""
     if len(rows) == PAGE_SIZE:
         topic, status = request.query.get("topic"), request.query.get("status")
-        href = f"/automations/{segment(name)}"
+        href = automation_href(name)
         older = link(href, tab=tab, topic=topic, status=status, before=rows[-1].key)
     return TableView(
         TABS[tab], heads, rows, f"No {TABS[tab].lower()} yet", older, counted(len(rows), "row")

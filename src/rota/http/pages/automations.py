@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rota.client.automation_views import AutomationView
 from rota.http.pages.status import AUTOMATION_WORDS, StatusView, named
-from rota.http.pages.text import Stamp, WallClock, clipped, counted, number, segment
+from rota.http.pages.text import Stamp, WallClock, automation_href, clipped, counted, number
 from rota.http.pages.view import SEARCH_FROM, clock_of, link, page
 from rota.http.request import Answer, WebRequest
 
@@ -56,7 +56,7 @@ def row_of(view: AutomationView, clock: WallClock) -> AutomationRow:
     open_run = view.open_run
     at = open_run.available_at if open_run is not None and view.status == "Idle" else None
     return AutomationRow(
-        name, f"/automations/{segment(name)}", view.schedule, named(AUTOMATION_WORDS, view.status),
+        name, automation_href(name), view.schedule, named(AUTOMATION_WORDS, view.status),
         clipped(view.sentence, SENTENCE_WIDTH), sum(view.pending.values()), clock.stamp(at),
         "warn" if view.status == "Needs attention" else "",
     )  # fmt: skip

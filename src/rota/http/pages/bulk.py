@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from rota.client.bulk import BulkVerb
@@ -34,7 +35,7 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
         chips.insert(0, Chip(query.status, query.href(status=""), is_on=True))
     return page(
         request, "bulk.html", title="Retry or cancel", place="runs", problem=problem,
-        status=200 if problem is None else 409, filters=query, active=chips, choices=choices,
+        problem_status=HTTPStatus.CONFLICT, filters=query, active=chips, choices=choices,
         back=query.href(),
     )  # fmt: skip
 

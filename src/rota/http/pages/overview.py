@@ -27,7 +27,7 @@ from rota.http.pages.text import (
     duration,
     number,
     percent,
-    segment,
+    schedule_href,
     sentence,
 )
 from rota.http.pages.view import clock_of, page
@@ -184,7 +184,7 @@ async def _lanes(
     for row in [one.schedule for one in paused if one.schedule.due_at is not None]:
         if len(lanes) < LANES_MAX:
             until_text = "" if row.available_at is None else f"until {clock.day(row.available_at)}"
-            lanes.append(Lane(row.name, f"/schedules/{segment(row.name)}", (), "paused", None,
+            lanes.append(Lane(row.name, schedule_href(row.name), (), "paused", None,
                 True, STATES["paused"], until_text))  # fmt: skip
     upcoming = await request.client.schedules.upcoming(within="1d", limit=UPCOMING_MAX)
     notes = [_busiest(upcoming, clock)]
@@ -210,7 +210,7 @@ def _lane(view: ScheduleView, usual: int, clock: WallClock) -> Lane:
         ]
     label = f"{counted(max(count, 1), 'firing')}, the first {clock.day(due_at)}"
     stamp = clock.stamp(max(due_at, first))
-    return Lane(name, f"/schedules/{segment(name)}", bars, label, stamp, False, None, "")
+    return Lane(name, schedule_href(name), bars, label, stamp, False, None, "")
 
 
 def _busiest(occurrences: Sequence[Occurrence], clock: WallClock) -> str:

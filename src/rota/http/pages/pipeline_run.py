@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from rota.core.pipelines.names import pipeline_id_of
 from rota.core.runs.lifecycle import OPEN, Status
@@ -93,7 +94,7 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
     output = result.output or ""
     return page(
         request, "pipeline_run.html", title=f"{name} {run.id[-8:]}", place="pipelines", live=LIVE,
-        problem=problem, status=200 if problem is None else 409, run=run, name=name, href=href,
+        problem=problem, problem_status=HTTPStatus.CONFLICT, run=run, name=name, href=href,
         state=run_state(run), sentence=sentence_of(run, result, clock),
         follows=follows_of(run, result), tiles=tiles_of(result, snapshot),
         grid=grid_of(grid, run, at, result.total, wanted),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from rota.core.runs.lifecycle import OPEN, Status
@@ -23,7 +24,7 @@ from rota.http.pages.text import (
     clipped,
     counted,
     duration,
-    segment,
+    schedule_href,
     sentence,
     stored_value,
     took,
@@ -106,7 +107,7 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
     client, clock = request.client, clock_of(request)
     run = await client.runs.get(request.parameters["run_id"])
     if run.kind == "schedule":
-        return Redirect(f"/schedules/{segment(run.name)}")
+        return Redirect(schedule_href(run.name))
     if run.kind == "pipeline":
         return Redirect(f"/pipeline-runs/{run.id}")
     chain = await client.runs.chain(run.id)
@@ -123,7 +124,7 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
         place="runs",
         live=LIVE,
         problem=problem,
-        status=200 if problem is None else 409,
+        problem_status=HTTPStatus.CONFLICT,
         run=run,
         state=run_state(run),
         sentence=sentence_of(run, last, state, steps, clock),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from http import HTTPStatus
 from typing import Any
 
 from rota.client.doctor import absence, known
@@ -18,7 +19,15 @@ from rota.errors import RotaError
 from rota.http.pages.forms import example_of, parameters_of, read_input
 from rota.http.pages.run_row import run_href, run_row
 from rota.http.pages.status import STATES, StatusView
-from rota.http.pages.text import WallClock, counted, form_text, number, segment, sentence
+from rota.http.pages.text import (
+    WallClock,
+    automation_href,
+    counted,
+    form_text,
+    number,
+    schedule_href,
+    sentence,
+)
 from rota.http.pages.view import PageProblem, clock_of, form_target, link, page
 from rota.http.request import Answer, Fields, Redirect, WebRequest
 
@@ -95,7 +104,8 @@ async def show(request: WebRequest) -> Answer:
     headline, context = sentences(counts)
     return page(
         request, "runs.html", title="Runs", place="runs", live=LIVE, problem=problem,
-        headline=headline, context=context, chips=status_chips(query, counts), filters=query,
+        problem_status=HTTPStatus.OK, headline=headline, context=context,
+        chips=status_chips(query, counts), filters=query,
         queue_names=sorted({one.name for one in await request.client.queues()} | {"default"}),
         since_choices=SINCE, active=active_chips(query), rows=rows,
         bulk=query.href(path="/runs/bulk", before="") if query.is_on else "",
@@ -197,15 +207,15 @@ async def find(request: WebRequest) -> Answer:
     if not asked:
         return Redirect("/runs")
     client = request.client
-    for get, path in (
-        (client.schedules.get, "/schedules"),
-        (client.automations.show, "/automations"),
+    for get, href in (
+        (client.schedules.get, schedule_href),
+        (client.automations.show, automation_href),
     ):
         try:
             await get(asked)
         except RotaError:
             continue
-        return Redirect(f"{path}/{segment(asked)}")
+        return Redirect(href(asked))
     try:
         return Redirect(run_href(await client.runs.get(asked)))
     except RotaError:
@@ -258,7 +268,7 @@ async def new(request: WebRequest, problem: PageProblem | None = None) -> Answer
             form = StartForm(run.name, form_text(run.input), queue=run.queue)
     return page(
         request, "run_new.html", title="Start a run", place="runs", problem=problem,
-        status=200 if problem is None else 422, form=form, names=await known_names(request),
+        form=form, names=await known_names(request),
         parameters=parameters_of(schema_of(request, form.workflow)),
     )  # fmt: skip
 

@@ -30,7 +30,7 @@ from rota.http.pages.occurrence_view import (
 from rota.http.pages.run import Fact
 from rota.http.pages.schedule_ledger import ledger_of
 from rota.http.pages.status import STATES
-from rota.http.pages.text import WallClock, city, counted, duration, form_text, rough, segment
+from rota.http.pages.text import WallClock, city, counted, duration, form_text, rough, schedule_href
 from rota.http.pages.view import PageProblem, clock_of, form_target, link, page
 from rota.http.pages.why_view import WhyClause, schedule_walk
 from rota.http.request import Answer, Redirect, WebRequest
@@ -114,10 +114,10 @@ async def show(
     rows = await client.schedules.history(name, end=end, limit=DURATIONS)
     upcoming = [] if view.problem else await client.schedules.preview(name, 5)
     is_paused = view.schedule.status == Status.PAUSED
-    href = f"/schedules/{segment(name)}"
+    href = schedule_href(name)
     return page(
         request, "schedule.html", title=name, place="schedules", live=LIVE, problem=problem,
-        status=200 if problem is None else 422, name=name, href=href,
+        name=name, href=href,
         state=state_of_schedule(view), sentence=sentence_of(view, here, there),
         follows=follows_of(totals_of(found), rows, there), is_paused=is_paused, zone_name=zone,
         two_zones=zone != request.zone, typed=_typed(request, view, problem),
@@ -285,7 +285,7 @@ async def backfill(request: WebRequest) -> Answer:
         await client.schedules.backfill(name, start, end)
     except RotaError as error:
         return await show(request, PageProblem.of(error), typed)
-    return Redirect(f"/schedules/{segment(name)}?done=backfilled")
+    return Redirect(f"{schedule_href(name)}?done=backfilled")
 
 
 def _time_of(request: WebRequest, text: str, zone: str) -> datetime:
@@ -303,7 +303,7 @@ async def pause(request: WebRequest) -> str:
     until = _time_of(request, text, zone) if text else None
     note = form.get("note").strip() or f"by {request.identity.name}"
     await client.schedules.pause(name, note=note, until=until)
-    return f"/schedules/{segment(name)}?done=paused"
+    return f"{schedule_href(name)}?done=paused"
 
 
 @form_target(show)
@@ -312,7 +312,7 @@ async def resume(request: WebRequest) -> str:
     name = request.parameters["name"]
     catch_up = bool(request.form().get("catch_up"))
     await request.client.schedules.resume(name, catch_up=catch_up)
-    return f"/schedules/{segment(name)}?done=resumed"
+    return f"{schedule_href(name)}?done=resumed"
 
 
 @form_target(show)
@@ -332,4 +332,4 @@ async def reset(request: WebRequest) -> str:
     """Restore the code's values."""
     name = request.parameters["name"]
     await request.client.schedules.reset(name)
-    return f"/schedules/{segment(name)}?done=reset"
+    return f"{schedule_href(name)}?done=reset"

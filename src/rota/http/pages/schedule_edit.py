@@ -31,7 +31,7 @@ from rota.http.pages.text import (
     form_text,
     number,
     rough,
-    segment,
+    schedule_href,
     sentence,
 )
 from rota.http.pages.view import PageProblem, clock_of, form_target, page
@@ -210,10 +210,10 @@ async def _page(
 ) -> Answer:
     old = None if view is None or view.problem else view.intent.spec
     name = "" if view is None else view.schedule.name
-    href = f"/schedules/{segment(name)}" if name else "/schedules"
+    href = schedule_href(name) if name else "/schedules"
     return page(
         request, "schedule_edit.html", title=f"Edit {name}" if name else "New schedule",
-        place="schedules", problem=problem, status=200 if problem is None else 422,
+        place="schedules", problem=problem,
         is_new=view is None, name=name, href=href, preview_page=f"{href}/preview",
         form=form, names=await known_names(request), zones=_zones(),
         overlaps=OVERLAPS, misses=MISSES,
@@ -243,7 +243,7 @@ async def create(request: WebRequest) -> str:
         input=read_input(form.input), overlap=form.overlap, missed=form.missed,
         queue=form.queue or None,
     )  # fmt: skip
-    return f"/schedules/{segment(form.name)}?done=created"
+    return f"{schedule_href(form.name)}?done=created"
 
 
 @form_target(edit)
@@ -273,4 +273,4 @@ async def save(request: WebRequest) -> str:
         await client.schedules.update(
             name, confirm=bool(form.confirm), if_match=form.seen, **changes
         )
-    return f"/schedules/{segment(name)}?done=saved"
+    return f"{schedule_href(name)}?done=saved"

@@ -12,7 +12,7 @@ from rota.core.time.instants import instant
 from rota.core.time.zones import zone_named
 from rota.errors import BadInput
 from rota.http.pages.occurrence_view import LedgerLine, ledger_line, outcome_of
-from rota.http.pages.text import WallClock, counted, segment
+from rota.http.pages.text import WallClock, counted, schedule_href
 from rota.http.pages.view import link
 from rota.http.request import WebRequest
 
@@ -71,9 +71,7 @@ async def ledger_of(request: WebRequest, view: ScheduleView, there: WallClock) -
     lines = [ledger_line(run, name, view.intent.policies, there) for run in runs]
     older = ""
     if end is not None:
-        older = link(
-            f"/schedules/{segment(name)}", day=query.day, only=query.only, before=end.isoformat()
-        )
+        older = link(schedule_href(name), day=query.day, only=query.only, before=end.isoformat())
     is_filtered = bool(query.day or query.only or request.query.get("before"))
     line, none = counted(len(lines), "row"), "No occurrence is in this part of the ledger."
     if query.only and end is not None:

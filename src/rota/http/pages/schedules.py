@@ -23,7 +23,7 @@ from rota.http.pages.text import (
     counted,
     duration,
     number,
-    segment,
+    schedule_href,
 )
 from rota.http.pages.view import SEARCH_FROM, clock_of, link, page
 from rota.http.request import Answer, WebRequest
@@ -142,7 +142,7 @@ def schedule_row(view: ScheduleView, found: LastOutcomes, clock: WallClock) -> S
     newest_bad = bool(outcomes) and outcomes[-1] in ("failed", "missed")
     usual = None if found.usual_s is None else round(found.usual_s * SECOND)
     return ScheduleRow(
-        name=row.name, href=f"/schedules/{segment(row.name)}", words=words_of(view.text, zone),
+        name=row.name, href=schedule_href(row.name), words=words_of(view.text, zone),
         zone=zone, bars=bars, bars_label=label, last=state, last_note=note,
         usual=duration(usual), next=None if is_paused else clock.stamp(row.due_at),
         mark="bad" if view.problem or (newest_bad and not is_paused) else "",

@@ -105,6 +105,16 @@ def segment(name: str) -> str:
     return quote(name, safe="")
 
 
+def schedule_href(name: str) -> str:
+    """The page of a schedule."""
+    return f"/schedules/{segment(name)}"
+
+
+def automation_href(name: str) -> str:
+    """The page of an automation."""
+    return f"/automations/{segment(name)}"
+
+
 def city(zone: str) -> str:
     """A zone for people: `New York` for America/New_York."""
     return zone.rpartition("/")[2].replace("_", " ")

@@ -127,8 +127,8 @@ def page(
     title: str,
     place: str = "",
     live: str = "",
-    status: int = HTTPStatus.OK,
     problem: PageProblem | None = None,
+    problem_status: int = HTTPStatus.UNPROCESSABLE_ENTITY,
     **values: Any,
 ) -> Html:
     """One page, or only its body where the script asks for it. `live` names the topics that make
@@ -149,7 +149,7 @@ def page(
         retries=False,
         **values,
     )
-    return Html(rendered, status=status)
+    return Html(rendered, status=HTTPStatus.OK if problem is None else problem_status)
 
 
 def form_target(

@@ -164,7 +164,7 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
     headline, context = sentences(fleet)
     return page(
         request, "workers.html", title="Workers and queues", place="workers", live=LIVE,
-        problem=problem, status=200 if problem is None else 422, headline=headline,
+        problem=problem, headline=headline,
         context=context, workers=rows, queues=fleet.queues, none_alive=none,
         silent=[row for row in fleet.workers if row.mark][:3], search=search,
         is_long=len(fleet.workers) > SEARCH_FROM or bool(search),
