@@ -32,35 +32,35 @@ def _completion(query: Callable[[Client, click.Context], Awaitable[Found]]) -> C
         call = context.find_object(CommonOptions) or CommonOptions()
         logging.disable()
         try:
-            found = connect.ask(call, lambda client: query(client, context), notes=False)
+            items = connect.ask(call, lambda client: query(client, context), notes=False)
         except Exception:
             return []
         finally:
             logging.disable(logging.NOTSET)
-        return _beginning(found, incomplete)
+        return _beginning(items, incomplete)
 
     return complete
 
 
-def _beginning(found: Found, incomplete: str) -> Found:
-    fitting = {item.value: item for item in found if item.value.startswith(incomplete)}
+def _beginning(items: Found, incomplete: str) -> Found:
+    fitting = {item.value: item for item in items if item.value.startswith(incomplete)}
     return list(fitting.values())
 
 
 @_completion
 async def _run_ids(client: Client, _: click.Context) -> Found:
-    found = []
+    items = []
     for run in await client.runs.list(limit=RUNS_MAX):
         text = render.clean(f"{run.name} {run.label}")
         names = (run.external_id, short_id(run.id), run.id)
-        found += [CompletionItem(name, help=text) for name in names if name]
-    return found
+        items += [CompletionItem(name, help=text) for name in names if name]
+    return items
 
 
 def run_ids(context: click.Context, parameter: click.Parameter, incomplete: str) -> Found:
     """The newest runs, by external id and short id; by whole id where only that fits."""
-    found = _run_ids(context, parameter, incomplete)
-    return [item for item in found if len(item.value) < WHOLE] or found
+    items = _run_ids(context, parameter, incomplete)
+    return [item for item in items if len(item.value) < WHOLE] or items
 
 
 @_completion

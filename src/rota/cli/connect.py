@@ -47,10 +47,10 @@ def hide_secrets(call: CommonOptions, url: str, settings: Settings) -> None:
     redaction.serve(Redactor(settings.secret_fields))
 
 
-def app_of(call: CommonOptions, found: Project, **flags: Any) -> Rota:
+def app_of(call: CommonOptions, chosen: Project, **flags: Any) -> Rota:
     """The project's app, configured for this call."""
-    said = given(call, **flags)  # first: a bad setting is not a fault of the project's code
-    app = project.configure(project.load(found), found, said)
+    values_given = given(call, **flags)  # first: a bad setting is not a fault of the project's code
+    app = project.configure(project.load(chosen), chosen, values_given)
     hide_secrets(call, app.url, app.settings)
     return app
 

@@ -28,15 +28,15 @@ def loose(text: str) -> Any:
 
 def pairs(words: Sequence[str], what: str) -> dict[str, str]:
     """`key=value` words by key."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or not key:
             raise BadInput(f"{word!r} is not {what}", hint="Write key=value, without spaces.")
-        if key in found:
+        if key in values:
             raise BadInput(f"{key} is given twice")
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
 def whole(source: str | None) -> dict[str, Any]:
@@ -82,14 +82,14 @@ def _text(source: str) -> tuple[str, str]:
 
 def arguments(words: Sequence[str], source: str | None) -> tuple[dict[str, Any], dict[str, str]]:
     """All arguments by name, and those that may also be meant as a string."""
-    said = pairs(words, "an argument")
-    return whole(source) | {key: loose(value) for key, value in said.items()}, said
+    texts = pairs(words, "an argument")
+    return whole(source) | {key: loose(value) for key, value in texts.items()}, texts
 
 
 def checked(
     workflow: Startable[..., Any],
     values: dict[str, Any],
-    said: dict[str, str],
+    texts: dict[str, str],
     *,
     bytes_max: int,
 ) -> dict[str, Any]:
@@ -102,10 +102,10 @@ def checked(
         except BadInput as error:
             place = _PATH.search(str(error))
             name = place.group(1) if place else ""
-            if name not in said or values[name] == said[name]:
+            if name not in texts or values[name] == texts[name]:
                 raise tried.get(name, error) from error
             tried[name] = error
-            values = values | {name: said[name]}
+            values = values | {name: texts[name]}
         else:
             return values
 

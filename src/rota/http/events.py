@@ -156,10 +156,10 @@ class EventHub:
             seen = self._number if seen is None else seen
             while not self.is_closed:
                 news = self._news
-                fresh = [one for one in self._ring if one.number > seen and one.topic in topics]
+                fresh = [hint for hint in self._ring if hint.number > seen and hint.topic in topics]
                 seen = self._number
-                for one in fresh:
-                    yield self._line(one.topic, one.number)
+                for hint in fresh:
+                    yield self._line(hint.topic, hint.number)
                 if news is self._news and not await self.news(COMMENT_S):
                     yield ": alive\n\n"
 

@@ -78,7 +78,7 @@ class Site:
         self._state = SiteState(
             self._hub, MetricsCache(client, self._hub.stream_count), logins, url, store_key(client)
         )
-        own = [STATIC, *OPEN, LOGOUT, ROBOTS, HOOK, *pages.PAGES, *(one.page for one in ROUTES)]
+        own = [STATIC, *OPEN, LOGOUT, ROBOTS, HOOK, *pages.PAGES, *(route.page for route in ROUTES)]
         if options.mcp != "off":
             own.append(mcp_page(options.mcp))
         self._router = Router((*own, *table))

@@ -88,16 +88,16 @@ class Router:
             return node if node.methods else None
         here, *further = rest
         if here in node.literal:
-            found = self._walk(node.literal[here], further, values)
-            if found is not None:
-                return found
+            match = self._walk(node.literal[here], further, values)
+            if match is not None:
+                return match
         if node.any is None or not here:
             return None
         values.append(here)
-        found = self._walk(node.any, further, values)
-        if found is None:
+        match = self._walk(node.any, further, values)
+        if match is None:
             values.pop()
-        return found
+        return match
 
 
 def _segments(path: str) -> list[str]:

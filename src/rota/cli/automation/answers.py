@@ -67,9 +67,9 @@ def resolve(
         return
     counted = render.count(done.count, "automation")
     click.echo(f"{how}: {counted} answered" if yes else f"{how} would answer {counted}")
-    for each in done.names:
-        click.echo(f"  {render.clean(each)}")
-    for each, why in done.refused.items():
-        click.echo(f"  {render.clean(each)} was not answered: {render.clean(why)}", err=True)
+    for automation in done.names:
+        click.echo(f"  {render.clean(automation)}")
+    for automation, why in done.refused.items():
+        click.echo(f"  {render.clean(automation)} was not answered: {render.clean(why)}", err=True)
     if done.names and not yes:
         click.echo("to answer them: the same command with --yes", err=True)

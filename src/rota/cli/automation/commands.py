@@ -44,33 +44,33 @@ def list_(call: CommonOptions, archived: bool, search: str, after: str) -> None:
     """List automations by name, each with its state."""
 
     async def query(client: Client) -> tuple[Sequence[AutomationView], Iterable[RefusedDeploy]]:
-        found = await client.automations.list(archived=archived, search=search, after=after)
-        return found, (await client.automations.refused_deploys()).values()
+        views = await client.automations.list(archived=archived, search=search, after=after)
+        return views, (await client.automations.refused_deploys()).values()
 
-    found, refused = connect.ask(call, query)
+    views, refused = connect.ask(call, query)
     if call.json:
-        render.document([page.document(one) for one in found])
+        render.document([page.document(view) for view in views])
         return
     rows = [
         {"name": view.automation.name, "status": view.status,
          "pending": sum(view.pending.values()), "now": view.sentence}
-        for view in found
+        for view in views
     ]  # fmt: skip
     empty = "no automations yet; `rota up` and `rota automation deploy` deploy what the code has"
     render.table(rows, render.not_found("automation", search) or empty)
-    blocked = [one.automation.name for one in found if one.status == "Needs attention"]
+    blocked = [view.automation.name for view in views if view.status == "Needs attention"]
     if blocked:
         click.echo(f"to see what is needed: rota automation show {blocked[0]}", err=True)
-    shown = {one.automation.name for one in found}
+    shown = {view.automation.name for view in views}
     for refusal in refused:
-        fits = search.lower() in refusal.automation.lower() and not after and len(found) < PAGE_SIZE
+        fits = search.lower() in refusal.automation.lower() and not after and len(views) < PAGE_SIZE
         if refusal.automation not in shown and fits:
             problems = "; ".join(refusal.problems)
             render.say(f"{refusal.automation} is not deployed; refused: {problems}", err=True)
     next_page = render.NextPage[AutomationView](
         PAGE_SIZE, "--after", lambda view: view.automation.name, search
     )
-    render.more(found, next_page)
+    render.more(views, next_page)
 
 
 @automation.command("show")
@@ -81,11 +81,11 @@ def show(call: CommonOptions, name: str) -> None:
 
     A change that waits for approval is shown with exactly the parameters it will be made with.
     """
-    explanation = connect.ask(call, lambda client: page.read(client, name))
+    content = connect.ask(call, lambda client: page.read(client, name))
     if call.json:
-        render.document(page.explanation_document(explanation))
+        render.document(page.page_document(content))
     else:
-        page.page(explanation)
+        page.print_page(content)
 
 
 for command in (
@@ -122,31 +122,31 @@ def deploy(call: CommonOptions, names: tuple[str, ...]) -> None:
     worker loads no code: it runs the deployed version if it has it already. The command names the
     workers that need a restart. `rota up` deploys, too, when it starts.
     """
-    found = connect.project_of(call)
-    if found is None or found.app is None:
+    project = connect.project_of(call)
+    if project is None or project.app is None:
         raise UsageError(
             "there is no project here, so there is no code to deploy",
             hint="Name one with --project, or go to a folder with a rota.toml.",
         )
-    app = connect.app_of(call, found)
+    app = connect.app_of(call, project)
     chosen = names or tuple(sorted(app.automations.declared))
     if not chosen:
         raise UnknownAutomation(
-            f"{found.app} declares no automation",
+            f"{project.app} declares no automation",
             hint="Declare one with app.automation(name), and import its module there.",
         )
     for name in chosen:
         _must_be_declared(app, name)
     done, broken = connect.run(app, lambda _: _deploy(app, chosen))
     if call.json and not broken:
-        render.document([_deployed_document(one) for one in done])
+        render.document([_deployed_document(deployed) for deployed in done])
     elif not call.json:
-        for one in done:
-            render.say(_deployed_words(one))
-            _report_lost(one.name, one.lost)
+        for deployed in done:
+            render.say(_deployed_words(deployed))
+            _report_lost(deployed.name, deployed.lost)
         _report_restarts(done)
     if broken:
-        raise broken[0] if len(broken) == 1 else _all_of(broken)
+        raise broken[0] if len(broken) == 1 else _joined(broken)
 
 
 def _must_be_declared(app: Rota, name: str) -> None:
@@ -172,18 +172,18 @@ async def _deploy(app: Rota, names: Sequence[str]) -> tuple[list[Deployed], list
     return done, broken
 
 
-def _deployed_words(one: Deployed) -> str:
-    if one.before is None:
-        return f"{one.name} is deployed, version {one.version}"
-    if one.before == one.version:
-        return f"{one.name} is unchanged, version {one.version}"
-    return f"{one.name} is deployed, version {one.version} after {one.before}"
+def _deployed_words(deployed: Deployed) -> str:
+    if deployed.before is None:
+        return f"{deployed.name} is deployed, version {deployed.version}"
+    if deployed.before == deployed.version:
+        return f"{deployed.name} is unchanged, version {deployed.version}"
+    return f"{deployed.name} is deployed, version {deployed.version} after {deployed.before}"
 
 
-def _deployed_document(one: Deployed) -> dict[str, Any]:
+def _deployed_document(deployed: Deployed) -> dict[str, Any]:
     return {
-        "name": one.name, "version": one.version, "before": one.before,
-        "lost_state_of": list(one.lost), "code": page.code_document(one.code),
+        "name": deployed.name, "version": deployed.version, "before": deployed.before,
+        "lost_state_of": list(deployed.lost), "code": page.code_document(deployed.code),
     }  # fmt: skip
 
 
@@ -198,10 +198,10 @@ def _report_lost(name: str, lost: Sequence[str]) -> None:
 def _report_restarts(done: Sequence[Deployed]) -> None:
     """Name the workers that run none of this until they are started again."""
     stale: dict[str, list[str]] = {}
-    for one in done:
-        for other in one.code.others:
+    for deployed in done:
+        for other in deployed.code.others:
             has = "other code" if other.version is None else f"version {other.version}"
-            stale.setdefault(other.worker, []).append(f"{one.name} ({has})")
+            stale.setdefault(other.worker, []).append(f"{deployed.name} ({has})")
     for worker, names in stale.items():
         listed = some(names, STALE_SHOWN)
         render.say(f"restart worker {worker}: it has other code of {listed}", err=True)
@@ -218,7 +218,7 @@ def rollback(call: CommonOptions, name: str, version: int) -> None:
     that starts with the code you rolled back from does not deploy it again; new code is deployed,
     and `rota automation deploy` deploys any.
     """
-    done, view = _steer(call, name, lambda client: client.automations.rollback(name, version))
+    done, view = _command(call, name, lambda client: client.automations.rollback(name, version))
     if done.version == done.before:
         words = f"{name} is at version {done.version} already"
     else:
@@ -240,14 +240,14 @@ def prune(call: CommonOptions, name: str, keep: int) -> None:
     The version in force stays, and so does the newest one that was deployed. Runs keep the number
     of their version.
     """
-    pruned, view = _steer(
+    pruned, view = _command(
         call, name, lambda client: client.automations.prune_versions(name, keep=keep)
     )
     words = f"{render.count(len(pruned), 'version')} of {name} deleted"
     report(call, view, words, pruned=list(pruned))
 
 
-def _all_of(broken: Sequence[BadAutomation]) -> BadAutomation:
+def _joined(broken: Sequence[BadAutomation]) -> BadAutomation:
     listed = "".join(f"\n{error.message}" for error in broken)
     return BadAutomation(f"{len(broken)} automations cannot be deployed:{listed}")
 
@@ -255,7 +255,7 @@ def _all_of(broken: Sequence[BadAutomation]) -> BadAutomation:
 # -- commands ----------------------------------------------------------------------------------
 
 
-def _steer(
+def _command(
     call: CommonOptions, name: str, verb: Callable[[Client], Awaitable[T]]
 ) -> tuple[T, AutomationView]:
     """Run the command; returns its answer, and the state of the automation afterwards."""
@@ -276,7 +276,7 @@ def report(call: CommonOptions, view: AutomationView, words: str, **facts: Any) 
     state = "" if sentence.startswith(view.status) else f"{render.coloured(view.status)}: "
     render.say(f"→ {state}{sentence}.", hang=2)
     if view.status == "Needs attention":
-        page.todo(view)
+        page.print_actions(view)
 
 
 @automation.command("run-now")
@@ -287,7 +287,7 @@ def run_now(call: CommonOptions, name: str) -> None:
 
     Rota refuses it while a run is active, or while something has to be resolved first.
     """
-    queued, view = _steer(call, name, lambda client: client.automations.run_now(name))
+    queued, view = _command(call, name, lambda client: client.automations.run_now(name))
     words = f"{name} runs now: {', '.join(queued)}" if queued else f"{name} has no producers"
     report(call, view, words, queued=list(queued))
 
@@ -297,7 +297,7 @@ def run_now(call: CommonOptions, name: str) -> None:
 @click.pass_obj
 def pause(call: CommonOptions, name: str) -> None:
     """Pause an automation. A handler run in progress ends."""
-    _, view = _steer(call, name, lambda client: client.automations.pause(name))
+    _, view = _command(call, name, lambda client: client.automations.pause(name))
     report(call, view, f"{name} is paused")
 
 
@@ -309,7 +309,7 @@ def resume(call: CommonOptions, name: str) -> None:
 
     Handler runs that wait for an operator keep waiting: see `rota run resolve`.
     """
-    _, view = _steer(call, name, lambda client: client.automations.resume(name))
+    _, view = _command(call, name, lambda client: client.automations.resume(name))
     report(call, view, f"{name} is resumed")
 
 
@@ -318,7 +318,7 @@ def resume(call: CommonOptions, name: str) -> None:
 @click.pass_obj
 def archive(call: CommonOptions, name: str) -> None:
     """Archive an automation: pause it and hide it from lists."""
-    _, view = _steer(call, name, lambda client: client.automations.archive(name))
+    _, view = _command(call, name, lambda client: client.automations.archive(name))
     report(call, view, f"{name} is archived; `rota automation resume {name}` brings it back")
 
 
@@ -413,15 +413,15 @@ def requeue(
         raise BadInput(
             "name one event, or give --all", hint=f"See `rota automation events {name}`."
         )
-    back, view = _steer(
+    requeued, view = _command(
         call,
         name,
         lambda client: client.automations.requeue(name, topic, event_id, by=by, note=note),
     )
-    words = f"{render.count(len(back), 'event')} requeued"
-    if len(back) == 1:
-        words = f"event {back[0].message_id} of topic {back[0].topic} is requeued"
-    listed = [{"topic": one.topic, "id": one.message_id} for one in back]
+    words = f"{render.count(len(requeued), 'event')} requeued"
+    if len(requeued) == 1:
+        words = f"event {requeued[0].message_id} of topic {requeued[0].topic} is requeued"
+    listed = [{"topic": event.topic, "id": event.message_id} for event in requeued]
     report(call, view, words, requeued=listed)
 
 
@@ -447,7 +447,7 @@ def skip(
     run resolve`.
     """
     if input_id is not None and topic is None:
-        count, view = _steer(
+        count, view = _command(
             call,
             name,
             lambda client: client.automations.skip_input(name, input_id, by=by, note=note),
@@ -455,7 +455,7 @@ def skip(
         words = f"input {input_id} is skipped, with {render.count(count, 'event')}"
         report(call, view, words, skipped={"input_id": input_id, "event_count": count})
     elif topic is not None and event_id is not None and input_id is None:
-        _, view = _steer(
+        _, view = _command(
             call,
             name,
             lambda client: client.automations.skip_event(name, topic, event_id, by=by, note=note),

@@ -61,10 +61,10 @@ def inputs(
             return await client.automations.pending(name, limit=limit)
         return await client.automations.inputs(name, before=before, limit=limit)
 
-    found, now = connect.ask_with_time(call, query)
+    seen_inputs, now = connect.ask_with_time(call, query)
     is_page = not (pending or stale)
     render.listing(
-        call.json, found, input_document,
+        call.json, seen_inputs, input_document,
         lambda seen: {
             "id": seen.input.id, "status": seen.status,
             "title": render.short(seen.input.title, CELL_WIDTH),
@@ -80,52 +80,52 @@ def inputs(
 async def _outcome(
     client: Client, name: str, input_id: str
 ) -> tuple[SeenInput, Sequence[LedgerRow], bool]:
-    one, led_to = await client.automations.outcome(name, input_id)
-    return one, led_to, await client.automations.is_pruned(input_id)
+    seen, led_to = await client.automations.outcome(name, input_id)
+    return seen, led_to, await client.automations.is_pruned(input_id)
 
 
 def _show_input(
-    call: CommonOptions, one: SeenInput, led_to: Sequence[LedgerRow], is_pruned: bool
+    call: CommonOptions, seen: SeenInput, led_to: Sequence[LedgerRow], is_pruned: bool
 ) -> None:
     """One input; with `is_pruned` more may have happened than is kept."""
     if call.json:
         facts = {"outputs": [page.output_document(row) for row in led_to]}
-        render.document(input_document(one) | facts | {"ledger_pruned": is_pruned})
+        render.document(input_document(seen) | facts | {"ledger_pruned": is_pruned})
         return
-    row = one.input
-    click.echo(f"input {row.id}  {render.clean(row.title)}  {render.coloured(one.status)}")
+    row = seen.input
+    click.echo(f"input {row.id}  {render.clean(row.title)}  {render.coloured(seen.status)}")
     render.facts([
         ("from", f"{row.source}, {row.type} {row.external_id}"),
         ("came in", render.clock(row.created_at)),
         ("skipped", row.skipped_at and render.clock(row.skipped_at)),
-        ("events", _far(one)),
+        ("events", _progress(seen)),
     ])  # fmt: skip
     render.heading("what it led to")
     if is_pruned:
         render.say(f"  {PRUNED}", hang=2)
     elif not led_to:
-        click.echo("  no change to anything outside" + ("" if one.status == "done" else " so far"))
+        click.echo("  no change to anything outside" + ("" if seen.status == "done" else " so far"))
     for number, output in enumerate(led_to):
         click.echo() if number else None
-        page.change_lines(output)
+        page.print_change(output)
 
 
-def _far(one: SeenInput) -> str:
+def _progress(seen: SeenInput) -> str:
     """How far an input got."""
-    events = render.count(one.event_count, "event")
-    skipped = f", {one.skipped_count} skipped" if one.skipped_count else ""
-    if one.unfinished_count:
-        return f"{one.unfinished_count} of {events} not done{skipped}"
-    return f"{events}{skipped}" if skipped else f"{one.event_count}, all done"
+    events = render.count(seen.event_count, "event")
+    skipped = f", {seen.skipped_count} skipped" if seen.skipped_count else ""
+    if seen.unfinished_count:
+        return f"{seen.unfinished_count} of {events} not done{skipped}"
+    return f"{events}{skipped}" if skipped else f"{seen.event_count}, all done"
 
 
-def input_document(one: SeenInput) -> dict[str, Any]:
+def input_document(seen: SeenInput) -> dict[str, Any]:
     """An input for machines."""
-    row = one.input
+    row = seen.input
     return {
-        "id": row.id, "status": one.status, "title": row.title, "source": row.source,
-        "type": row.type, "external_id": row.external_id, "event_count": one.event_count,
-        "unfinished_count": one.unfinished_count, "skipped_count": one.skipped_count,
+        "id": row.id, "status": seen.status, "title": row.title, "source": row.source,
+        "type": row.type, "external_id": row.external_id, "event_count": seen.event_count,
+        "unfinished_count": seen.unfinished_count, "skipped_count": seen.skipped_count,
         "created_at": iso_if_known(row.created_at),
         "skipped_at": iso_if_known(row.skipped_at),
     }  # fmt: skip
@@ -158,7 +158,7 @@ def outputs(
     also the key that the tool gives to its counterpart.
     """
     if output_id is not None:
-        _show_output(call, *connect.ask(call, lambda client: _behind(client, name, output_id)))
+        _show_output(call, *connect.ask(call, lambda client: _output(client, name, output_id)))
         return
 
     async def query(client: Client) -> Sequence[LedgerRow]:
@@ -166,9 +166,9 @@ def outputs(
             name, status=status or "", before=before, limit=limit
         )
 
-    found, now = connect.ask_with_time(call, query)
+    changes, now = connect.ask_with_time(call, query)
     render.listing(
-        call.json, found, page.output_document,
+        call.json, changes, page.output_document,
         lambda row: {
             "id": page.short_change(row.id), "status": page.settled(row), "handler": row.handler,
             "tool": row.tool,
@@ -180,7 +180,7 @@ def outputs(
     )  # fmt: skip
 
 
-async def _behind(
+async def _output(
     client: Client, name: str, output_id: str
 ) -> tuple[LedgerRow, Sequence[InputRow], Sequence[AnswerRow]]:
     """One change. Its id sorts just before itself with a `z` at the end."""
@@ -195,31 +195,31 @@ async def _behind(
             f"automation {name} has made no change {output_id!r}",
             hint=f"See `rota automation outputs {name}`.",
         )
-    behind = await client.automations.inputs_of(rows[0].id)
-    return rows[0], behind, await client.automations.answers(name, change_id=rows[0].id)
+    sources = await client.automations.inputs_of(rows[0].id)
+    return rows[0], sources, await client.automations.answers(name, change_id=rows[0].id)
 
 
 def _show_output(
     call: CommonOptions,
     row: LedgerRow,
-    behind: Sequence[InputRow],
+    sources: Sequence[InputRow],
     answers: Sequence[AnswerRow],
 ) -> None:
     if call.json:
         fields = ("id", "title", "source", "type", "external_id")
-        inputs = [{name: getattr(one, name) for name in fields} for one in behind]
+        inputs = [{name: getattr(source, name) for name in fields} for source in sources]
         answered = [page.answer_document(answer) for answer in answers]
         render.document(page.output_document(row) | {"inputs": inputs, "answers": answered})
         return
     click.echo(f"change {row.id}  {render.coloured(row.status)}")
-    page.change_lines(row)
+    page.print_change(row)
     if answers:
         render.heading("answers")
-        page.answer_lines(answers)
+        page.print_answers(answers)
     render.heading("because of")
-    for one in behind:
-        click.echo(f"  {one.id}  {render.clean(one.title)}")
-    if not behind:
+    for source in sources:
+        click.echo(f"  {source.id}  {render.clean(source.title)}")
+    if not sources:
         click.echo("  no input that is still known")
 
 
@@ -242,14 +242,14 @@ def events(
     """Show the events of an automation's topics, newest first."""
 
     async def query(client: Client) -> tuple[Sequence[StoredEvent], dict[str, str]]:
-        found = await client.automations.events(
+        rows = await client.automations.events(
             name, topic=topic, status=status or "", before=before, limit=limit
         )
-        return found, await client.automations.users_of(found)
+        return rows, await client.automations.users_of(rows)
 
-    (found, users), now = connect.ask_with_time(call, query)
+    (rows, users), now = connect.ask_with_time(call, query)
     render.listing(
-        call.json, found, lambda row: event_document(row, users.get(row.id)),
+        call.json, rows, lambda row: event_document(row, users.get(row.id)),
         lambda row: {
             "topic": row.topic, "id": row.message_id, "status": row.status,
             "published": render.ago(row.created_at, now),
@@ -290,20 +290,20 @@ def event_document(row: StoredEvent, user_id: str | None = None) -> dict[str, An
 @click.pass_obj
 def activity(call: CommonOptions, name: str, logs: bool, limit: int, before: str) -> None:
     """Show handler runs, newest first, one line each."""
-    found, now = connect.ask_with_time(
+    seen_runs, now = connect.ask_with_time(
         call, lambda client: client.automations.activity(name, limit=limit, before=before)
     )
     if call.json:
-        render.document([page.doing_document(one) for one in found])
+        render.document([page.handler_run_document(seen) for seen in seen_runs])
         return
-    page.doings(found, now)
-    for one in found if logs else ():
-        lines = render.parsed(one.run.logs) or []
+    page.handler_runs_table(seen_runs, now)
+    for seen in seen_runs if logs else ():
+        lines = render.parsed(seen.run.logs) or []
         if lines:
-            render.heading(f"{one.run.handler}, run {one.run.run_id}")
+            render.heading(f"{seen.run.handler}, run {seen.run.run_id}")
         for line in lines:
             click.echo(f"  {render.clean(line)}")
-    render.more(found, render.NextPage(limit, "--before", lambda seen: seen.run.run_id))
+    render.more(seen_runs, render.NextPage(limit, "--before", lambda seen: seen.run.run_id))
 
 
 @click.command(cls=BaseCommand)
@@ -312,11 +312,11 @@ def activity(call: CommonOptions, name: str, logs: bool, limit: int, before: str
 @click.pass_obj
 def versions(call: CommonOptions, name: str, limit: int) -> None:
     """Show deployed versions and fixes, newest first."""
-    found, now = connect.ask_with_time(
+    rows, now = connect.ask_with_time(
         call, lambda client: client.automations.versions(name, limit=limit)
     )
     render.listing(
-        call.json, found,
+        call.json, rows,
         lambda row: {
             "version": row.version, "made_by": row.made_by, "comment": row.comment,
             "digest": row.digest, "created_at": iso_if_known(row.created_at),

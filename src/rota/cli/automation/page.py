@@ -74,15 +74,15 @@ class AutomationPage(NamedTuple):
 
 async def read(client: Client, name: str) -> AutomationPage:
     """Read everything the page shows."""
-    ask = client.automations
-    view = await ask.show(name)
-    versions = await ask.versions(name, limit=1)
+    automations = client.automations
+    view = await automations.show(name)
+    versions = await automations.versions(name, limit=1)
     graph = msgspec.json.decode(versions[0].graph, type=AutomationGraph) if versions else None
     error = view.error if view.said.actions else None
-    latest = await ask.activity(name, limit=LATEST_COUNT)
+    latest = await automations.activity(name, limit=LATEST_COUNT)
     deployed_at = versions[0].created_at if versions else None
-    stale_count = len(await ask.stale(name))
-    answers = await ask.answers(name, limit=LATEST_COUNT)
+    stale_count = len(await automations.stale(name))
+    answers = await automations.answers(name, limit=LATEST_COUNT)
     waits = view.open_run if view.said.actions else None
     notification = None if waits is None else await client.notifications.latest(waits)
     return AutomationPage(
@@ -96,29 +96,29 @@ async def read(client: Client, name: str) -> AutomationPage:
 
 def actions(view: AutomationView) -> list[dict[str, str]]:
     """The actions that a person can take: the exact commands, and what each means."""
-    waits = in_the_way(view) or view.open_run
+    waits = blocking_change(view) or view.open_run
     names = {
         "name": view.automation.name, "waits": waits.id if waits else "",
         "skips": _listed(view.skips), "version": view.automation.version,
-        "known": max((one.version or 0 for one in view.code.others), default=0),
+        "known": max((worker.version or 0 for worker in view.code.others), default=0),
     }  # fmt: skip
     doubt = view.open_run is not None and view.open_run.reason == "reconciliation"
-    found = []
+    choices = []
     for action in view.said.actions:
         command, means = ACTIONS.get(action, ("rota automation show {name}", action))
         means = IN_DOUBT.get(action, means) if doubt else means
-        said = {"command": command.format(**names), "means": means.format(**names)}
-        found.append({"action": action, **said})
-    return found
+        texts = {"command": command.format(**names), "means": means.format(**names)}
+        choices.append({"action": action, **texts})
+    return choices
 
 
 def _listed(events: Sequence[EventName]) -> str:
-    said = ", ".join(f"{one.topic}/{one.message_id}" for one in events[:SKIPS_SHOWN])
+    listed = ", ".join(f"{event.topic}/{event.message_id}" for event in events[:SKIPS_SHOWN])
     more = len(events) - SKIPS_SHOWN
-    return f"{said} and {more} more" if more > 0 else said
+    return f"{listed} and {more} more" if more > 0 else listed
 
 
-def in_the_way(view: AutomationView) -> LedgerRow | None:
+def blocking_change(view: AutomationView) -> LedgerRow | None:
     """The change that waits for approval or is in doubt, if it is what blocks."""
     blocks = view.open_run is not None and view.open_run.reason in (
         "approval",
@@ -135,7 +135,7 @@ def code_document(code: CodeState) -> dict[str, Any]:
     refused = code.refused
     return {
         "live_worker_count": code.live, "serving_worker_count": code.serving,
-        "other_workers": [one._asdict() for one in code.others],
+        "other_workers": [worker._asdict() for worker in code.others],
         "refused": refused and {
             "problems": list(refused.problems), "host": refused.host,
             "refused_at": iso_if_known(refused.refused_at),
@@ -145,35 +145,35 @@ def code_document(code: CodeState) -> dict[str, Any]:
 
 def document(view: AutomationView) -> dict[str, Any]:
     """An automation for machines."""
-    one, open_run, change = view.automation, view.open_run, in_the_way(view)
+    row, open_run, change = view.automation, view.open_run, blocking_change(view)
     return {
-        "name": one.name, "status": view.status, "sentence": view.sentence,
-        "setting": one.status, "version": one.version, "queue": one.queue,
+        "name": row.name, "status": view.status, "sentence": view.sentence,
+        "setting": row.status, "version": row.version, "queue": row.queue,
         "schedule": view.schedule,
         "next_at": view.next_at and view.next_at.isoformat(),
         "code": code_document(view.code),
-        "pending": view.pending, "failure_count": one.failures, "fix_count": one.fixes,
+        "pending": view.pending, "failure_count": row.failures, "fix_count": row.fixes,
         "run": open_run
         and {"id": open_run.id, "status": open_run.label, "attempt": open_run.attempt},
         "change": change and output_document(change),
         "skips": [{"topic": event.topic, "id": event.message_id} for event in view.skips],
         "actions": actions(view),
-        "created_at": iso_if_known(one.created_at), "updated_at": iso_if_known(one.updated_at),
+        "created_at": iso_if_known(row.created_at), "updated_at": iso_if_known(row.updated_at),
     }  # fmt: skip
 
 
-def explanation_document(explanation: AutomationPage) -> dict[str, Any]:
+def page_document(content: AutomationPage) -> dict[str, Any]:
     """The page for machines."""
-    return document(explanation.view) | {
-        "deployed_at": iso_if_known(explanation.deployed_at),
-        "error": render.parsed(explanation.error),
-        "stale_input_count": explanation.stale_count,
+    return document(content.view) | {
+        "deployed_at": iso_if_known(content.deployed_at),
+        "error": render.parsed(content.error),
+        "stale_input_count": content.stale_count,
         "handlers": [
-            handler_document(one, _node(explanation, one)) for one in explanation.view.handlers
+            handler_document(handler, _node(content, handler)) for handler in content.view.handlers
         ],
-        "latest": [doing_document(one) for one in explanation.latest],
-        "answers": [answer_document(one) for one in explanation.answers],
-        "notification": notification_document(explanation.notification),
+        "latest": [handler_run_document(seen) for seen in content.latest],
+        "answers": [answer_document(answer) for answer in content.answers],
+        "notification": notification_document(content.notification),
     }
 
 
@@ -181,33 +181,37 @@ def notification_document(recorded: RecordedNotification | None) -> dict[str, An
     """The notification about what blocks an automation, for machines."""
     if recorded is None:
         return None
-    one = recorded.notification
-    return {"id": one.id, "kind": one.kind, "at": iso_if_known(one.at), "rules": recorded.rules}
-
-
-def handler_document(one: DeployedHandler, node: HandlerNode | None) -> dict[str, Any]:
-    """A handler for machines."""
+    notification = recorded.notification
     return {
-        "name": one.name, "kind": one.kind, "schedule": one.written,
-        "subscribes": list(node.subscribes) if node else [],
-        "publishes": list(node.publishes) if node else [],
-        "asks_approval": bool(node and node.approval),
-        "next_run_at": iso_if_known(one.next_run_at), "queued_at": iso_if_known(one.queued_at),
-        "wake_at": iso_if_known(one.wake_at), "last_run_at": iso_if_known(one.last_run_at),
-        "has_reason_to_look": one.is_dirty, "state": render.parsed(one.state),
+        "id": notification.id, "kind": notification.kind, "at": iso_if_known(notification.at),
+        "rules": recorded.rules,
     }  # fmt: skip
 
 
-def doing_document(one: SeenRun) -> dict[str, Any]:
-    """A handler run for machines."""
-    run = one.run
+def handler_document(handler: DeployedHandler, node: HandlerNode | None) -> dict[str, Any]:
+    """A handler for machines."""
     return {
-        "id": run.run_id, "handler": run.handler, "kind": run.kind, "status": one.shown,
-        "phase": run.phase, "cause": run.cause, "version": run.version, "attempt": one.attempt,
+        "name": handler.name, "kind": handler.kind, "schedule": handler.written,
+        "subscribes": list(node.subscribes) if node else [],
+        "publishes": list(node.publishes) if node else [],
+        "asks_approval": bool(node and node.approval),
+        "next_run_at": iso_if_known(handler.next_run_at),
+        "queued_at": iso_if_known(handler.queued_at), "wake_at": iso_if_known(handler.wake_at),
+        "last_run_at": iso_if_known(handler.last_run_at),
+        "has_reason_to_look": handler.is_dirty, "state": render.parsed(handler.state),
+    }  # fmt: skip
+
+
+def handler_run_document(seen: SeenRun) -> dict[str, Any]:
+    """A handler run for machines."""
+    run = seen.run
+    return {
+        "id": run.run_id, "handler": run.handler, "kind": run.kind, "status": seen.shown,
+        "phase": run.phase, "cause": run.cause, "version": run.version, "attempt": seen.attempt,
         "reserved_count": run.reserved_count, "published_count": run.published_count,
-        "sentence": deed(run, one.change), "remark": run.remark, "error": render.parsed(one.error),
-        "logs": render.parsed(run.logs) or [],
-        "answers": [answer_document(answer) for answer in one.answers],
+        "sentence": deed(run, seen.change), "remark": run.remark,
+        "error": render.parsed(seen.error), "logs": render.parsed(run.logs) or [],
+        "answers": [answer_document(answer) for answer in seen.answers],
         "started_at": iso_if_known(run.started_at), "finished_at": iso_if_known(run.finished_at),
     }  # fmt: skip
 
@@ -220,9 +224,9 @@ def answer_document(row: AnswerRow) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def answer_lines(found: Sequence[AnswerRow]) -> None:
+def print_answers(answers: Sequence[AnswerRow]) -> None:
     """Answers of people: what, who, why and when."""
-    for row in found:
+    for row in answers:
         click.echo(f"  {render.clock(row.at)}  {render.clean(row.words)}")
 
 
@@ -241,47 +245,47 @@ def output_document(row: LedgerRow) -> dict[str, Any]:
 # -- pages -------------------------------------------------------------------------------------
 
 
-def page(explanation: AutomationPage) -> None:
+def print_page(content: AutomationPage) -> None:
     """The page for people: first what is the matter and how to clear it, then the rest."""
-    view = explanation.view
+    view = content.view
     name = click.style(render.clean(view.automation.name), bold=True)
     click.echo(f"automation {name}  {render.coloured(view.status)}")
-    render.say(f"  {render.clean(_unclaimed(explanation) or view.sentence + '.')}", hang=2)
-    if explanation.notification is not None:
-        recorded = explanation.notification
+    render.say(f"  {render.clean(_unclaimed(content) or view.sentence + '.')}", hang=2)
+    if content.notification is not None:
+        recorded = content.notification
         kind, at = recorded.notification.kind, render.clock(recorded.notification.at)
         render.say(f"  Notification {kind} of {at} {render.clean(recorded.receivers)}.", hang=2)
-    change = in_the_way(view)
+    change = blocking_change(view)
     if change is not None:
         render.heading("the change")
-        change_lines(change)
-        if explanation.error is not None:
-            click.echo(f"  {'now':<12}{render.clean(read_error(explanation.error)['message'])}")
+        print_change(change)
+        if content.error is not None:
+            click.echo(f"  {'now':<12}{render.clean(read_error(content.error)['message'])}")
     else:
-        render.error("the error", explanation.error)
-    todo(view)
-    _facts(explanation)
+        render.error("the error", content.error)
+    print_actions(view)
+    _facts(content)
     render.heading("handlers")
-    _handlers(explanation)
+    _handlers(content)
     render.heading("latest runs")
-    doings(explanation.latest, explanation.now)
-    if explanation.answers:
+    handler_runs_table(content.latest, content.now)
+    if content.answers:
         render.heading("latest answers")
-        answer_lines(explanation.answers)
+        print_answers(content.answers)
 
 
-def todo(view: AutomationView) -> None:
+def print_actions(view: AutomationView) -> None:
     """Print the exact commands that resolve what blocks the automation."""
-    found = actions(view)
-    if not found:
+    choices = actions(view)
+    if not choices:
         return
     render.heading("what you can do")
-    for one in found:  # the command on a line of its own: it is there to be copied
-        click.echo(f"  {one['command']}")
-        render.say(f"      {one['means']}", hang=6)
+    for action in choices:  # the command on a line of its own: it is there to be copied
+        click.echo(f"  {action['command']}")
+        render.say(f"      {action['means']}", hang=6)
 
 
-def change_lines(row: LedgerRow) -> None:
+def print_change(row: LedgerRow) -> None:
     """One change, with exactly the parameters it is made with."""
     render.facts([
         ("title", row.title),
@@ -292,9 +296,9 @@ def change_lines(row: LedgerRow) -> None:
         ("run", row.run_id),
         ("since", render.clock(row.created_at)),
     ])  # fmt: skip
-    spread("parameters", row.params)
+    print_json("parameters", row.params)
     if row.result is not None:
-        spread("result", row.result)
+        print_json("result", row.result)
 
 
 def short_change(change_id: str) -> str:
@@ -309,7 +313,7 @@ def settled(row: LedgerRow) -> str:
     return f"{row.status} ({how})" if how else row.status
 
 
-def spread(name: str, text: str) -> None:
+def print_json(name: str, text: str) -> None:
     """Stored JSON, whole: the approver sees the whole change."""
     lines = json.dumps(render.parsed(text), ensure_ascii=False, indent=2).splitlines()
     click.echo(f"  {name:<12}{render.clean(lines[0])}")
@@ -317,19 +321,19 @@ def spread(name: str, text: str) -> None:
         click.echo(f"  {'':<12}{render.clean(line)}")
 
 
-def _facts(explanation: AutomationPage) -> None:
-    one, view = explanation.view.automation, explanation.view
+def _facts(content: AutomationPage) -> None:
+    row, view = content.view.automation, content.view
     pending = ", ".join(f"{topic} {n}" for topic, n in sorted(view.pending.items()))
-    stale = f"{explanation.stale_count} stale: `rota automation inputs {one.name} --stale`"
+    stale = f"{content.stale_count} stale: `rota automation inputs {row.name} --stale`"
     render.heading("about it")
     render.facts([
         ("schedule", view.schedule),
-        ("version", f"{one.version}, since {render.clock(explanation.deployed_at)}"),
+        ("version", f"{row.version}, since {render.clock(content.deployed_at)}"),
         ("paused", _paused(view)),
-        ("queue", one.queue if one.queue != "default" else None),
+        ("queue", row.queue if row.queue != "default" else None),
         ("run", view.open_run and f"{view.open_run.id} ({view.open_run.label})"),
         ("pending", pending or "no events"),
-        ("inputs", stale if explanation.stale_count else None),
+        ("inputs", stale if content.stale_count else None),
     ])  # fmt: skip
 
 
@@ -340,50 +344,50 @@ def _paused(view: AutomationView) -> str | None:
     return f"yes: it pauses after this, until `rota automation resume {view.automation.name}`"
 
 
-def _unclaimed(explanation: AutomationPage) -> str | None:
+def _unclaimed(content: AutomationPage) -> str | None:
     """For how long no worker has taken it up; a moment is nothing to worry about."""
-    open_run = explanation.view.open_run
+    open_run = content.view.open_run
     if open_run is None or open_run.status != "pending" or open_run.available_at is None:
         return None
-    if explanation.now - open_run.available_at < PATIENCE_S * SECOND:
+    if content.now - open_run.available_at < PATIENCE_S * SECOND:
         return None
-    since = render.ago(open_run.available_at, explanation.now).removesuffix(" ago")
+    since = render.ago(open_run.available_at, content.now).removesuffix(" ago")
     return f"No worker has claimed it for {since}: is `rota up` running, with this code?"
 
 
-def _node(explanation: AutomationPage, handler: DeployedHandler) -> HandlerNode | None:
-    nodes = explanation.graph.handlers if explanation.graph else ()
+def _node(content: AutomationPage, handler: DeployedHandler) -> HandlerNode | None:
+    nodes = content.graph.handlers if content.graph else ()
     return next((node for node in nodes if node.name == handler.name), None)
 
 
-def _handlers(explanation: AutomationPage) -> None:
+def _handlers(content: AutomationPage) -> None:
     rows = []
-    for handler in explanation.view.handlers:
-        node = _node(explanation, handler)
+    for handler in content.view.handlers:
+        node = _node(content, handler)
         rows.append({
             "name": handler.name, "kind": handler.kind, "runs on": _reads(handler, node),
             "publishes": ", ".join(node.publishes) if node else "",
-            "next": _due(handler, explanation.now),
-            "last": render.ago(handler.last_run_at, explanation.now),
+            "next": _due(handler, content.now),
+            "last": render.ago(handler.last_run_at, content.now),
         })  # fmt: skip
     render.table(rows, "no handlers")
 
 
-def _reads(one: DeployedHandler, node: HandlerNode | None) -> str:
-    if one.kind == "producer":
-        return one.written or ""
-    said = f"events of {', '.join(node.subscribes)}" if node else "events"
-    return f"{said}, asks first" if node and node.approval else said
+def _reads(handler: DeployedHandler, node: HandlerNode | None) -> str:
+    if handler.kind == "producer":
+        return handler.written or ""
+    events = f"events of {', '.join(node.subscribes)}" if node else "events"
+    return f"{events}, asks first" if node and node.approval else events
 
 
-def _due(one: DeployedHandler, now: int) -> str:
-    at = one.queued_at or one.next_run_at or one.wake_at
-    if one.is_dirty or (at is not None and at <= now):
+def _due(handler: DeployedHandler, now: int) -> str:
+    at = handler.queued_at or handler.next_run_at or handler.wake_at
+    if handler.is_dirty or (at is not None and at <= now):
         return "due"
     return render.ago(at, now) if at is not None else "on an event"
 
 
-def doings(found: Sequence[SeenRun], now: int) -> None:
+def handler_runs_table(seen_runs: Sequence[SeenRun], now: int) -> None:
     """Handler runs as a table."""
     rows = [
         {
@@ -391,14 +395,14 @@ def doings(found: Sequence[SeenRun], now: int) -> None:
             "cause": seen.run.cause, "started": render.ago(seen.run.started_at, now),
             "took": render.took(seen.run.started_at, seen.run.finished_at), "note": _note(seen),
         }
-        for seen in found
+        for seen in seen_runs
     ]  # fmt: skip
     render.table(rows, "nothing has run yet")
 
 
-def _note(one: SeenRun) -> str:
-    said = [deed(one.run, one.change)]
-    if one.error:
-        said.append(read_error(one.error)["message"])
-    said += [answer.words for answer in one.answers]
-    return render.short("; ".join([*said, one.run.remark or ""]).rstrip("; "), CELL_WIDTH * 2)
+def _note(seen: SeenRun) -> str:
+    notes = [deed(seen.run, seen.change)]
+    if seen.error:
+        notes.append(read_error(seen.error)["message"])
+    notes += [answer.words for answer in seen.answers]
+    return render.short("; ".join([*notes, seen.run.remark or ""]).rstrip("; "), CELL_WIDTH * 2)

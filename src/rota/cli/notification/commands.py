@@ -60,12 +60,12 @@ def _document(row: RecordedNotification) -> dict[str, Any]:
 @click.pass_obj
 def test_rule(call: CommonOptions, rule: str) -> None:
     """Send a test message through a rule of the project."""
-    found = connect.project_of(call)
-    if found is None:
+    project = connect.project_of(call)
+    if project is None:
         raise click.UsageError(
             "no project is known: rules are declared in rota.toml or in code. Give --project."
         )
-    app = connect.app_of(call, found)
+    app = connect.app_of(call, project)
     message_id = asyncio.run(app.notifications.test(rule))
     text = f"{rule} took the test message {message_id}"
     render.report(call.json, {"rule": rule, "message": message_id}, text)

@@ -32,23 +32,26 @@ def migrate(call: CommonOptions, plans: bool) -> None:
 
 def _print_plan(call: CommonOptions, where: str, plan: MigrationPlan) -> None:
     if call.json:
-        planned = [
+        documents = [
             {
-                "migration": one.migration.title,
-                "statements": [{"does": each.does, "locks": each.locks} for each in one.statements],
+                "migration": step.migration.title,
+                "statements": [
+                    {"does": statement.does, "locks": statement.locks}
+                    for statement in step.statements
+                ],
             }
-            for one in plan
+            for step in plan
         ]
-        render.document({"database": where, "plan": planned})
+        render.document({"database": where, "plan": documents})
         return
     if not plan:
         click.echo(f"{where}: up to date")
         return
     click.echo(f"{where}: {render.count(len(plan), 'migration')} to apply")
-    for one in plan:
-        click.echo(f"\n{one.migration.title}")
-        for each in one.statements:
-            click.echo(f"  {each.does}\n    locks {each.locks}")
+    for step in plan:
+        click.echo(f"\n{step.migration.title}")
+        for statement in step.statements:
+            click.echo(f"  {statement.does}\n    locks {statement.locks}")
     click.echo("\nNothing was changed.")
 
 
@@ -84,24 +87,27 @@ def doctor(call: CommonOptions, repairs: bool, full: bool) -> int:
     """
     known = connect.project_of(call)
     bad = known.bad_schedules.values() if known is not None else ()
-    declared = [Finding("bad", "rota.toml", one.message, one.advice) for one in bad]
+    declared = [Finding("bad", "rota.toml", error.message, error.advice) for error in bad]
     place = connect.place_of(call)
     project.must_exist(place.url)
     done = asyncio.run(store_doctor.repair(place.url, place.settings)) if repairs else []
     report = asyncio.run(store_doctor.examine(place.url, place.settings, full=full))
-    found = [*done, *report.findings, *declared]
-    findings = [one._replace(says=exit_codes.hide(one.says, place.url)) for one in found]
+    findings = [
+        finding._replace(says=exit_codes.hide(finding.says, place.url))
+        for finding in (*done, *report.findings, *declared)
+    ]
     if call.json:
-        level = max((one.level for one in findings), key=["ok", "warn", "bad"].index)
-        lines = [one._asdict() for one in findings]
+        level = max((finding.level for finding in findings), key=["ok", "warn", "bad"].index)
+        lines = [finding._asdict() for finding in findings]
         render.document({"database": report.place, "level": level, "findings": lines})
     else:
-        for one in findings:
-            _line(one.level, one.what, one.says, one.hint)
-        _sum([one.level for one in findings])
+        for finding in findings:
+            _line(finding.level, finding.what, finding.says, finding.hint)
+        _sum([finding.level for finding in findings])
     if report.code is not None:
         return exit_codes.EXITS[report.code]
-    return exit_codes.FAILED if any(one.level == "bad" for one in findings) else exit_codes.OK
+    is_bad = any(finding.level == "bad" for finding in findings)
+    return exit_codes.FAILED if is_bad else exit_codes.OK
 
 
 def _line(level: str, what: str, says: str, hint: str | None) -> None:

@@ -23,13 +23,13 @@ def disarm(call: CommonOptions, reason: str) -> None:
     """
 
     async def switch(client: Client) -> tuple[str, Disarmed, int]:
-        found = await client.operations.disarm(reason=reason)
-        return client.connection.database.place, found, len(await client.workers())
+        disarmed = await client.operations.disarm(reason=reason)
+        return client.connection.database.place, disarmed, len(await client.workers())
 
-    where, found, on = connect.ask(call, switch, notes=False)
+    where, disarmed, on = connect.ask(call, switch, notes=False)
     if call.json:
-        since = iso_if_known(found.at)
-        render.document({"database": where, "disarmed_at": since, "reason": found.reason})
+        since = iso_if_known(disarmed.at)
+        render.document({"database": where, "disarmed_at": since, "reason": disarmed.reason})
         return
     render.say(f"{where} is disarmed: nothing fires, runs or is sent until `rota arm`")
     if on:

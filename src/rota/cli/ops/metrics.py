@@ -45,20 +45,20 @@ def metrics(
         _print_generated(output, alerts=alerts, grafana=grafana, budget=budget)
         return
 
-    found = connect.ask(call, collect)
+    collected = connect.ask(call, collect)
     if output is not None:
-        _write(output, prometheus_text.text(found))
+        _write(output, prometheus_text.text(collected))
         if call.json:
-            count = sum(len(one.samples) for one in found)
+            count = sum(len(metric.samples) for metric in collected)
             render.document({"file": str(output), "samples": count})
     elif call.json:
-        render.document([_document(one) for one in found if one.samples])
+        render.document([_document(metric) for metric in collected if metric.samples])
     else:
-        render.whole(prometheus_text.text(found))
+        render.whole(prometheus_text.text(collected))
 
 
 def _document(metric: Metric) -> dict[str, Any]:
-    samples = [{"labels": dict(one.labels), "value": one.value} for one in metric.samples]
+    samples = [{"labels": dict(sample.labels), "value": sample.value} for sample in metric.samples]
     return {"name": metric.name, "type": metric.type, "help": metric.help, "samples": samples}
 
 

@@ -31,11 +31,11 @@ def why(call: CommonOptions, name: str, at_text: str | None) -> None:
     has an offset. Without seconds it means the whole minute. A span ("last night", yesterday,
     today, a date, "last 12h") asks about all its occurrences.
     """
-    found = connect.ask(call, lambda client: _ask(client, name, at_text), notes=False)
+    answer = connect.ask(call, lambda client: _ask(client, name, at_text), notes=False)
     if call.json:
-        render.document(found._asdict())
+        render.document(answer._asdict())
         return
-    render.explanation(found.sentence, found.hint)
+    render.explanation(answer.sentence, answer.hint)
 
 
 async def _ask(client: Client, name: str, at_text: str | None) -> Explanation:

@@ -9,7 +9,7 @@ import click
 
 from rota.cli import complete, exit_codes, render
 from rota.cli.base import CommandGroup, CommonOptions
-from rota.cli.pipeline import text as pipeline_words
+from rota.cli.pipeline import text as pipeline_text
 from rota.cli.pipeline.generate import generate
 from rota.cli.pipeline.history import history
 from rota.cli.pipeline.render import render_
@@ -59,11 +59,11 @@ def init(call: CommonOptions, folder: Path, template: str) -> None:
         raise click.UsageError(f"{folder} cannot be written: {error.strerror}") from error
     if call.json:
         render.document(
-            {"folder": str(folder), "template": template, "files": [str(each) for each in written]}
+            {"folder": str(folder), "template": template, "files": [str(path) for path in written]}
         )
         return
-    for each in written:
-        click.echo(f"wrote {each}")
+    for path in written:
+        click.echo(f"wrote {path}")
     click.echo(f"try it: rota pipeline run {folder}", err=True)
 
 
@@ -95,18 +95,18 @@ def validate(
 
     given = read_given(params)
     found = _examined(paths or (".",), given)
-    bad = [each for each in found if each.loaded is None or (strict and each.problems)]
+    bad = [checked for checked in found if checked.loaded is None or (strict and checked.problems)]
     if call.json:
-        render.document([pipeline_words.verdict_document(each) for each in found])
+        render.document([pipeline_text.verdict_document(checked) for checked in found])
         return exit_codes.USAGE if bad else exit_codes.OK
-    for each in found:
-        for problem in each.problems:
-            click.echo(pipeline_words.problem_line(problem))
-    problems = [problem for each in found for problem in each.problems]
+    for checked in found:
+        for problem in checked.problems:
+            click.echo(pipeline_text.problem_line(problem))
+    problems = [problem for checked in found for problem in checked.problems]
     good = len(found) - len(bad)
     click.echo(
         f"{render.count(len(found), 'pipeline')}: {good} valid, {len(bad)} broken; "
-        f"{pipeline_words.tally(problems)}",
+        f"{pipeline_text.tally(problems)}",
         err=bool(problems),
     )
     return exit_codes.USAGE if bad else exit_codes.OK
@@ -122,7 +122,7 @@ def _examined(paths: tuple[str, ...], given: dict[str, Any]) -> list[Listed]:
     for text in paths:
         several = pipelines_in(Path(text))
         if several:
-            found.extend(with_chains([examined(each, given) for each in several]))
+            found.extend(with_chains([examined(path, given) for path in several]))
         else:
             found.append(examined(locate(text), given))
     return found
@@ -148,7 +148,7 @@ def list_(call: CommonOptions, folder: Path) -> None:
         raise click.UsageError(f"{folder} is not a folder")
     found = with_chains([examined(each) for each in pipelines_in(folder)])
     render.listing(
-        call.json, found, pipeline_words.list_document, pipeline_words.list_row,
+        call.json, found, pipeline_text.list_document, pipeline_text.list_row,
         f"no pipelines in {folder}; `rota pipeline init {folder / 'NAME'}` makes one",
     )  # fmt: skip
     bad = [each for each in found if each.problems]
@@ -169,16 +169,16 @@ def show(call: CommonOptions, path: str) -> None:
     from rota.pipelines.definition.problems import refusal
     from rota.pipelines.preview.validation import examined
 
-    found = examined(locate(path))
-    loaded = found.loaded
+    listed = examined(locate(path))
+    loaded = listed.loaded
     if loaded is None:
-        error: BadPipeline = refusal(found.problems[0].file, found.problems)
+        error: BadPipeline = refusal(listed.problems[0].file, listed.problems)
         raise error
     next_at, now = next_of(loaded)
     if call.json:
-        render.document(pipeline_words.document(found, loaded, next_at))
+        render.document(pipeline_text.document(listed, loaded, next_at))
     else:
-        pipeline_words.page(found, loaded, next_at, now)
+        pipeline_text.print_page(listed, loaded, next_at, now)
 
 
 for command in (render_, generate, run, resume, retry, history, trust):

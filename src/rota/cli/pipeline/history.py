@@ -42,7 +42,11 @@ class HistoryEntry(NamedTuple):
     @property
     def took_us(self) -> int | None:
         """How long its attempts took together; None while one is in progress."""
-        ends = [(one.started_at, one.finished_at) for one in self.attempts if one.started_at]
+        ends = [
+            (attempt.started_at, attempt.finished_at)
+            for attempt in self.attempts
+            if attempt.started_at
+        ]
         if not ends or any(end is None for _, end in ends):
             return None
         return sum((end or 0) - (start or 0) for start, end in ends)
@@ -75,15 +79,15 @@ def history(call: CommonOptions, path: str, limit: int, run_id: str | None, resu
     if run_id is not None or result:
         _one(call, client, place, run_id, limit, result=result)
         return
-    found: Sequence[HistoryEntry] = []
+    entries: Sequence[HistoryEntry] = []
     if client is not None:
-        found = connect.run(client, lambda opened: _entries(opened, place, limit))
+        entries = connect.run(client, lambda opened: _entries(opened, place, limit))
     now = client.clock.now() if client else 0
     render.listing(
-        call.json, found, document, lambda entry: _row(entry, now),
+        call.json, entries, document, lambda entry: _row(entry, now),
         f"no runs yet; `rota pipeline run {path}` makes one", optional=["note"],
     )  # fmt: skip
-    if found and not call.json:
+    if entries and not call.json:
         click.echo(f"more about one: rota pipeline history {path} --run ID", err=True)
 
 
@@ -101,20 +105,20 @@ def _one(
 ) -> None:
     if client is None:
         raise never_ran(path)
-    entry, found, items = connect.run(client, lambda opened: _read(opened, path, run_id))
+    entry, outcome, items = connect.run(client, lambda opened: _read(opened, path, run_id))
     root_id = entry.run.root_id
     if result:
-        if found.output is None:
+        if outcome.output is None:
             raise WrongState(
                 f"run {root_id} is {entry.run.label}: it has no result",
                 hint=f"Its items: `rota pipeline history {path} --run {root_id}`.",
             )
-        render.whole(found.output)
+        render.whole(outcome.output)
     elif call.json:
         listed = {"items": msgspec.to_builtins(items)}
-        render.document({"run": root_id} | result_document(found) | listed)
+        render.document({"run": root_id} | result_document(outcome) | listed)
     else:
-        _page(entry, found, items, path, limit)
+        _page(entry, outcome, items, path, limit)
 
 
 async def _read(
@@ -124,7 +128,7 @@ async def _read(
 
     run = await chosen_run(client, path, run_id)
     result = await result_reader.result(client, run.root_id)
-    items = [shown_item(each) async for each in result_reader.items(client, run.root_id)]
+    items = [shown_item(item) async for item in result_reader.items(client, run.root_id)]
     return HistoryEntry(run, result, await client.runs.chain(run.root_id)), result, items
 
 
@@ -145,7 +149,7 @@ def _page(
     ])  # fmt: skip
     render.heading("items")
     # People look for failures first; these must not be hidden among thousands.
-    shown = sorted(items, key=lambda each: (GOOD.get(each.status, 0), each.position))[:limit]
+    shown = sorted(items, key=lambda item: (GOOD.get(item.status, 0), item.position))[:limit]
     rows = [
         {
             "#": "-" if item.status == "filtered" else item.position + 1,

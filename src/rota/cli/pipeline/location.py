@@ -58,13 +58,13 @@ def place_of(call: CommonOptions, root: Path, **flags: Any) -> ProjectLocation:
     """
     from rota.pipelines.definition.locate import database_url
 
-    found = connect.project_of(call)
-    said = connect.given(call, **flags)
+    known = connect.project_of(call)
+    given = connect.given(call, **flags)
     place: ProjectLocation | None = None
-    if found is not None or said.database is not None:
-        place = project.place_without_code(found, said)
+    if known is not None or given.database is not None:
+        place = project.place_without_code(known, given)
     if place is None:
-        values = (found.file.settings if found else {}) | said.settings
+        values = (known.file.settings if known else {}) | given.settings
         place = ProjectLocation(database_url(root), settings.load(values, source="settings"))
     connect.hide_secrets(call, place.url, place.settings)
     return place
@@ -87,10 +87,10 @@ def app_of(
     app.pipelines.trust = trust_of(call)
     if ai is not None:
         app.pipelines.use(ai)
-    found = connect.project_of(call)
-    if found is not None and found.is_file:
-        origin = str(Path(found.source).resolve())
-        app.notifications.declared.add_file(origin, found.file.notifications)
+    known = connect.project_of(call)
+    if known is not None and known.is_file:
+        origin = str(Path(known.source).resolve())
+        app.notifications.declared.add_file(origin, known.file.notifications)
     return app
 
 
@@ -98,8 +98,8 @@ def trust_of(call: CommonOptions) -> Trust:
     """Which folders may execute: those of the project, or without one those in this folder."""
     from rota.pipelines.trust import Trust
 
-    found = connect.project_of(call)
-    return Trust(found.folder if found is not None else Path.cwd())
+    known = connect.project_of(call)
+    return Trust(known.folder if known is not None else Path.cwd())
 
 
 def commands_of(

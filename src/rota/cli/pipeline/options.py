@@ -57,7 +57,7 @@ class PreparedRun(NamedTuple):
     """A pipeline, ready for a run."""
 
     loaded: Loaded
-    said: str  # its name on the command line
+    typed_path: str  # as on the command line
     path: Path
     given: dict[str, Any]
 
@@ -93,39 +93,39 @@ def prepare(
     return PreparedRun(loaded, path, place, given)
 
 
-def must_be_ready(found: PreparedRun, *, model: str | None, ai: Path | None) -> None:
+def must_be_ready(prepared: PreparedRun, *, model: str | None, ai: Path | None) -> None:
     """Refuse a run that could not come to its end, before anything is paid for."""
-    _must_be_approved(found)
+    _must_be_approved(prepared)
     from rota.ai import Request, invoker_of
     from rota.pipelines.definition.overrides import reads_stdin
     from rota.pipelines.preview.validation import models_of
     from rota.pipelines.run.readiness import obstacles
 
-    said = obstacles(found.loaded, given=found.given)
+    problems = obstacles(prepared.loaded, given=prepared.given)
     answering = invoker_of(ai)
-    for each in [model] if model else models_of(found.loaded):
+    for name in [model] if model else models_of(prepared.loaded):
         try:
-            answering.estimate(Request(each, ""))  # makes the provider, and calls no model
+            answering.estimate(Request(name, ""))  # makes the provider, and calls no model
         except (UsageError, MissingExtra) as error:
             end = "" if error.message.endswith("?") else "."
-            said.append(f"{error.message}{end} {error.advice}")
-    if reads_stdin(found.loaded.pipeline) and piped() is None:
-        said.append("the items come from standard input, and nothing is piped in")
-    if said:
+            problems.append(f"{error.message}{end} {error.advice}")
+    if reads_stdin(prepared.loaded.pipeline) and piped() is None:
+        problems.append("the items come from standard input, and nothing is piped in")
+    if problems:
         raise BadInput(
-            "\n  ".join([f"{found.loaded.pipeline_id} cannot run:", *dict.fromkeys(said)]),
+            "\n  ".join([f"{prepared.loaded.pipeline_id} cannot run:", *dict.fromkeys(problems)]),
             hint="Nothing was started. Give what is missing (-p NAME=VALUE, --model), or fix it.",
         )
 
 
-def _must_be_approved(found: PreparedRun) -> None:
+def _must_be_approved(prepared: PreparedRun) -> None:
     """Refuse generated items that no person has checked, unless the file allows it."""
-    part = found.loaded.pipeline.input
+    part, path = prepared.loaded.pipeline.input, prepared.typed_path
     if part is not None and part.generate is not None and not part.generate.auto_approve:
         raise BadInput(
-            f"{found.loaded.pipeline_id} generates its items, and they were not reviewed",
-            hint=f"Review them first: `rota pipeline generate {found.said} > items.jsonl`, then "
-            f"`rota pipeline run {found.said} --items items.jsonl`; or set autoApprove: true.",
+            f"{prepared.loaded.pipeline_id} generates its items, and they were not reviewed",
+            hint=f"Review them first: `rota pipeline generate {path} > items.jsonl`, then "
+            f"`rota pipeline run {path} --items items.jsonl`; or set autoApprove: true.",
         )
 
 
@@ -159,4 +159,4 @@ def read_file(path: Path | None) -> dict[str, Any]:
     for name in value:
         if name in RESERVED:
             raise BadInput(f"{path}: {name} is filled in by the runner", hint="Rename it.")
-    return {str(name): each for name, each in value.items()}
+    return {str(name): setting for name, setting in value.items()}

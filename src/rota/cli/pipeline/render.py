@@ -53,16 +53,16 @@ def render_(
     from rota.ai.registry import invoker_of
     from rota.pipelines.preview.dry_run import DryRunOptions, dry_run
 
-    found = prepare(path, **chosen)
+    prepared = prepare(path, **chosen)
     gallery = _Gallery(None if every else first, as_json=call.json)
     options = DryRunOptions(
-        parameters=found.given, model=model, runs_commands=run_commands, stdin=piped()
+        parameters=prepared.given, model=model, runs_commands=run_commands, stdin=piped()
     )
-    forecast = asyncio.run(dry_run(found.loaded, invoker_of(ai), options, gallery.show))
+    forecast = asyncio.run(dry_run(prepared.loaded, invoker_of(ai), options, gallery.show))
     if call.json:
-        render.document(_document(found.loaded.pipeline_id, forecast, gallery.kept))
+        render.document(_document(prepared.loaded.pipeline_id, forecast, gallery.kept))
     else:
-        _page(forecast, gallery, text.budget_words(found.loaded.pipeline.settings.budget))
+        _page(forecast, gallery, text.budget_words(prepared.loaded.pipeline.settings.budget))
 
 
 class _Gallery:

@@ -104,7 +104,7 @@ async def _must_be_free(app: Rota, last: Run, flag: str) -> None:
         return
     now = app.clock.now()
     workers = await app.workers(everyone=True)
-    holder = next((each for each in workers if each.id == last.lease_owner), None)
+    holder = next((worker for worker in workers if worker.id == last.lease_owner), None)
     if holder is not None and holder.stopped_at is None and not absence(holder, app.settings, now):
         host = holder.host.partition("/")[0]
         raise WrongState(

@@ -94,8 +94,8 @@ def run(
     """
     from rota.pipelines.definition.overrides import reads_stdin
 
-    found = prepare(path, **chosen)
-    must_be_ready(found, model=model, ai=ai)
+    prepared = prepare(path, **chosen)
+    must_be_ready(prepared, model=model, ai=ai)
     must_be_writable(out)
     timeout_s = None if timeout is None else micros(timeout) / SECOND
 
@@ -103,19 +103,19 @@ def run(
         earlier = None
         if reuse is not None:
             wanted = None if reuse == "last" else reuse
-            earlier = (await chosen_run(app, found.path, wanted)).root_id
+            earlier = (await chosen_run(app, prepared.path, wanted)).root_id
         return await app.pipelines.start(
-            found.loaded, parameters=found.given, model=model, parallel=parallel, queue=queue,
+            prepared.loaded, parameters=prepared.given, model=model, parallel=parallel, queue=queue,
             cache_from=earlier, timeout=timeout_s,
-            stdin=piped() if reads_stdin(found.loaded.pipeline) else None,
+            stdin=piped() if reads_stdin(prepared.loaded.pipeline) else None,
         )  # fmt: skip
 
-    return live(call, path, found.path, begin, ai=ai, out=out, quiet=quiet)
+    return live(call, path, prepared.path, begin, ai=ai, out=out, quiet=quiet)
 
 
 def live(
     call: CommonOptions,
-    said: str,
+    typed_path: str,
     path: Path,
     begin: Begin,
     *,
@@ -126,14 +126,14 @@ def live(
     """Begin a run, execute it here, print its result; returns the exit code."""
     from rota.pipelines.definition.locate import root_of
 
-    hush(call)
+    quiet_logs(call)
 
     async def perform() -> int:
         life = Life(location.app_of(call, root_of(path), ai=ai), Meter(quiet=quiet))
         end = await life.live(begin)
-        _give(call, end, out, said)
+        _write_result(call, end, out, typed_path)
         if not quiet or end.result.outcome != "completed":
-            _sum_up(end, said)
+            _print_summary(end, typed_path)
         code = code_of(end)
         life.leave(code)
         return code
@@ -141,7 +141,7 @@ def live(
     return asyncio.run(perform())
 
 
-def hush(call: CommonOptions) -> None:
+def quiet_logs(call: CommonOptions) -> None:
     """Log lines of a daemon are shown here in other words; with --debug they are logged as well."""
     log = logging.getLogger("rota")
     level, wire = log.level, logging.StreamHandler(sys.stderr)
@@ -171,7 +171,9 @@ def must_be_writable(out: Path | None) -> None:
         raise BadInput(f"{out} cannot be written: there is no folder {out.parent}")
 
 
-def _give(call: CommonOptions, end: PipelineRunEnd, out: Path | None, said: str) -> None:
+def _write_result(
+    call: CommonOptions, end: PipelineRunEnd, out: Path | None, typed_path: str
+) -> None:
     """The result: to the file, or to stdout and nowhere else."""
     from rota.pipelines.files import write_whole
 
@@ -182,7 +184,8 @@ def _give(call: CommonOptions, end: PipelineRunEnd, out: Path | None, said: str)
         except OSError as error:
             raise BadInput(
                 f"{out} cannot be written: {error.strerror}",
-                hint=f"The result is stored: `rota pipeline history {said} --result` prints it.",
+                hint="The result is stored: "
+                f"`rota pipeline history {typed_path} --result` prints it.",
             ) from error
     if call.json:
         document = {"run": end.run_id} | result_document(end.result)
@@ -199,13 +202,13 @@ def result_document(result: PipelineResult) -> dict[str, Any]:
     } | {"success": result.success}
 
 
-def _sum_up(end: PipelineRunEnd, said: str) -> None:
+def _print_summary(end: PipelineRunEnd, typed_path: str) -> None:
     """The outcome, in a line; then the failures, and what may be done."""
     result = end.result
     render.say(f"{result.pipeline_id}: {summary(result)} (run {end.run_id})", err=True)
-    for each in result.errors[:ERRORS_SHOWN]:
-        message = render.clean(each.message)
-        render.say(f"  item {each.position + 1}: {each.type}: {message}", hang=4, err=True)
+    for error in result.errors[:ERRORS_SHOWN]:
+        message = render.clean(error.message)
+        render.say(f"  item {error.position + 1}: {error.type}: {message}", hang=4, err=True)
     more = result.failed - min(len(result.errors), ERRORS_SHOWN)
     if more > 0:
         click.echo(f"  and {render.count(more, 'more failed item')}", err=True)
@@ -214,7 +217,7 @@ def _sum_up(end: PipelineRunEnd, said: str) -> None:
     for warning in [*result.warnings, *_emptiness(result)]:
         render.say(f"  warning: {render.clean(warning)}", hang=4, err=True)
     if result.outcome != "completed":
-        _advise(end, said)
+        _advise(end, typed_path)
 
 
 def _emptiness(result: PipelineResult) -> list[str]:
@@ -224,7 +227,7 @@ def _emptiness(result: PipelineResult) -> list[str]:
     return ["no item passed the filter" if result.filtered else "no items came in"]
 
 
-def _advise(end: PipelineRunEnd, said: str) -> None:
+def _advise(end: PipelineRunEnd, typed_path: str) -> None:
     """The commands that may help."""
     result = end.result
     if end.error_type in HINTS:
@@ -232,13 +235,13 @@ def _advise(end: PipelineRunEnd, said: str) -> None:
     if end.text is None and result.processed and result.result_file:
         click.echo(f"finished items: {result.result_file} in the pipeline's folder", err=True)
     if end.error_type == "BudgetSpent":
-        told = "raise the budget in the file; finished items are not paid for again"
-        click.echo(f"{told}: rota pipeline run {said} --reuse last", err=True)
+        advice = "raise the budget in the file; finished items are not paid for again"
+        click.echo(f"{advice}: rota pipeline run {typed_path} --reuse last", err=True)
     elif result.outcome == "partial":
-        click.echo(f"try the failed items again: rota pipeline retry {said}", err=True)
+        click.echo(f"try the failed items again: rota pipeline retry {typed_path}", err=True)
     else:
         what = "continue from what is done" if result.processed else "try again"
-        click.echo(f"{what}: rota pipeline resume {said}", err=True)
+        click.echo(f"{what}: rota pipeline resume {typed_path}", err=True)
 
 
 def summary(result: PipelineResult, outcome: str | None = None) -> str:
@@ -266,5 +269,5 @@ def summary(result: PipelineResult, outcome: str | None = None) -> str:
 
 def _reasons(result: PipelineResult) -> str:
     """`2 cut off, 1 empty`: replies that were no answers."""
-    found = [(words, result.failed_by.get(name)) for name, words in UNANSWERED.items()]
-    return ", ".join(f"{number} {words}" for words, number in found if number)
+    counts = [(words, result.failed_by.get(name)) for name, words in UNANSWERED.items()]
+    return ", ".join(f"{number} {words}" for words, number in counts if number)

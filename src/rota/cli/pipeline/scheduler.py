@@ -56,8 +56,8 @@ def with_commands(
     app = Rota(place.url, settings=place.settings, migrate=None if not is_there else False)
 
     async def timed(client: Client | None) -> tuple[T, int]:
-        found = await work(location.commands_of(call, root, client, now=app.clock.now))
-        return found, app.clock.now()
+        answer = await work(location.commands_of(call, root, client, now=app.clock.now))
+        return answer, app.clock.now()
 
     return connect.run(app, timed) if is_there or writes else asyncio.run(timed(None))
 
@@ -75,14 +75,14 @@ def list_(call: CommonOptions, folder: str | None) -> None:
     async def query(commands: ScheduleCommands) -> tuple[list[Scheduled], dict[str, str]]:
         return await commands.list_schedules(), commands.registry.broken
 
-    (found, broken), now = with_commands(call, folder, query)
+    (scheduled, broken), now = with_commands(call, folder, query)
     if call.json:
-        lines = msgspec.to_builtins(found)
+        lines = msgspec.to_builtins(scheduled)
         lines += [scheduler_page.broken_document(*each) for each in broken.items()]
         render.document(lines)
         return
     empty = "no pipeline here has a schedule; add a `schedule:` block with `cron:` to one"
-    scheduler_page.table(found, broken, now, empty)
+    scheduler_page.table(scheduled, broken, now, empty)
     root = location.root_of(folder)
     if lock_file.living(root, now=now) is None:  # on stderr, so that the list stays a list
         render.say(scheduler_page.holder_line(root, None, now), err=True)
@@ -111,7 +111,7 @@ def status(call: CommonOptions, schedule_id: str | None, folder: str | None) -> 
         render.document(msgspec.to_builtins(info) | {"spent": msgspec.to_builtins(spent)})
         return
     looked_after = is_looked_after(location.root_of(folder), now=now)
-    scheduler_page.page(info, now, looked_after=looked_after, spent=spent)
+    scheduler_page.print_page(info, now, looked_after=looked_after, spent=spent)
 
 
 def _status_of_scheduler(call: CommonOptions, folder: str | None) -> None:
@@ -158,14 +158,14 @@ def history(call: CommonOptions, schedule_id: str, limit: int, folder: str | Non
 @click.pass_obj
 def upcoming(call: CommonOptions, limit: int, folder: str | None) -> None:
     """Show the next executions of all pipelines."""
-    found, now = with_commands(call, folder, lambda commands: commands.get_upcoming(limit))
+    executions, now = with_commands(call, folder, lambda commands: commands.get_upcoming(limit))
     if call.json:
         render.document([
-            {"scheduleId": one.schedule_id, "pipelineId": one.pipeline_id,
-             "nextRun": one.next_run.isoformat()} for one in found
+            {"scheduleId": execution.schedule_id, "pipelineId": execution.pipeline_id,
+             "nextRun": execution.next_run.isoformat()} for execution in executions
         ])  # fmt: skip
     else:
-        scheduler_page.upcoming(found, now)
+        scheduler_page.upcoming(executions, now)
 
 
 # -- commands ----------------------------------------------------------------------------------

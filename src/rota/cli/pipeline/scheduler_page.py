@@ -35,7 +35,7 @@ def broken_document(name: str, problem: str) -> dict[str, Any]:
 # -- lists -------------------------------------------------------------------------------------
 
 
-def table(found: Sequence[Scheduled], broken: dict[str, str], now: int, empty: str) -> None:
+def table(scheduled: Sequence[Scheduled], broken: dict[str, str], now: int, empty: str) -> None:
     """One line for each scheduled pipeline; broken ones after them."""
     rows = [
         {
@@ -43,7 +43,7 @@ def table(found: Sequence[Scheduled], broken: dict[str, str], now: int, empty: s
             "next": when(info.state.next_run, now), "last": _last(info, now),
             "runs": _totals(info), "cron": info.config.cron, "note": _note(info),
         }
-        for info in found
+        for info in scheduled
     ]  # fmt: skip
     rows += [
         {"pipeline": name, "status": "broken", "next": "-", "last": "-", "runs": "-", "cron": "-",
@@ -89,18 +89,20 @@ def _totals(info: Scheduled) -> str:
 
 
 def _note(info: Scheduled) -> str:
-    said = []
+    notes = []
     if info.problem is not UNSET:
-        said.append(f"its file is broken, the last good definition is in force: {info.problem}")
+        notes.append(f"its file is broken, the last good definition is in force: {info.problem}")
     if info.note is not UNSET:
-        said.append(info.note)
-    return "; ".join(said)
+        notes.append(info.note)
+    return "; ".join(notes)
 
 
 # -- one schedule ------------------------------------------------------------------------------
 
 
-def page(info: Scheduled, now: int, *, looked_after: bool, spent: PipelineUsage | None) -> None:
+def print_page(
+    info: Scheduled, now: int, *, looked_after: bool, spent: PipelineUsage | None
+) -> None:
     """Everything about one schedule."""
     name = click.style(render.clean(info.pipeline_name), bold=True)
     click.echo(f"{info.schedule_id}  {name}  {render.coloured(info.state.status)}")
@@ -195,8 +197,9 @@ def _note_of(run: RunRecord) -> str:
     return "; ".join([*tried, *error])
 
 
-def _why(one: Skipped) -> str:
-    return one.reason if one.occurrences == 1 else f"{one.reason} ({one.occurrences} up to here)"
+def _why(skip: Skipped) -> str:
+    count = skip.occurrences
+    return skip.reason if count == 1 else f"{skip.reason} ({count} up to here)"
 
 
 def history_document(
@@ -206,9 +209,9 @@ def history_document(
     rows: list[tuple[str, dict[str, Any]]] = [
         (run.started_at, {"status": _outcome(run)} | msgspec.to_builtins(run)) for run in records
     ]
-    for one in skipped:
-        fields = {"status": "skipped", "dueAt": iso(one.due_at), "reason": one.reason}
-        rows.append((iso(one.due_at), fields | {"count": one.occurrences}))
+    for skip in skipped:
+        fields = {"status": "skipped", "dueAt": iso(skip.due_at), "reason": skip.reason}
+        rows.append((iso(skip.due_at), fields | {"count": skip.occurrences}))
     return [fields for _, fields in sorted(rows, key=lambda row: row[0], reverse=True)]
 
 
@@ -218,10 +221,10 @@ def _outcome(run: RunRecord) -> str:
     return known if run.outcome is UNSET else run.outcome
 
 
-def upcoming(found: Sequence[Upcoming], now: int) -> None:
+def upcoming(executions: Sequence[Upcoming], now: int) -> None:
     """The next execution."""
     rows = []
-    for execution in found:
+    for execution in executions:
         at = instant(execution.next_run)
         rows.append(
             {"at": render.clock(at), "in": render.ago(at, now), "pipeline": execution.pipeline_id}

@@ -110,7 +110,7 @@ class SchedulerDaemon:
         return code
 
     async def _say_up(self, scheduler: PipelineScheduler) -> None:
-        found = await scheduler.list_schedules()
+        schedules = await scheduler.list_schedules()
         upcoming = await scheduler.get_upcoming(1)
         then = ""
         if upcoming:
@@ -119,7 +119,7 @@ class SchedulerDaemon:
         place = self._app.connection.database.place
         log.info(
             "scheduler runs in %s: %s, runs are stored in %s%s. Press Ctrl-C to stop.",
-            self._root, render.count(len(found), "schedule"), place, then,
+            self._root, render.count(len(schedules), "schedule"), place, then,
         )  # fmt: skip
 
 

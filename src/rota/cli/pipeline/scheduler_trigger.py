@@ -14,7 +14,7 @@ from rota.cli import exit_codes, render
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.pipeline import location, scheduler_page
 from rota.cli.pipeline.progress import Meter
-from rota.cli.pipeline.run import code_of, hush, result_document
+from rota.cli.pipeline.run import code_of, quiet_logs, result_document
 from rota.cli.pipeline.runner import Life, PipelineRunEnd
 from rota.client.handle import RunHandle
 from rota.core.runs.stored_errors import read_error
@@ -54,7 +54,7 @@ def trigger(
     """
     if timeout is not None:
         patience_micros(timeout)
-    hush(call)
+    quiet_logs(call)
     root = location.root_of(folder)
     app = location.app_of(call, root, ai=ai)
     end = asyncio.run(_live(call, app, root, schedule_id, wait=wait, timeout=timeout))

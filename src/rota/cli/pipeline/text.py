@@ -42,31 +42,31 @@ def problem_line(problem: Problem) -> str:
     return f"{place}: {level}: {render.clean(problem.message)}"
 
 
-def verdict_document(found: Listed) -> dict[str, Any]:
+def verdict_document(listed: Listed) -> dict[str, Any]:
     """Whether a pipeline is good, for machines."""
     return {
-        "pipeline": found.pipeline_id,
-        "folder": str(found.folder),
-        "valid": found.loaded is not None,
-        "problems": [problem_document(each) for each in found.problems],
+        "pipeline": listed.pipeline_id,
+        "folder": str(listed.folder),
+        "valid": listed.loaded is not None,
+        "problems": [problem_document(problem) for problem in listed.problems],
     }
 
 
 def tally(problems: Sequence[Problem]) -> str:
     """`2 errors, 1 warning`, or `no problems`."""
-    counts = [(level, sum(each.level == level for each in problems)) for level in LEVELS]
+    counts = [(level, sum(problem.level == level for problem in problems)) for level in LEVELS]
     return ", ".join(render.count(n, level) for level, n in counts if n) or "no problems"
 
 
 # -- the list ----------------------------------------------------------------------------------
 
 
-def list_document(found: Listed) -> dict[str, Any]:
+def list_document(listed: Listed) -> dict[str, Any]:
     """A row of the list for machines."""
     from rota.pipelines.definition.discovery import input_kind
 
-    document = verdict_document(found)
-    loaded = found.loaded
+    document = verdict_document(listed)
+    loaded = listed.loaded
     if loaded is None:
         return document
     kind, count = input_kind(loaded)
@@ -80,21 +80,21 @@ def list_document(found: Listed) -> dict[str, Any]:
     }
 
 
-def list_row(found: Listed) -> render.Row:
+def list_row(listed: Listed) -> render.Row:
     """A row of the list for people."""
     from rota.pipelines.definition.discovery import input_kind
 
-    loaded = found.loaded
+    loaded = listed.loaded
     if loaded is None:
-        first = found.problems[0].message if found.problems else ""
+        first = listed.problems[0].message if listed.problems else ""
         return {
-            "pipeline": found.pipeline_id, "status": "bad", "input": "-", "schedule": "-",
+            "pipeline": listed.pipeline_id, "status": "bad", "input": "-", "schedule": "-",
             "note": first,
         }  # fmt: skip
     kind, count = input_kind(loaded)
     return {
-        "pipeline": found.pipeline_id,
-        "status": "warn" if found.problems else "ok",
+        "pipeline": listed.pipeline_id,
+        "status": "warn" if listed.problems else "ok",
         "input": f"{kind}, {render.count(count, 'item')}" if kind == "inline" and count else kind,
         "schedule": when(loaded) or "-",
         "note": loaded.pipeline.description or loaded.pipeline.name,
@@ -105,19 +105,19 @@ def when(loaded: Loaded) -> str | None:
     """The schedule in words."""
     if loaded.schedule is None:
         return None
-    said = describe(loaded.schedule.intent.spec)
-    return said if loaded.schedule.enabled else f"{said} (not enabled)"
+    text = describe(loaded.schedule.intent.spec)
+    return text if loaded.schedule.enabled else f"{text} (not enabled)"
 
 
 # -- the page about one ------------------------------------------------------------------------
 
 
-def document(found: Listed, loaded: Loaded, next_at: int | None) -> dict[str, Any]:
+def document(listed: Listed, loaded: Loaded, next_at: int | None) -> dict[str, Any]:
     """The page for machines: the definition as it was understood."""
     from rota.pipelines.definition.parameters import parameters_of
     from rota.pipelines.preview.validation import names_of
 
-    return list_document(found) | {
+    return list_document(listed) | {
         "file": str(loaded.file),
         "digest": loaded.digest,
         "parameters": parameters_of(loaded.pipeline),
@@ -128,13 +128,13 @@ def document(found: Listed, loaded: Loaded, next_at: int | None) -> dict[str, An
     }
 
 
-def page(found: Listed, loaded: Loaded, next_at: int | None, now: int) -> None:
+def print_page(listed: Listed, loaded: Loaded, next_at: int | None, now: int) -> None:
     """The page for people."""
     from rota.pipelines.definition.parameters import parameters_of
 
     pipeline = loaded.pipeline
     click.echo(
-        f"pipeline {found.pipeline_id}  {click.style(render.clean(pipeline.name), bold=True)}"
+        f"pipeline {listed.pipeline_id}  {click.style(render.clean(pipeline.name), bold=True)}"
     )
     next_words = next_at and f"{render.clock(next_at)} ({render.ago(next_at, now)})"
     render.facts([
@@ -156,22 +156,22 @@ def page(found: Listed, loaded: Loaded, next_at: int | None, now: int) -> None:
         render.table(rows, "")
     render.heading("parts")
     render.table(parts(loaded), "")
-    if found.problems:
+    if listed.problems:
         render.heading("warnings")
-        for each in found.problems:
-            click.echo(f"  {problem_line(each)}")
+        for problem in listed.problems:
+            click.echo(f"  {problem_line(problem)}")
 
 
 def budget_words(budget: PipelineBudget | None) -> str | None:
     """`at most $5, 100 calls`."""
     if budget is None:
         return None
-    said = [
+    limits = [
         f"${budget.max_cost:g}" if budget.max_cost is not None else "",
         f"{budget.max_tokens} tokens" if budget.max_tokens else "",
         f"{budget.max_calls} calls" if budget.max_calls else "",
     ]
-    return f"at most {', '.join(filter(None, said))}" if any(said) else None
+    return f"at most {', '.join(filter(None, limits))}" if any(limits) else None
 
 
 def parts(loaded: Loaded) -> list[render.Row]:
@@ -184,10 +184,10 @@ def parts(loaded: Loaded) -> list[render.Row]:
         rows.append(_row("filter", _filter(pipeline.filter), pipeline.filter.ai, loaded))
     if pipeline.map is not None:
         size = pipeline.map.batch_size
-        one = "item" if size == 1 else f"{size} items"
+        items = "item" if size == 1 else f"{size} items"
         at_once = pipeline.map.parallel or pipeline.settings.concurrency or 5
         rows.append(
-            _row("map", f"one call for each {one}, {at_once} at a time", pipeline.map, loaded)
+            _row("map", f"one call for each {items}, {at_once} at a time", pipeline.map, loaded)
         )
     if pipeline.reduce is not None:
         kind = pipeline.reduce.type
@@ -212,29 +212,29 @@ def _row(part: str, does: str, section: AiSection | None, loaded: Loaded) -> ren
 
 
 def _fields(output: Sequence[str | OutputField]) -> str:
-    return ", ".join(each if isinstance(each, str) else each.name for each in output)
+    return ", ".join(field if isinstance(field, str) else field.name for field in output)
 
 
 def _input(pipeline: Pipeline) -> str:
     part = pipeline.input
     assert part is not None
     if part.generate is not None:
-        said = f"items made by an AI: {_fields(part.generate.schema)}"
+        text = f"items made by an AI: {_fields(part.generate.schema)}"
     elif part.source is not None and not isinstance(part.source, list):
         kind = part.source.__struct_config__.tag
         where = next(
             (str(getattr(part.source, name)) for name in ("path", "pattern", "run")
              if hasattr(part.source, name)), "",
         )  # fmt: skip
-        said = f"{kind} {where}".strip()
+        text = f"{kind} {where}".strip()
     else:
         listed = part.source if isinstance(part.source, list) else part.items or []
-        said = f"{render.count(len(listed), 'item')} in the file"
-        said = said if listed else "items given at the start"
+        text = f"{render.count(len(listed), 'item')} in the file"
+        text = text if listed else "items given at the start"
     more = [f"offset {part.offset}" if part.offset else ""]
     more += [f"limit {part.limit}" if part.limit is not None else ""]
     more += [f"sample of {part.sample.size}" if part.sample else ""]
-    return ", ".join(filter(None, [said, *more]))
+    return ", ".join(filter(None, [text, *more]))
 
 
 def _filter(part: Filter) -> str:

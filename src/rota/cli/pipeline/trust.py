@@ -47,13 +47,13 @@ def _folders(path: str) -> list[Path]:
     """The folders that are meant; one that is gone can still be withdrawn."""
     from rota.pipelines.definition.locate import pipelines_in
 
-    return [each.resolve() for each in pipelines_in(Path(path)) or [Path(path)]]
+    return [folder.resolve() for folder in pipelines_in(Path(path)) or [Path(path)]]
 
 
 def _loaded(path: str) -> list[Loaded]:
     from rota.pipelines.definition.locate import locate, open_pipeline, pipelines_in
 
-    return [open_pipeline(each) for each in pipelines_in(Path(path)) or [locate(path)]]
+    return [open_pipeline(folder) for folder in pipelines_in(Path(path)) or [locate(path)]]
 
 
 def _trusted(kept: Trust, loaded: Loaded) -> dict[str, Any]:
@@ -72,21 +72,21 @@ def _report(call: CommonOptions, documents: list[dict[str, Any]]) -> None:
     if call.json:
         render.document(documents)
         return
-    for each in documents:
-        word = "trusted" if each["trusted"] else "no longer trusted:"
-        click.echo(render.clean(f"{word} {each['folder']}"))
-        for command in each.get("commands", []):
+    for document in documents:
+        word = "trusted" if document["trusted"] else "no longer trusted:"
+        click.echo(render.clean(f"{word} {document['folder']}"))
+        for command in document.get("commands", []):
             click.echo(render.clean(f"  runs `{command}`"))
-        if each.get("schedule"):
-            click.echo(render.clean(f"  on schedule {each['schedule']}"))
+        if document.get("schedule"):
+            click.echo(render.clean(f"  on schedule {document['schedule']}"))
 
 
 def _list(call: CommonOptions, kept: Trust) -> None:
     render.listing(
         call.json, kept.recorded(),
-        lambda each: {"folder": str(each.folder), "unchanged": each.is_unchanged},
-        lambda each: {
-            "folder": each.folder, "note": "" if each.is_unchanged else "changed since",
+        lambda record: {"folder": str(record.folder), "unchanged": record.is_unchanged},
+        lambda record: {
+            "folder": record.folder, "note": "" if record.is_unchanged else "changed since",
         },
         "no folder from elsewhere is trusted",
     )  # fmt: skip

@@ -13,7 +13,7 @@ import click
 from rota.cli import complete, connect
 from rota.cli.automation.answers import PERSON, RESULT, result_of
 from rota.cli.automation.commands import report
-from rota.cli.automation.page import in_the_way, output_document
+from rota.cli.automation.page import blocking_change, output_document
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.client.automation_views import AutomationView
 from rota.client.automations import Automations
@@ -53,7 +53,7 @@ async def _target(client: Client, given: str) -> ApprovalTarget:
             f"run {run.id} of automation {run.name} is over; nothing was changed",
             hint=f"See what it waits for now: `rota automation show {run.name}`.",
         )
-    change = in_the_way(view)
+    change = blocking_change(view)
     return ApprovalTarget(run.name, change.id if change else run.id)
 
 

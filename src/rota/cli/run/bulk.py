@@ -39,16 +39,16 @@ def apply(
         chosen = selection(client, given)
         return await client.runs.apply(verb, dry_run=not yes, reason=reason, **chosen)
 
-    found = connect.ask(call, work)
+    done = connect.ask(call, work)
     if call.json:
-        render.document(found._asdict())
+        render.document(done._asdict())
         return
-    more_fit = ", and more fit: repeat the command" if found.has_more else ""
-    if found.dry_run:
-        click.echo(f"{verb} would take {render.count(found.matched, 'run')}{more_fit}")
-        if found.matched:
+    more_fit = ", and more fit: repeat the command" if done.has_more else ""
+    if done.dry_run:
+        click.echo(f"{verb} would take {render.count(done.matched, 'run')}{more_fit}")
+        if done.matched:
             click.echo(f"to {verb} them: the same command with --yes", err=True)
         return
-    click.echo(f"{verb}: {render.count(len(found.run_ids), 'run')}{more_fit}")
-    for run_id, why in found.refused.items():
+    click.echo(f"{verb}: {render.count(len(done.run_ids), 'run')}{more_fit}")
+    for run_id, why in done.refused.items():
         click.echo(f"not {run_id}: {render.clean(why)}", err=True)

@@ -51,12 +51,12 @@ def list_(
 
 
 def _show_list(
-    call: CommonOptions, found: list[Run], now: int, *, limit: int, filtered: bool
+    call: CommonOptions, runs: list[Run], now: int, *, limit: int, filtered: bool
 ) -> None:
     # A narrow terminal has space only for what differs.
-    queues = any(run.queue != "default" for run in found)
+    queues = any(run.queue != "default" for run in runs)
     render.listing(
-        call.json, found, render.record,
+        call.json, runs, render.record,
         lambda run: {
             "id": short_id(run.id), "name": run.name, "status": run.label,
             "queue": run.queue if queues else "", "try": _number(run),
@@ -82,11 +82,11 @@ def show_(call: CommonOptions, run_id: str, watch: bool) -> None:
     ID is the id of the run, its short id, a beginning that fits one run only, or its external id.
     """
 
-    def show(explanation: page.RunPage) -> None:
+    def show(content: page.RunPage) -> None:
         if call.json:
-            render.document(page.document(explanation))
+            render.document(page.document(content))
         else:
-            page.page(explanation)
+            page.print_page(content)
 
     watching.show_answer(
         call, lambda client: page.read(client, run_id), show, watch=watch,

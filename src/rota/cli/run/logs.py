@@ -33,14 +33,14 @@ def logs(call: CommonOptions, run_id: str, after: int, limit: int, follow: bool)
     if follow:
         _follow(call, run_id, after)
         return
-    found = connect.ask(call, lambda client: client.runs.logs(run_id, after=after, limit=limit))
+    lines = connect.ask(call, lambda client: client.runs.logs(run_id, after=after, limit=limit))
     if call.json:
-        render.document([render.record(line) for line in found])
+        render.document([render.record(line) for line in lines])
         return
-    _print(found)
-    if not found:
+    _print(lines)
+    if not lines:
         click.echo("no log lines" + (f" after {after}" if after else ""))
-    render.more(found, render.NextPage(limit, "--after", lambda line: line.position))
+    render.more(lines, render.NextPage(limit, "--after", lambda line: line.position))
 
 
 def _follow(call: CommonOptions, run_id: str, after: int) -> None:
@@ -48,15 +48,15 @@ def _follow(call: CommonOptions, run_id: str, after: int) -> None:
         seen, ends = after, 0
         while True:
             run = await client.runs.get(run_id)
-            found = await client.runs.logs(run.id, after=seen, limit=FOLLOW_LIMIT)
+            lines = await client.runs.logs(run.id, after=seen, limit=FOLLOW_LIMIT)
             if call.json:
-                for line in found:
+                for line in lines:
                     click.echo(json.dumps(render.record(line), ensure_ascii=False))
             else:
-                _print(found)
-            seen = found[-1].position if found else seen
+                _print(lines)
+            seen = lines[-1].position if lines else seen
             # The last lines of a run come a moment after its end.
-            ends = ends + 1 if run.is_final and not found else 0
+            ends = ends + 1 if run.is_final and not lines else 0
             if ends > 2:
                 return
             await client.clock.wait(asyncio.Event(), client.clock.now() + FOLLOW_US)

@@ -54,16 +54,12 @@ async def read(client: Client, run_id: str) -> RunPage:
         return _archived(archived.attempts, archived, client.clock.now())
     # A pipeline has a step for each item: `rota pipeline history` shows them as items.
     steps = [] if attempts[-1].kind == "pipeline" else await client.runs.steps(run_id)
-    explanation = RunPage(attempts, steps, client.clock.now())
-    if not steps and explanation.last.is_final:
+    content = RunPage(attempts, steps, client.clock.now())
+    if not steps and content.last.is_final:
         archived = await client.operations.archived(attempts[0].root_id)
         if archived is not None:
-            return _archived(attempts, archived, explanation.now)
-    return (
-        await _with_handler(client, explanation)
-        if explanation.last.kind == "automation"
-        else explanation
-    )
+            return _archived(attempts, archived, content.now)
+    return await _with_handler(client, content) if content.last.kind == "automation" else content
 
 
 def _archived(attempts: Sequence[Run], archived: ArchivedChain, now: int) -> RunPage:
@@ -71,89 +67,94 @@ def _archived(attempts: Sequence[Run], archived: ArchivedChain, now: int) -> Run
     return RunPage(attempts, steps, now, month=archived.month)
 
 
-async def _with_handler(client: Client, explanation: RunPage) -> RunPage:
+async def _with_handler(client: Client, content: RunPage) -> RunPage:
     """With what the newest attempt did that ran a handler."""
-    for run in reversed(explanation.attempts):
-        found = await client.automations.handler_run(run.id)
-        if found is not None:
+    for run in reversed(content.attempts):
+        handler_run = await client.automations.handler_run(run.id)
+        if handler_run is not None:
             touched = await client.automations.touched(run.id)
-            return explanation._replace(handler_run=found, touched=touched)
-    return explanation
+            return content._replace(handler_run=handler_run, touched=touched)
+    return content
 
 
-def document(explanation: RunPage) -> dict[str, Any]:
+def document(content: RunPage) -> dict[str, Any]:
     """The page for machines."""
-    return _handler_document(explanation) | {
-        "run": render.record(explanation.last),
-        "attempts": [render.record(run) for run in explanation.attempts],
-        "steps": [render.record(step) for step in explanation.steps],
-        "archived": explanation.month,
-        "hint": _next_step(explanation),
+    return _handler_document(content) | {
+        "run": render.record(content.last),
+        "attempts": [render.record(run) for run in content.attempts],
+        "steps": [render.record(step) for step in content.steps],
+        "archived": content.month,
+        "hint": _next_step(content),
     }
 
 
-def _next_step(explanation: RunPage) -> str:
-    if explanation.month is not None:
-        return f"Nothing to do: it is in the archive of {explanation.month}."
-    return next_steps.next_step(explanation.last, explanation.steps, explanation.now)
+def _next_step(content: RunPage) -> str:
+    if content.month is not None:
+        return f"Nothing to do: it is in the archive of {content.month}."
+    return next_steps.next_step(content.last, content.steps, content.now)
 
 
-def _handler_document(explanation: RunPage) -> dict[str, Any]:
-    found = explanation.handler_run
-    if found is None:
+def _handler_document(content: RunPage) -> dict[str, Any]:
+    seen = content.handler_run
+    if seen is None:
         return {}
     return {
-        "handler_run": automation_page.doing_document(found),
+        "handler_run": automation_page.handler_run_document(seen),
         "events": [
-            {"topic": one.topic, "id": one.message_id, "act": one.act, "at": iso_if_known(one.at)}
-            for one in explanation.touched
+            {
+                "topic": event.topic,
+                "id": event.message_id,
+                "act": event.act,
+                "at": iso_if_known(event.at),
+            }
+            for event in content.touched
         ],
-        "change": found.change and automation_page.output_document(found.change),
+        "change": seen.change and automation_page.output_document(seen.change),
     }
 
 
-def _handler(explanation: RunPage) -> None:
+def _handler(content: RunPage) -> None:
     """The work of a handler run of an automation: its handler, its events and its change."""
-    found = explanation.handler_run
-    if found is None:
+    seen = content.handler_run
+    if seen is None:
         return
-    render.heading(f"{found.run.kind} {render.clean(found.run.handler)}")
-    click.echo(f"  {render.clean(deed(found.run, found.change))}")
-    for one in explanation.touched[:EVENTS_MAX]:
-        event = render.clean(f"{one.topic}/{one.message_id}")
-        click.echo(f"  {one.act:<12}{event}  {render.clock(one.at)}")
-    if len(explanation.touched) > EVENTS_MAX:
-        click.echo(f"  … and {len(explanation.touched) - EVENTS_MAX} more")
-    if found.run.remark:
-        click.echo(f"  {'remark':<12}{render.clean(found.run.remark)}")
-    if found.change is not None:
+    render.heading(f"{seen.run.kind} {render.clean(seen.run.handler)}")
+    click.echo(f"  {render.clean(deed(seen.run, seen.change))}")
+    for touched in content.touched[:EVENTS_MAX]:
+        event = render.clean(f"{touched.topic}/{touched.message_id}")
+        click.echo(f"  {touched.act:<12}{event}  {render.clock(touched.at)}")
+    if len(content.touched) > EVENTS_MAX:
+        click.echo(f"  … and {len(content.touched) - EVENTS_MAX} more")
+    if seen.run.remark:
+        click.echo(f"  {'remark':<12}{render.clean(seen.run.remark)}")
+    if seen.change is not None:
         render.heading("the change")
-        automation_page.change_lines(found.change)
+        automation_page.print_change(seen.change)
 
 
-def page(explanation: RunPage) -> None:
+def print_page(content: RunPage) -> None:
     """The page for people."""
-    _head(explanation)
-    _handler(explanation)
-    if len(explanation.attempts) > 1:
+    _head(content)
+    _handler(content)
+    if len(content.attempts) > 1:
         render.heading("attempts")
-        _attempts(explanation)
-    if explanation.steps:
+        _attempts(content)
+    if content.steps:
         render.heading("steps")
-        _steps(explanation)
-    if explanation.last.kind == "pipeline":
-        name = render.clean(pipeline_id_of(explanation.last.name))
-        click.echo(f"\nitems: rota pipeline history {name} --run {explanation.last.root_id}")
-    render.error("error", explanation.last.error)
+        _steps(content)
+    if content.last.kind == "pipeline":
+        name = render.clean(pipeline_id_of(content.last.name))
+        click.echo(f"\nitems: rota pipeline history {name} --run {content.last.root_id}")
+    render.error("error", content.last.error)
     click.echo()
-    render.say(_next_step(explanation))
+    render.say(_next_step(content))
 
 
-def _head(explanation: RunPage) -> None:
-    run, first = explanation.last, explanation.attempts[0]
+def _head(content: RunPage) -> None:
+    run, first = content.last, content.attempts[0]
     click.echo(f"run {short_id(run.id)}  {click.style(render.clean(run.name), bold=True)}  "
         f"{render.coloured(render.clean(run.label))}")  # fmt: skip
-    ended = run.finished_at or (explanation.now if first.started_at else None)
+    ended = run.finished_at or (content.now if first.started_at else None)
     lines: list[tuple[str, object]] = [
         ("id", run.id),
         ("queue", f"{run.queue}, priority {run.priority}"),
@@ -161,13 +162,13 @@ def _head(explanation: RunPage) -> None:
         ("external id", first.external_id),
         ("key", first.limit_key),
         ("tags", first.tags),
-        ("created", _when(first.created_at, explanation.now)),
+        ("created", _when(first.created_at, content.now)),
         ("started", first.started_at and render.clock(first.started_at)),
         ("finished", run.finished_at and render.clock(run.finished_at)),
         ("took" if run.is_final else "so far",
             first.started_at and render.took(first.started_at, ended)),
         ("wakes", run.status == "sleeping" and run.available_at
-            and _when(run.available_at, explanation.now)),
+            and _when(run.available_at, content.now)),
         ("worker", run.lease_owner),
         ("input", render.short(shown_text(first.input or "none"), VALUE_WIDTH)),
         ("output", _output(run)),
@@ -185,14 +186,14 @@ def _when(at: int, now: int) -> str:
     return f"{render.clock(at)} ({render.ago(at, now)})"
 
 
-def _attempts(explanation: RunPage) -> None:
+def _attempts(content: RunPage) -> None:
     rows = [
         {
             "#": number, "id": short_id(run.id), "status": run.label, "trigger": run.trigger,
             "started": render.wall(run.started_at),
             "took": render.took(run.started_at, run.finished_at), "error": _said(run.error),
         }
-        for number, run in enumerate(explanation.attempts, start=1)
+        for number, run in enumerate(content.attempts, start=1)
     ]  # fmt: skip
     render.table(rows, "")
 
@@ -201,16 +202,16 @@ def _said(error: str | None) -> str:
     return "" if error is None else render.short(cause_line(error), CELL_WIDTH)
 
 
-def _steps(explanation: RunPage) -> None:
-    began = explanation.attempts[0].started_at
+def _steps(content: RunPage) -> None:
+    began = content.attempts[0].started_at
     rows = [
         {
-            "step": render.short(step.key, CELL_WIDTH), "status": _status(step, explanation.now),
+            "step": render.short(step.key, CELL_WIDTH), "status": _status(step, content.now),
             "tries": step.attempt, "started": f"+{render.took(began, step.started_at)}",
             "took": render.took(step.started_at, step.finished_at or step.wake_at),
             "result": _outcome(step),
         }
-        for step in explanation.steps
+        for step in content.steps
     ]  # fmt: skip
     render.table(rows, "")
 

@@ -38,12 +38,12 @@ schedule.add_command(create)
 @click.pass_obj
 def list_(call: CommonOptions, search: str, after: str, limit: int) -> None:
     """List schedules by name, with their next occurrence."""
-    found, now = connect.ask_with_time(
+    views, now = connect.ask_with_time(
         call, lambda client: client.schedules.list(search=search, after=after, limit=limit)
     )
     empty = "no schedules yet; create one with `rota schedule create`"
     render.listing(
-        call.json, found, page.document,
+        call.json, views, page.document,
         lambda view: {
             "name": view.schedule.name, "status": view.schedule.status,
             "workflow": view.intent.workflow, "next": _next(view, now),
@@ -64,11 +64,11 @@ def _next(shown: ScheduleView, now: int) -> str:
 @click.pass_obj
 def show(call: CommonOptions, name: str) -> None:
     """Show a schedule: meaning, next and last occurrences."""
-    explanation = connect.ask(call, lambda client: page.read(client, name))
+    content = connect.ask(call, lambda client: page.read(client, name))
     if call.json:
-        render.document(page.explanation_document(explanation))
+        render.document(page.page_document(content))
     else:
-        page.page(explanation)
+        page.print_page(content)
 
 
 schedule.add_command(update)
@@ -101,12 +101,12 @@ def history(
         )
         return await page.entries(client, rows), zone
 
-    found, zone = connect.ask(call, query)
+    ledger, zone = connect.ask(call, query)
     if call.json:
-        render.document([page.entry_document(entry) for entry in found])
+        render.document([page.entry_document(entry) for entry in ledger])
         return
-    page.ledger(found, zone)
-    if len(found) == limit:
+    page.ledger(ledger, zone)
+    if len(ledger) == limit:
         click.echo("more: --to with an earlier time, or a higher --limit", err=True)
 
 
@@ -134,15 +134,18 @@ def upcoming(call: CommonOptions, within: str, limit: int) -> None:
     In this machine's wall time and in UTC.
     """
     micros(within)
-    found, now = connect.ask_with_time(
+    coming, now = connect.ask_with_time(
         call, lambda client: client.schedules.upcoming(within=within, limit=limit)
     )
     zone = host_zone_name()
     if call.json:
-        lines = [{"schedule": one.schedule} | occurrence_document(one, zone) for one in found]
+        lines = [
+            {"schedule": occurrence.schedule} | occurrence_document(occurrence, zone)
+            for occurrence in coming
+        ]
         render.document(lines)
     else:
-        occurrences(found, zone, now, names=True, empty=f"nothing fires within {within}")
+        occurrences(coming, zone, now, names=True, empty=f"nothing fires within {within}")
 
 
 # -- commands ----------------------------------------------------------------------------------
@@ -229,14 +232,14 @@ def backfill(
             "run_ids": done.run_ids, "dry_run": dry_run,
         }  # fmt: skip
 
-    found = connect.ask(call, fill)
-    count, run_count = found["occurrence_count"], found["run_count"]
+    result = connect.ask(call, fill)
+    count, run_count = result["occurrence_count"], result["run_count"]
     rest = f"; {count - run_count:,} had a run already" if count > run_count else ""
     done = f"started, {parallel} at a time{rest}"
     if dry_run:
         done = f"would start{rest}; nothing was started"
     text = f"{count:,} occurrence{'' if count == 1 else 's'} in this range"
-    render.report(call.json, found, f"{text}: {render.count(run_count, 'run')} {done}")
+    render.report(call.json, result, f"{text}: {render.count(run_count, 'run')} {done}")
 
 
 @schedule.command("delete")

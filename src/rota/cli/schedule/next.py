@@ -40,23 +40,23 @@ def next_(
     (every friday at 5pm); several quoted ones are one schedule. When the clock changes, a note says
     what happens. TIME is wall time in the zone, unless it has an offset.
     """
-    found = look_ahead(
+    preview = look_ahead(
         words, zone=timezone, start=start, count=count, gap=gap or "auto", repeat=repeat or "auto"
     )
     if call.json:
-        render.document(_document(found))
+        render.document(_document(preview))
         return
-    other = [form for form in found.forms if form not in (*words, found.text)]
+    other = [form for form in preview.forms if form not in (*words, preview.text)]
     kept = f"  [{'; '.join(other)}]" if other else ""
-    click.echo(f"{render.clean(found.text)}{kept}")
+    click.echo(f"{render.clean(preview.text)}{kept}")
     click.echo()
-    occurrences(found.occurrences, found.zone, found.now)
-    for remark in found.remarks:
+    occurrences(preview.occurrences, preview.zone, preview.now)
+    for remark in preview.remarks:
         render.say(f"Clock change: {remark.text}.")
 
 
 def occurrences(
-    found: Sequence[Occurrence],
+    upcoming: Sequence[Occurrence],
     zone: str,
     now: int,
     *,
@@ -64,35 +64,35 @@ def occurrences(
     empty: str = "no upcoming occurrences",
 ) -> None:
     """A table of future occurrences; columns that would be empty are omitted."""
-    moved = any(one.runs_at != one.due_at for one in found)
+    moved = any(occurrence.runs_at != occurrence.due_at for occurrence in upcoming)
     rows = []
-    for one in found:
-        due_at, runs_at = instant(one.due_at), instant(one.runs_at)
+    for occurrence in upcoming:
+        due_at, runs_at = instant(occurrence.due_at), instant(occurrence.runs_at)
         rows.append({
-            "schedule": one.schedule if names else "", "when": wall(due_at, zone),
+            "schedule": occurrence.schedule if names else "", "when": wall(due_at, zone),
             "utc": utc(due_at), "in": render.ago(due_at, now),
-            "runs": wall(runs_at, zone) if moved else "", "note": "; ".join(one.notes),
+            "runs": wall(runs_at, zone) if moved else "", "note": "; ".join(occurrence.notes),
         })  # fmt: skip
     render.table(rows, empty, optional=["schedule", "runs", "note"])
 
 
-def occurrence_document(one: Occurrence, zone: str) -> dict[str, Any]:
+def occurrence_document(occurrence: Occurrence, zone: str) -> dict[str, Any]:
     """An occurrence for machines."""
-    due_at = instant(one.due_at)
+    due_at = instant(occurrence.due_at)
     return {
         "due_at": iso_if_known(due_at),
-        "runs_at": iso_if_known(instant(one.runs_at)),
+        "runs_at": iso_if_known(instant(occurrence.runs_at)),
         "wall": wall(due_at, zone),
-        "notes": one.notes,
+        "notes": occurrence.notes,
     }
 
 
-def _document(found: Preview) -> dict[str, Any]:
+def _document(preview: Preview) -> dict[str, Any]:
     return {
-        "text": found.text, "forms": found.forms, "timezone": found.zone,
-        "occurrences": [occurrence_document(one, found.zone) for one in found.occurrences],
+        "text": preview.text, "forms": preview.forms, "timezone": preview.zone,
+        "occurrences": [occurrence_document(each, preview.zone) for each in preview.occurrences],
         "remarks": [
-            {"at": iso_if_known(one.at), "kind": one.kind, "text": one.text}
-            for one in found.remarks
+            {"at": iso_if_known(remark.at), "kind": remark.kind, "text": remark.text}
+            for remark in preview.remarks
         ],
     }  # fmt: skip

@@ -59,11 +59,13 @@ async def read(client: Client, name: str) -> SchedulePage:
 
 async def entries(client: Client, rows: Sequence[Run]) -> list[LedgerEntry]:
     """Ledger rows with the newest attempts of their chains."""
-    found = []
+    ledger_entries = []
     for row in rows:
         followed = row.attempt > 1 or row.recoveries > 0
-        found.append(LedgerEntry(row, (await client.runs.chain(row.id))[-1] if followed else row))
-    return found
+        ledger_entries.append(
+            LedgerEntry(row, (await client.runs.chain(row.id))[-1] if followed else row)
+        )
+    return ledger_entries
 
 
 # -- documents ---------------------------------------------------------------------------------
@@ -83,7 +85,7 @@ def document(shown: ScheduleView) -> dict[str, Any]:
         "policies": policy_words(intent.policies),
         "fired_count": intent.fired_count,
         "owner": intent.owner, "origin": intent.origin, "ignored_origin": intent.ignored,
-        "differences": [one._asdict() for one in shown.differences],
+        "differences": [difference._asdict() for difference in shown.differences],
         "due_at": iso_if_known(row.due_at),
         "runs_at": iso_if_known(row.available_at) if row.status == Status.SCHEDULED else None,
         "last_due_at": iso_if_known(row.started_at),
@@ -96,23 +98,23 @@ def document(shown: ScheduleView) -> dict[str, Any]:
 def note(shown: ScheduleView) -> str:
     """Notes about a schedule beside its state."""
     ignored = shown.intent.ignored
-    said = [shown.schedule.reason or ""]
+    notes = [shown.schedule.reason or ""]
     if ignored is not None:
-        said.append(f"a declaration in {ignored} is ignored: an operator created this schedule")
+        notes.append(f"a declaration in {ignored} is ignored: an operator created this schedule")
     if shown.differences:
-        fields = ", ".join(one.field for one in shown.differences)
-        said.append(f"an operator has changed: {fields}")
-    return "; ".join(text for text in said if text)
+        fields = ", ".join(difference.field for difference in shown.differences)
+        notes.append(f"an operator has changed: {fields}")
+    return "; ".join(text for text in notes if text)
 
 
-def explanation_document(explanation: SchedulePage) -> dict[str, Any]:
+def page_document(content: SchedulePage) -> dict[str, Any]:
     """The page for machines."""
-    zone = zone_of(explanation.shown.intent.spec)
+    zone = zone_of(content.shown.intent.spec)
     return {
-        "schedule": document(explanation.shown),
-        "upcoming": [occurrence_document(one, zone) for one in explanation.upcoming],
-        "ledger": [entry_document(entry) for entry in explanation.ledger],
-        "why": explanation.why._asdict(),
+        "schedule": document(content.shown),
+        "upcoming": [occurrence_document(occurrence, zone) for occurrence in content.upcoming],
+        "ledger": [entry_document(entry) for entry in content.ledger],
+        "why": content.why._asdict(),
     }
 
 
@@ -142,21 +144,21 @@ def outcome(row: Run) -> str:
 # -- pages -------------------------------------------------------------------------------------
 
 
-def page(explanation: SchedulePage) -> None:
+def print_page(content: SchedulePage) -> None:
     """The page for people."""
-    shown = explanation.shown
+    shown = content.shown
     row = shown.schedule
     name = click.style(render.clean(row.name), bold=True)
     click.echo(f"schedule {name}  {render.coloured(row.status)}")
-    render.facts(_lines(shown, explanation.now))
-    if explanation.upcoming:
+    render.facts(_lines(shown, content.now))
+    if content.upcoming:
         render.heading("next")
-        occurrences(explanation.upcoming, zone_of(shown.intent.spec), explanation.now)
-    if explanation.ledger:
+        occurrences(content.upcoming, zone_of(shown.intent.spec), content.now)
+    if content.ledger:
         render.heading("last")
-        ledger(explanation.ledger, zone_of(shown.intent.spec))
+        ledger(content.ledger, zone_of(shown.intent.spec))
     click.echo()
-    render.explanation(explanation.why.sentence, explanation.why.hint)
+    render.explanation(content.why.sentence, content.why.hint)
 
 
 def _lines(shown: ScheduleView, now: int) -> list[tuple[str, object]]:
@@ -166,11 +168,11 @@ def _lines(shown: ScheduleView, now: int) -> list[tuple[str, object]]:
     rests = row.status == Status.PAUSED
     since, until = (intent.paused_at, row.available_at) if rests else (0, None)
     runs_max = intent.policies.runs_max
-    said = (intent.text, shown.text)
+    texts = (intent.text, shown.text)
     origin = f", from {intent.origin}" if intent.origin else ""
     return [
         ("means", shown.text),
-        ("written", intent.text if forms in said else f"{intent.text}  [{forms}]"),
+        ("written", intent.text if forms in texts else f"{intent.text}  [{forms}]"),
         ("workflow", f"{intent.workflow}, queue {row.queue}, priority {row.priority}"),
         ("input", render.short(shown_text(row.input or "none"), INPUT_WIDTH)),
         ("policies", _policies(intent.policies)),
@@ -194,10 +196,10 @@ def _policies(policies: Policies) -> str:
     return "; ".join(f"{name} {value}" for name, value in parts if value is not None)
 
 
-def ledger(found: Sequence[LedgerEntry], zone: str) -> None:
+def ledger(ledger_entries: Sequence[LedgerEntry], zone: str) -> None:
     """Occurrences and what became of them."""
     rows = []
-    for row, last in found:
+    for row, last in ledger_entries:
         run, status = _run_and_status(last)
         rows.append({
             "when": _when(row, zone), "outcome": outcome(row), "run": run, "status": status,

@@ -41,7 +41,7 @@ class McpTool:
     def parts(self) -> dict[str, Any]:
         """The structs of the route that arguments go into."""
         kinds = {"query": self.route.query, "body": self.route.body}
-        return {place: kind for place, kind in kinds.items() if kind is not None}
+        return {part: kind for part, kind in kinds.items() if kind is not None}
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -116,12 +116,12 @@ class McpTool:
                 )
         path = {name: self._text(arguments, name) for name in self.route.parameters}
         given: dict[str, Any] = dict(path)
-        for place, kind in self.parts.items():
+        for part, kind in self.parts.items():
             fields = {
                 name: arguments[name] for name in kind.__struct_encode_fields__ if name in arguments
             }
             try:
-                given[place] = msgspec.convert(fields, kind)
+                given[part] = msgspec.convert(fields, kind)
             except msgspec.ValidationError as error:
                 raise BadInput(f"the arguments do not fit: {error}") from error
         return replace(request, parameters=path), given
@@ -136,12 +136,12 @@ class McpTool:
 
 def _offset(given: dict[str, Any]) -> int:
     """The byte at which an answer begins; it is not an argument of the route."""
-    found = given.pop(OFFSET, 0)
-    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+    offset = given.pop(OFFSET, 0)
+    if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
         raise BadInput(
             "offset must be the number that an answer named", hint="Omit it in the first call."
         )
-    return found
+    return offset
 
 
 def _cut(text: str, offset: int) -> str:

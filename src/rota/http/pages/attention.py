@@ -50,7 +50,7 @@ async def count_attention(request: WebRequest) -> None:
     client = request.client
     if is_fresh(client):
         return
-    names = [one.schedule.name for one in await client.schedules.list(limit=SCHEDULES_MAX)]
+    names = [view.schedule.name for view in await client.schedules.list(limit=SCHEDULES_MAX)]
     outcomes = await client.schedules.last_outcomes(names, last=LAST) if names else {}
     remember_count(client, len(await inbox_of(request, outcomes, clock_of(request))))
 
@@ -61,17 +61,18 @@ async def inbox_of(
     """Everything that waits for an operator: decisions first, then failures and misses of a day."""
     client = request.client
     inbox, seen = [], set()
-    for one in await client.overview.attention():
-        inbox.append((_automation if one.kind == "automation" else _waiting)(one, clock))
-        seen.add(one.run_id)
+    for item in await client.overview.attention():
+        inbox.append((_automation if item.kind == "automation" else _waiting)(item, clock))
+        seen.add(item.run_id)
     since = moment(clock.now - FAILED_US)
     for run in await client.overview.failures(since=since, limit=FAILED_LOOK):
         if run.kind != "automation" and run.parent_id is None and run.id not in seen:
             inbox.append(_failed(run, clock))
     for name, known in outcomes.items():
         if any(
-            one.due_at >= clock.now - FAILED_US and outcome_word(one.status, one.reason) == "missed"
-            for one in known.outcomes
+            outcome.due_at >= clock.now - FAILED_US
+            and outcome_word(outcome.status, outcome.reason) == "missed"
+            for outcome in known.outcomes
         ):
             # A gap is one row of the ledger; only the row knows how many occurrences it holds.
             rows = await client.schedules.history(name, start=since, limit=FAILED_LOOK)

@@ -197,7 +197,7 @@ async def _ask(request: WebRequest, view: AutomationView, clock: WallClock) -> A
         return None
     if change is not None and open_run.reason in ("approval", "reconciliation"):
         inputs = await request.client.automations.inputs_of(change.id)
-        because = ", ".join(f"{one.source} “{one.title}”" for one in inputs[:3])
+        because = ", ".join(f"{source.source} “{source.title}”" for source in inputs[:3])
         return ask_of(view, change, because, clock)
     return stopped_of(view, clock)
 
@@ -233,7 +233,7 @@ def ask_of(view: AutomationView, change: LedgerRow, because: str, clock: WallClo
         change.id, change.id, clock.stamp(change.updated_at), "unknown for", params,
         [*facts, Fact("Key", f"{change.id} (look for this at the provider)")],
         is_approval=False,
-        answers=[IN_DOUBT[one] for one in view.said.actions if one in IN_DOUBT],
+        answers=[IN_DOUBT[action] for action in view.said.actions if action in IN_DOUBT],
     )  # fmt: skip
 
 
@@ -241,13 +241,13 @@ def stopped_of(view: AutomationView, clock: WallClock) -> AskView | None:
     """The card for a run that stopped and waits for an operator, or will try again."""
     open_run = view.open_run
     assert open_run is not None
-    answers = [STOPPED[one] for one in view.said.actions if one in STOPPED]
+    answers = [STOPPED[action] for action in view.said.actions if action in STOPPED]
     if not answers:
         return None
     text = error_line(view.error) if view.error else view.sentence
     facts = []
     if view.skips:
-        listed = ", ".join(f"{one.topic}/{one.message_id}" for one in view.skips[:5])
+        listed = ", ".join(f"{event.topic}/{event.message_id}" for event in view.skips[:5])
         facts.append(Fact("Events", listed))
     return AskView(
         "It stopped. What now?", "s-warn", text, "", open_run.id, clock.stamp(open_run.created_at),
@@ -275,10 +275,10 @@ def params_of(change: LedgerRow) -> list[ValueField]:
 
 
 async def _flows(request: WebRequest, name: str, clock: WallClock) -> list[FlowView]:
-    ask = request.client.automations
+    automations = request.client.automations
     flows = []
-    for seen in await ask.inputs(name, limit=FLOWS):
-        _, led_to = await ask.outcome(name, seen.input.id)
+    for seen in await automations.inputs(name, limit=FLOWS):
+        _, led_to = await automations.outcome(name, seen.input.id)
         flows.append(flow_of(seen, led_to, clock))
     return flows
 
@@ -296,13 +296,15 @@ def flow_of(seen: SeenInput, led_to: Sequence[LedgerRow], clock: WallClock) -> F
 
 
 async def _activity(request: WebRequest, name: str, clock: WallClock) -> list[ActivityView]:
-    ask = request.client.automations
-    runs = [_did(one, clock) for one in await ask.activity(name, limit=ACTIVITY)]
+    automations = request.client.automations
+    runs = [_did(seen, clock) for seen in await automations.activity(name, limit=ACTIVITY)]
     answers = [
-        ActivityView(clock.stamp(one.at), "", one.words, one.run_id or "", "s-person", "rest")
-        for one in await ask.answers(name, limit=ACTIVITY)
+        ActivityView(
+            clock.stamp(answer.at), "", answer.words, answer.run_id or "", "s-person", "rest"
+        )
+        for answer in await automations.answers(name, limit=ACTIVITY)
     ]
-    both = sorted([*runs, *answers], key=lambda one: one.at.iso if one.at else "", reverse=True)
+    both = sorted([*runs, *answers], key=lambda row: row.at.iso if row.at else "", reverse=True)
     return both[:ACTIVITY]
 
 
@@ -360,19 +362,19 @@ async def answer(request: WebRequest) -> str:
     """Approve, reject or resolve; `expected` names what the operator has seen."""
     name, form = request.parameters["name"], request.form()
     how, expected = form.get("answer"), form.get("expected")
-    ask = request.client.automations
+    automations = request.client.automations
     note = form.get("note").strip() or None
     if not expected:
         raise BadInput("the form does not say what it answers", hint="Load the page again.")
     by = request.identity.name
     href = automation_href(name)
     if how == "approve":
-        await ask.approve(name, expected=expected, by=by, note=note)
+        await automations.approve(name, expected=expected, by=by, note=note)
         return f"{href}?done=approved"
     if how == "reject":
-        await ask.reject(name, expected=expected, by=by, note=note)
+        await automations.reject(name, expected=expected, by=by, note=note)
         return f"{href}?done=rejected"
-    await ask.resolve(name, cast(Resolution, how), expected=expected, by=by, note=note)
+    await automations.resolve(name, cast(Resolution, how), expected=expected, by=by, note=note)
     return f"{href}?done=answered"
 
 

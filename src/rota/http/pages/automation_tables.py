@@ -86,7 +86,7 @@ def _page(
 
 
 async def _inputs(request: WebRequest, name: str, clock: WallClock) -> TableView:
-    found = await request.client.automations.inputs(
+    inputs = await request.client.automations.inputs(
         name, before=request.query.get("before"), limit=PAGE_SIZE
     )
     rows = [
@@ -97,7 +97,7 @@ async def _inputs(request: WebRequest, name: str, clock: WallClock) -> TableView
             CellView(str(seen.unfinished_count), "num p2"),
             CellView(at=clock.stamp(seen.input.created_at), cls="num p2"),
         ))
-        for seen in found
+        for seen in inputs
     ]  # fmt: skip
     heads = {"Input": "", "Status": "p2", "Events": "num p2", "Open": "num p2",
         "Came in": "num p2"}  # fmt: skip
@@ -124,11 +124,11 @@ async def _outputs(request: WebRequest, name: str, clock: WallClock) -> TableVie
 
 async def _events(request: WebRequest, name: str, clock: WallClock) -> TableView:
     query = request.query
-    found = await request.client.automations.events(
+    events = await request.client.automations.events(
         name, topic=query.get("topic"), status=query.get("status"), before=query.get("before"),
         limit=PAGE_SIZE,
     )  # fmt: skip
-    rows = [_event(one, clock) for one in found]
+    rows = [_event(event, clock) for event in events]
     heads = {"Event": "", "Status": "p2", "Published": "num p2", "": "num"}
     return _page(request, name, "events", heads, rows)
 
@@ -165,15 +165,15 @@ async def _runs(request: WebRequest, name: str, clock: WallClock) -> TableView:
 
 
 async def _versions(request: WebRequest, name: str, clock: WallClock) -> TableView:
-    found = await request.client.automations.versions(name, limit=PAGE_SIZE)
+    versions = await request.client.automations.versions(name, limit=PAGE_SIZE)
     rows = [
-        TableRow(str(one.version), (
-            CellView(f"Version {one.version}", "", one.comment or ""),
-            CellView(f"by {'a fix' if one.made_by == 'fix' else 'a deploy'}"),
-            CellView(one.digest[:12], "p2 id"),
-            CellView(at=clock.stamp(one.created_at), cls="num"),
+        TableRow(str(version.version), (
+            CellView(f"Version {version.version}", "", version.comment or ""),
+            CellView(f"by {'a fix' if version.made_by == 'fix' else 'a deploy'}"),
+            CellView(version.digest[:12], "p2 id"),
+            CellView(at=clock.stamp(version.created_at), cls="num"),
         ))
-        for one in found
+        for version in versions
     ]  # fmt: skip
     heads = {"Version": "", "Made": "", "Digest": "p2", "When": "num"}
     return TableView("Versions", heads, rows, "No versions yet")

@@ -36,8 +36,8 @@ async def show(request: WebRequest) -> Answer:
     search, after = request.query.get("q").strip(), request.query.get("after")
     views = await automations.list(search=search, after=after, limit=PAGE_SIZE + 1)
     rows = [row_of(view, clock) for view in views[:PAGE_SIZE]]
-    waits = [one.name for one in await request.client.overview.attention()
-        if one.kind == "automation"]  # fmt: skip
+    waits = [item.name for item in await request.client.overview.attention()
+        if item.kind == "automation"]  # fmt: skip
     headline, context = sentences(rows, waits)
     has_more = len(views) > PAGE_SIZE
     return page(

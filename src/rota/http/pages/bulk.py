@@ -70,7 +70,7 @@ async def act_on(request: WebRequest) -> str:
     """Apply the verb, if as many runs fit as were counted."""
     form = request.form()
     expected, query = form.get("expected"), _query(request)
-    verb = next((one for one in VERBS if one == form.get("verb")), None)
+    verb = next((known for known in VERBS if known == form.get("verb")), None)
     if verb is None or not expected.isdigit():
         raise BadInput("the form does not say what to do", hint="Load the page again.")
     filters: dict[str, Any] = filters_of(query, clock_of(request).now)

@@ -58,22 +58,26 @@ class InputParameter:
 
 def parameters_of(schema: Mapping[str, Any] | None) -> list[InputParameter]:
     """The parameters that a JSON Schema of an input names."""
-    found, needed = _properties(schema)
-    return [InputParameter(name, _word(one), name in needed) for name, one in found.items()]
+    properties, needed = _properties(schema)
+    return [
+        InputParameter(name, _word(field), name in needed) for name, field in properties.items()
+    ]
 
 
 def example_of(schema: Mapping[str, Any] | None) -> str:
     """JSON with the parameters that must be given, to be filled in."""
-    found, needed = _properties(schema)
-    values = {name: _EMPTY.get(_type(one)) for name, one in found.items() if name in needed}
+    properties, needed = _properties(schema)
+    values = {
+        name: _EMPTY.get(_type(field)) for name, field in properties.items() if name in needed
+    }
     return pretty(values) if values else ""
 
 
 def _properties(schema: Mapping[str, Any] | None) -> tuple[dict[str, Any], list[str]]:
     whole = schema or {}
     target = whole.get("$ref", "").rpartition("/")[2]
-    found = whole.get("$defs", {}).get(target, whole)
-    return found.get("properties", {}), found.get("required", [])
+    definition = whole.get("$defs", {}).get(target, whole)
+    return definition.get("properties", {}), definition.get("required", [])
 
 
 def _type(schema: Mapping[str, Any]) -> str:
@@ -83,7 +87,7 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 def _word(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
-        return "one of " + ", ".join(str(one) for one in schema["enum"])
+        return "one of " + ", ".join(str(value) for value in schema["enum"])
     if "anyOf" in schema:
-        return " or ".join(dict.fromkeys(_word(one) for one in schema["anyOf"]))
+        return " or ".join(dict.fromkeys(_word(choice) for choice in schema["anyOf"]))
     return _WORDS.get(_type(schema), "object")

@@ -70,7 +70,7 @@ def bars_of(outcomes: Sequence[str]) -> tuple[list[Bar], str]:
         y, height, tone = _BARS[outcome]
         bars.append(Bar(9.0 * (at + BARS - len(shown)), y, 7, height, tone))
     counts = Counter(shown)
-    words = ", ".join(f"{counts[one]} {one}" for one in _BARS if counts[one])
+    words = ", ".join(f"{counts[word]} {word}" for word in _BARS if counts[word])
     return bars, f"Last {len(shown)}: {words}" if shown else "No occurrence yet"
 
 
@@ -186,20 +186,20 @@ _QUIET = {"fired", "running", "paused"}
 
 
 def calendar_of(
-    found: OutcomeCalendar, intent: Intent, clock: WallClock, *, href: str, is_paused: bool
+    calendar: OutcomeCalendar, intent: Intent, clock: WallClock, *, href: str, is_paused: bool
 ) -> CalendarView:
     """Outcomes by day and hour on the schedule's wall clock, today first, and what is to come."""
     today = clock.local(clock.now).date()
     cells: dict[tuple[date, int], Counter[str]] = {}
-    for cell in found.cells:
+    for cell in calendar.cells:
         cells[cell.day, cell.hour or 0] = words_counted(cell.counts)
-    totals = totals_of(found)
+    totals = totals_of(calendar)
     future = set() if is_paused else _future_hours(intent.spec, clock, today)
     days = [_day(today - timedelta(days=back), cells, future, href=href) for back in range(DAYS)]
     legend = [
-        LegendEntry(*_CELLS[one], f"{text} {totals[one]:,}")
-        for one, text in _LEGEND.items()
-        if totals[one]
+        LegendEntry(*_CELLS[word], f"{text} {totals[word]:,}")
+        for word, text in _LEGEND.items()
+        if totals[word]
     ]
     if future:
         legend.append(LegendEntry("future", "", "to come"))
@@ -208,16 +208,16 @@ def calendar_of(
 
 def words_counted(counts: Mapping[str, int]) -> Counter[str]:
     """Counts by `status:reason` as counts by word."""
-    found: Counter[str] = Counter()
+    words: Counter[str] = Counter()
     for outcome, count in counts.items():
         status, _, reason = outcome.partition(":")
-        found[outcome_word(status, reason or None)] += count
-    return found
+        words[outcome_word(status, reason or None)] += count
+    return words
 
 
-def totals_of(found: OutcomeCalendar) -> Counter[str]:
+def totals_of(calendar: OutcomeCalendar) -> Counter[str]:
     """All outcomes of a calendar, by word."""
-    return sum((words_counted(cell.counts) for cell in found.cells), Counter[str]())
+    return sum((words_counted(cell.counts) for cell in calendar.cells), Counter[str]())
 
 
 def _future_hours(spec: Spec, clock: WallClock, today: date) -> set[tuple[date, int]]:
@@ -225,8 +225,8 @@ def _future_hours(spec: Spec, clock: WallClock, today: date) -> set[tuple[date, 
     end = instant(midnight.replace(tzinfo=clock.local(clock.now).tzinfo))
     if end <= clock.now or not count_between(spec, clock.now, end):
         return set()
-    found = between(spec, clock.now, end - 1, limit=RANGE_MAX)
-    return {(clock.local(at).date(), clock.local(at).hour) for at in found}
+    instants = between(spec, clock.now, end - 1, limit=RANGE_MAX)
+    return {(clock.local(at).date(), clock.local(at).hour) for at in instants}
 
 
 def _day(
@@ -243,15 +243,15 @@ def _day(
             row.append(Cell("future"))
         else:
             row.append(Cell("none"))
-    notable = [f"{sums[one]} {one}" for one in _WORST if sums[one] and one != "fired"]
+    notable = [f"{sums[word]} {word}" for word in _WORST if sums[word] and word != "fired"]
     label = f"{day:%a} {day.day}"
     return CalendarDay(day.isoformat(), label, row, ", ".join(notable))
 
 
 def _cell(day: date, hour: int, counts: Counter[str], href: str) -> Cell:
-    worst = next(one for one in _WORST if counts[one])
+    worst = next(word for word in _WORST if counts[word])
     kind, shape = _CELLS[worst]
-    parts = ", ".join(f"{counts[one]} {_LEGEND[one]}" for one in _LEGEND if counts[one])
+    parts = ", ".join(f"{counts[word]} {_LEGEND[word]}" for word in _LEGEND if counts[word])
     title = f"{day:%a} {day.day} {hour:02}:00, {parts}"
     target = "" if worst in _QUIET else f"{href}?day={day.isoformat()}#ledger"
     return Cell(kind, shape, title, target)

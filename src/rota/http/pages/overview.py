@@ -62,18 +62,20 @@ async def show(request: WebRequest) -> Answer:
     """The page."""
     client, clock = request.client, clock_of(request)
     schedules = await client.schedules.list(limit=SCHEDULES_MAX)
-    found = await client.schedules.last_outcomes([one.schedule.name for one in schedules], last=20)
-    inbox = await inbox_of(request, found, clock)
+    outcomes = await client.schedules.last_outcomes(
+        [view.schedule.name for view in schedules], last=20
+    )
+    inbox = await inbox_of(request, outcomes, clock)
     remember_count(client, len(inbox))
     fleet = await fleet_of(request)
     running = await client.runs.list(status="running", limit=RUNNING_ROWS)
     pending = await client.runs.list(status="pending", limit=RUNNING_ROWS)
     counts = await client.overview.counts()
     series = await client.overview.activity(buckets=BUCKETS)
-    lanes, lanes_note = await _lanes(request, schedules, found, clock)
+    lanes, lanes_note = await _lanes(request, schedules, outcomes, clock)
     now_running = counts.open.get("running", 0)
     headline, context = sentences(inbox, fleet, schedules, now_running)
-    oldest = min((one.since_at for one in inbox), default=None)
+    oldest = min((item.since_at for item in inbox), default=None)
     return page(
         request, "overview.html", title="Overview", place="overview", live=LIVE,
         headline=headline, context=context, oldest=clock.stamp(oldest),
@@ -172,16 +174,18 @@ async def _lanes(
 ) -> tuple[list[Lane], str]:
     """The schedules that fire soonest, each with all its firings; then the paused ones."""
     until = clock.now + DAY
-    due = [one for one in schedules if one.schedule.status == Status.SCHEDULED and not one.problem]
-    soon = [one for one in due if (one.schedule.due_at or until) < until]
-    soon.sort(key=lambda one: one.schedule.due_at or until)
+    due = [
+        view for view in schedules if view.schedule.status == Status.SCHEDULED and not view.problem
+    ]
+    soon = [view for view in due if (view.schedule.due_at or until) < until]
+    soon.sort(key=lambda view: view.schedule.due_at or until)
     lanes = []
     for view in soon[:LANES_MAX]:
         known = outcomes.get(view.schedule.name)
         usual = round((known.usual_s if known and known.usual_s else 60.0) * SECOND)
         lanes.append(_lane(view, usual, clock))
-    paused = [one for one in schedules if one.schedule.status == Status.PAUSED]
-    for row in [one.schedule for one in paused if one.schedule.due_at is not None]:
+    paused = [view for view in schedules if view.schedule.status == Status.PAUSED]
+    for row in [view.schedule for view in paused if view.schedule.due_at is not None]:
         if len(lanes) < LANES_MAX:
             until_text = "" if row.available_at is None else f"until {clock.day(row.available_at)}"
             lanes.append(Lane(row.name, schedule_href(row.name), (), "paused", None,

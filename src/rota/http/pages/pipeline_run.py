@@ -98,10 +98,10 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
         state=run_state(run), sentence=sentence_of(run, result, clock),
         follows=follows_of(run, result), tiles=tiles_of(result, snapshot),
         grid=grid_of(grid, run, at, result.total, wanted),
-        item=item or "", failed=[item_view(one) for one in failed],
+        item=item or "", failed=[item_view(outcome) for outcome in failed],
         failed_line=f"{number(len(failed))} of {number(result.failed)}",
         failed_all=link(href, status="failed") if result.failed > len(failed) else "",
-        items=[item_view(one) for one in listed.items],
+        items=[item_view(outcome) for outcome in listed.items],
         items_line=f"{counted(len(listed.items), 'item')} shown", status_filter=wanted,
         older=f"{older}#items" if listed.next else "",
         first=f"{link(href, status=wanted, grid=at)}#items" if after_item else "",
@@ -122,17 +122,17 @@ def _number(request: WebRequest, name: str) -> int:
 
 async def _failed(pipelines: PipelineClient, run_id: str) -> list[ItemOutcome]:
     """The first failed items. One read ends after some thousand items, so there are several."""
-    found: list[ItemOutcome] = []
+    failed: list[ItemOutcome] = []
     after_item = 0
     for _ in range(FAILED_LOOKS_MAX):
-        part = await pipelines.items_page(
-            run_id, after=after_item, limit=FAILED_MAX - len(found), status="failed"
+        page_of_items = await pipelines.items_page(
+            run_id, after=after_item, limit=FAILED_MAX - len(failed), status="failed"
         )
-        found += part.items
-        if part.next is None or len(found) >= FAILED_MAX:
+        failed += page_of_items.items
+        if page_of_items.next is None or len(failed) >= FAILED_MAX:
             break
-        after_item = part.next
-    return found
+        after_item = page_of_items.next
+    return failed
 
 
 def item_chips(href: str, wanted: str, result: PipelineResult) -> list[Chip]:
@@ -235,9 +235,9 @@ _KINDS = {
 }  # fmt: skip
 
 
-def grid_of(found: ItemsPage, run: Run, at: int, total: int, wanted: str) -> GridView:
+def grid_of(listed: ItemsPage, run: Run, at: int, total: int, wanted: str) -> GridView:
     """One square per item of a part of the list, in the order of the input."""
-    items = found.items
+    items = listed.items
     counts: Counter[str] = Counter(item.status for item in items)
     cells = [
         Cell(
@@ -256,12 +256,12 @@ def grid_of(found: ItemsPage, run: Run, at: int, total: int, wanted: str) -> Gri
     ]
     label = ", ".join(entry.text for entry in legend)
     line = "in order of the input"
-    if at or found.next:
-        end = found.next or at + len(items)
+    if at or listed.next:
+        end = listed.next or at + len(items)
         line = f"searched {number(at + 1)} to {number(end)} of {number(total)}, {line}"
     href = f"/pipeline-runs/{run.id}"
     earlier = f"{link(href, status=wanted, grid=max(0, at - GRID_MAX))}#grid" if at else ""
-    later = f"{link(href, status=wanted, grid=found.next)}#grid" if found.next else ""
+    later = f"{link(href, status=wanted, grid=listed.next)}#grid" if listed.next else ""
     return GridView(cells, legend, line, f"Items: {label}", earlier, later)
 
 

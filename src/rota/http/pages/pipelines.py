@@ -104,5 +104,5 @@ def sentences(rows: Sequence[PipelineRow], name: str) -> tuple[str, str]:
     spent = sum(row.spent for row in rows)
     of = f" of {name}" if name else ""
     newest = "run" if len(rows) == 1 else counted(len(rows), "run")
-    said = f"The newest {newest}{of} cost {money(spent)}."
-    return head, f"{said} {bad} did not complete." if bad else said
+    cost = f"The newest {newest}{of} cost {money(spent)}."
+    return head, f"{cost} {bad} did not complete." if bad else cost

@@ -130,7 +130,9 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
         sentence=sentence_of(run, last, state, steps, clock),
         follows=follows_of(run, last, state, steps),
         why=run_walk(state, run.name) if last.status in WAITS else [],
-        attempts=[attempt_view(one, number, run, clock) for number, one in enumerate(chain, 1)],
+        attempts=[
+            attempt_view(attempt, number, run, clock) for number, attempt in enumerate(chain, 1)
+        ],
         steps=shown,
         ticks=ticks,
         steps_line=steps_line(run, steps, clock),
@@ -404,9 +406,9 @@ def _no_steps(run: Run) -> str:
 async def child_rows(request: WebRequest, run: Run) -> tuple[list[RunRowView], str]:
     """The runs that this one has started, oldest first, and the address of the next page."""
     clock, after_id = clock_of(request), request.query.get("children")
-    found = await request.client.runs.children(run.id, after=after_id, limit=CHILDREN_MAX + 1)
-    rows = [run_row(one, clock) for one in found[:CHILDREN_MAX]]
-    if len(found) <= CHILDREN_MAX:
+    children = await request.client.runs.children(run.id, after=after_id, limit=CHILDREN_MAX + 1)
+    rows = [run_row(child, clock) for child in children[:CHILDREN_MAX]]
+    if len(children) <= CHILDREN_MAX:
         return rows, ""
     return rows, link(f"/runs/{run.id}", children=rows[-1].id)
 

@@ -57,12 +57,12 @@ class RunSearch:
     @classmethod
     def of(cls, query: Fields) -> RunSearch:
         """From a query string."""
-        return cls(**{one.name: query.get(one.name).strip() for one in fields(cls)})
+        return cls(**{field.name: query.get(field.name).strip() for field in fields(cls)})
 
     def href(self, *, path: str = "/runs", done: str = "", **changes: str) -> str:
         """The address with some filters changed."""
         changed = replace(self, **changes)
-        values = {one.name: getattr(changed, one.name) for one in fields(self)}
+        values = {field.name: getattr(changed, field.name) for field in fields(self)}
         return link(path, **values, done=done)
 
     @property
@@ -74,7 +74,7 @@ class RunSearch:
     @property
     def is_on(self) -> bool:
         """Whether anything is filtered."""
-        return any(getattr(self, one.name) for one in fields(self) if one.name != "before")
+        return any(getattr(self, field.name) for field in fields(self) if field.name != "before")
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ async def show(request: WebRequest) -> Answer:
         request, "runs.html", title="Runs", place="runs", live=LIVE, problem=problem,
         problem_status=HTTPStatus.OK, headline=headline, context=context,
         chips=status_chips(query, counts), filters=query,
-        queue_names=sorted({one.name for one in await request.client.queues()} | {"default"}),
+        queue_names=sorted({queue.name for queue in await request.client.queues()} | {"default"}),
         since_choices=SINCE, active=active_chips(query), rows=rows,
         bulk=query.href(path="/runs/bulk", before="") if query.is_on else "",
         is_first_page=not query.before, shown=_shown(listed, clock),
@@ -126,10 +126,10 @@ async def _find(
         return RunList([], None, None), PageProblem.of(error)
 
 
-def _with_older(found: RunList) -> list[Run]:
+def _with_older(listed: RunList) -> list[Run]:
     """The runs of a page, and below them those that a search found by their ids, however old."""
-    shown = {run.id for run in found.runs}
-    return [*found.runs, *(run for run in found.by_id if run.id not in shown)]
+    shown = {run.id for run in listed.runs}
+    return [*listed.runs, *(run for run in listed.by_id if run.id not in shown)]
 
 
 def filters_of(query: RunSearch, now: int) -> dict[str, Any]:
@@ -185,20 +185,20 @@ def active_chips(query: RunSearch) -> list[Chip]:
     ]
 
 
-def _shown(found: RunList, clock: WallClock) -> str:
-    runs = _with_older(found)
+def _shown(listed: RunList, clock: WallClock) -> str:
+    runs = _with_older(listed)
     if not runs:
         return ""
     first, last = (clock.day(run.created_at) for run in (runs[0], runs[-1]))
     text = f"{counted(len(runs), 'run')} shown, from {first} back to {last}"
-    return text if found.looked_back_to is None else f"{text} · {_looked(found, clock)}"
+    return text if listed.looked_back_to is None else f"{text} · {_looked(listed, clock)}"
 
 
-def _looked(found: RunList, clock: WallClock) -> str:
+def _looked(listed: RunList, clock: WallClock) -> str:
     """How far the search went."""
-    if found.looked_back_to is None:
+    if listed.looked_back_to is None:
         return "Looked through all runs that are kept."
-    return f"Looked back to {clock.day(instant(found.looked_back_to))}."
+    return f"Looked back to {clock.day(instant(listed.looked_back_to))}."
 
 
 async def find(request: WebRequest) -> Answer:
@@ -258,7 +258,7 @@ async def new(request: WebRequest, problem: PageProblem | None = None) -> Answer
     """The form that starts a run."""
     if request.method == "POST":
         typed = request.form()
-        form = StartForm(**{one.name: typed.get(one.name) for one in fields(StartForm)})
+        form = StartForm(**{field.name: typed.get(field.name) for field in fields(StartForm)})
     else:
         name = request.query.get("workflow")
         form = StartForm(workflow=name, input=example_of(schema_of(request, name)))

@@ -110,7 +110,7 @@ async def show(
     zone = zone_of(view.intent.spec)
     there = WallClock(zone, here.now)
     start, end = _window(there)
-    found = await client.schedules.calendar(name, start, end, by="hour")
+    calendar = await client.schedules.calendar(name, start, end, by="hour")
     rows = await client.schedules.history(name, end=end, limit=DURATIONS)
     upcoming = [] if view.problem else await client.schedules.preview(name, 5)
     is_paused = view.schedule.status == Status.PAUSED
@@ -119,13 +119,13 @@ async def show(
         request, "schedule.html", title=name, place="schedules", live=LIVE, problem=problem,
         name=name, href=href,
         state=state_of_schedule(view), sentence=sentence_of(view, here, there),
-        follows=follows_of(totals_of(found), rows, there), is_paused=is_paused, zone_name=zone,
+        follows=follows_of(totals_of(calendar), rows, there), is_paused=is_paused, zone_name=zone,
         two_zones=zone != request.zone, typed=_typed(request, view, problem),
-        calendar=calendar_of(found, view.intent, there, href=href, is_paused=is_paused),
+        calendar=calendar_of(calendar, view.intent, there, href=href, is_paused=is_paused),
         ledger=await ledger_of(request, view, there), spread=duration_view(rows),
         facts=facts_of(view, there), differences=view.differences,
-        next=[_next(one, here, there) for one in upcoming],
-        why=await _why(request, name, there), backfill=backfill or _backfill(found, there),
+        next=[_next(occurrence, here, there) for occurrence in upcoming],
+        why=await _why(request, name, there), backfill=backfill or _backfill(calendar, there),
     )  # fmt: skip
 
 
@@ -203,11 +203,11 @@ async def _why(request: WebRequest, name: str, there: WallClock) -> WhyView:
     example = there.local(there.now).strftime("%Y-%m-%d %H:00")
     try:
         at = read_time(asked, there.zone, there.now) if asked else None
-        found = await explain(request.client, name, at=at)
+        answer = await explain(request.client, name, at=at)
     except RotaError as error:
         clauses = [WhyClause("", f"{error.message}.", "s-bad", "bad", is_hit=True)]
         return WhyView(asked, example, clauses, error.advice)
-    return WhyView(asked, example, schedule_walk(found), found.hint or "")
+    return WhyView(asked, example, schedule_walk(answer), answer.hint or "")
 
 
 def duration_view(rows: Sequence[Run]) -> DurationView | None:
@@ -246,9 +246,9 @@ def facts_of(view: ScheduleView, there: WallClock) -> list[Fact]:
 # -- forms --------------------------------------------------------------------------------------
 
 
-def _backfill(found: OutcomeCalendar, there: WallClock) -> BackfillForm:
+def _backfill(calendar: OutcomeCalendar, there: WallClock) -> BackfillForm:
     """The form over what was missed lately, or over the last day."""
-    lost = [cell for cell in found.cells if words_counted(cell.counts)["missed"]]
+    lost = [cell for cell in calendar.cells if words_counted(cell.counts)["missed"]]
     now = there.local(there.now)
     first, last = now - timedelta(days=1), now
     text = "Runs the occurrences of a past range that have no run, oldest first."
@@ -258,7 +258,7 @@ def _backfill(found: OutcomeCalendar, there: WallClock) -> BackfillForm:
             for cell in (lost[0], lost[-1])
         )
         last = min(now, last + timedelta(hours=1))
-        text = f"{_missed(totals_of(found)['missed'])} {text}"
+        text = f"{_missed(totals_of(calendar)['missed'])} {text}"
     return BackfillForm(text, first.strftime("%Y-%m-%d %H:%M"), last.strftime("%Y-%m-%d %H:%M"))
 
 
@@ -273,9 +273,9 @@ async def backfill(request: WebRequest) -> Answer:
         plan = await client.schedules.backfill(name, start, end, dry_run=True)
         expected = form.get("expected")
         if not expected:
-            found = counted(plan.occurrence_count, "occurrence")
-            said = f"{found}, {plan.run_count} of them without a run."
-            shown = BackfillForm("", typed.start, typed.end, said, plan.run_count)
+            occurrences = counted(plan.occurrence_count, "occurrence")
+            summary = f"{occurrences}, {plan.run_count} of them without a run."
+            shown = BackfillForm("", typed.start, typed.end, summary, plan.run_count)
             return await show(request, None, shown)
         if expected != str(plan.run_count):
             raise BadInput(

@@ -110,7 +110,9 @@ def preview_of(form: ScheduleForm, old: Spec | None, here: WallClock) -> Preview
     if old is not None:
         before = f" ({number(count_between(old, here.now, here.now + 7 * DAY))} before)"
     diff, line = firings(spec, here, there) if old is None else difference(old, spec, here, there)
-    far = [one.text for one in skipped_between(spec, here.now, here.now + LOOK_AHEAD_US, NOTES_MAX)]
+    notes = [
+        note.text for note in skipped_between(spec, here.now, here.now + LOOK_AHEAD_US, NOTES_MAX)
+    ]
     warnings = []
     if week > 7 * BURST_PER_DAY:
         warnings.append(f"It fires {number(week)} times in 7 days. Is that what you want?")
@@ -119,7 +121,7 @@ def preview_of(form: ScheduleForm, old: Spec | None, here: WallClock) -> Preview
         words=sentence(f"{words_of(describe(spec), zone)}, {city(zone)}"),
         form="; ".join(form_of(timing) for timing in spec.timings),
         next="never" if first is None else _both(first, here, there),
-        week=f"{counted(week, 'firing')}{before}", notes=far, warnings=warnings, diff=diff,
+        week=f"{counted(week, 'firing')}{before}", notes=notes, warnings=warnings, diff=diff,
         diff_line=line, is_same=old is not None and not diff,
     )  # fmt: skip
 
@@ -129,12 +131,12 @@ def difference(
 ) -> tuple[list[DiffRow], str]:
     """The firings of the next 24 hours that come and go."""
     until = here.now + DAY
-    was, will = (_times(one, here.now, until) for one in (old, spec))
+    was, will = (_times(each_spec, here.now, until) for each_spec in (old, spec))
     gone, come = was - will, will - was
     rows = [
         _diff_row(at, "del" if at in gone else "add", here, there) for at in sorted(gone | come)
     ]
-    counts = [count_between(one, here.now, until) for one in (spec, old)]
+    counts = [count_between(each_spec, here.now, until) for each_spec in (spec, old)]
     line = f"{number(counts[0])} instead of {number(counts[1])}"
     if len(rows) > DIFF_MAX:
         line = f"{line}; the first {DIFF_MAX} changes"
@@ -199,7 +201,7 @@ def form_of_view(view: ScheduleView) -> ScheduleForm:
 
 def _typed(request: WebRequest) -> ScheduleForm:
     form = request.form()
-    names = [one.name for one in fields(ScheduleForm) if one.name != "asks_confirm"]
+    names = [field.name for field in fields(ScheduleForm) if field.name != "asks_confirm"]
     # Browsers send the rows of a text area with CRLF.
     values: dict[str, Any] = {name: form.get(name).strip().replace("\r\n", "\n") for name in names}
     return ScheduleForm(**values)

@@ -101,16 +101,16 @@ async def _not_run(
     request: WebRequest, name: str, query: LedgerAddress, there: WallClock
 ) -> tuple[Sequence[Run], datetime | None]:
     """Rows without a run. A page looks at a bounded number of rows, and says how far it came."""
-    found: list[Run] = []
+    skipped: list[Run] = []
     end = query.end
     for _ in range(LOOKS_MAX):
         rows = await request.client.schedules.history(name, start=query.start, end=end, limit=LOOK)
         for run in rows:
             if outcome_of(run) not in ("fired", "running"):
-                found.append(run)
-                if len(found) == SIZE:
-                    return found, _end_before(run, there)
+                skipped.append(run)
+                if len(skipped) == SIZE:
+                    return skipped, _end_before(run, there)
         if len(rows) < LOOK:
-            return found, None
+            return skipped, None
         end = _end_before(rows[-1], there) - STEP
-    return found, end + STEP
+    return skipped, end + STEP

@@ -71,16 +71,16 @@ async def show(request: WebRequest) -> Answer:
     chosen, after, search = query.get("show"), query.get("after"), query.get("q").strip()
     schedules = request.client.schedules
     counts, every = await schedules.count(search=search), await schedules.count()
-    found = await _find(request, chosen, after, search, clock)
-    first = found if not (chosen or after or search) else await _find(request, "", "", "", clock)
+    listing = await _find(request, chosen, after, search, clock)
+    first = listing if not (chosen or after or search) else await _find(request, "", "", "", clock)
     paused = await schedules.list(paused=True, limit=NAMED)
     missed = [row.name for row in first.rows if row.has_missed]
-    headline, context = sentences(every, [one.schedule.name for one in paused], missed)
+    headline, context = sentences(every, [view.schedule.name for view in paused], missed)
     return page(
         request, "schedules.html", title="Schedules", place="schedules", live=LIVE,
-        headline=headline, context=context, total=every.total, rows=found.rows,
-        older=_href(chosen, search, found.next) if found.next else "",
-        first=_href(chosen, search) if after else "", shown=_shown(found, counts, chosen),
+        headline=headline, context=context, total=every.total, rows=listing.rows,
+        older=_href(chosen, search, listing.next) if listing.next else "",
+        first=_href(chosen, search) if after else "", shown=_shown(listing, counts, chosen),
         chips=_chips(counts, chosen, search), search=search, chosen=chosen,
         is_long=every.total > SEARCH_FROM or bool(search),
     )  # fmt: skip
@@ -110,24 +110,24 @@ async def _find(
     return Listing(rows, names[-1] if has_more else "")
 
 
-def _shown(found: Listing, counts: ListedCounts, chosen: str) -> str:
+def _shown(listing: Listing, counts: ListedCounts, chosen: str) -> str:
     if chosen == "bad":
-        looked = f", searched names up to {clipped(found.next, 48)}" if found.next else ""
-        return f"{counted(len(found.rows), 'schedule')} shown, by name{looked}"
+        looked = f", searched names up to {clipped(listing.next, 48)}" if listing.next else ""
+        return f"{counted(len(listing.rows), 'schedule')} shown, by name{looked}"
     total = counts.paused if chosen == "paused" else counts.total
-    return f"{number(len(found.rows))} of {_up_to(total)} shown, by name"
+    return f"{number(len(listing.rows))} of {_up_to(total)} shown, by name"
 
 
 def _up_to(count: int) -> str:
     return f"{number(count)} or more" if count >= COUNT_MAX else counted(count, "schedule")
 
 
-def schedule_row(view: ScheduleView, found: LastOutcomes, clock: WallClock) -> ScheduleRow:
+def schedule_row(view: ScheduleView, last_outcomes: LastOutcomes, clock: WallClock) -> ScheduleRow:
     """The row of a schedule."""
     row = view.schedule
-    outcomes = [outcome_word(one.status, one.reason) for one in found.outcomes]
+    outcomes = [outcome_word(outcome.status, outcome.reason) for outcome in last_outcomes.outcomes]
     bars, label = bars_of(outcomes)
-    last = found.outcomes[-1] if found.outcomes else None
+    last = last_outcomes.outcomes[-1] if last_outcomes.outcomes else None
     state, note = None, ""
     if last is not None:
         state = state_of(last.status, last.reason)
@@ -140,7 +140,7 @@ def schedule_row(view: ScheduleView, found: LastOutcomes, clock: WallClock) -> S
         until = "" if row.available_at is None else f", until {clock.day(row.available_at)}"
         note = clipped(f"{row.reason}{until}", 80)
     newest_bad = bool(outcomes) and outcomes[-1] in ("failed", "missed")
-    usual = None if found.usual_s is None else round(found.usual_s * SECOND)
+    usual = None if last_outcomes.usual_s is None else round(last_outcomes.usual_s * SECOND)
     return ScheduleRow(
         name=row.name, href=schedule_href(row.name), words=words_of(view.text, zone),
         zone=zone, bars=bars, bars_label=label, last=state, last_note=note,

@@ -229,10 +229,10 @@ def pretty(value: Any) -> str:
 
 def _fields(value: dict[str, Any] | list[Any], depth: int) -> tuple[ValueField, ...]:
     pairs = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
-    found = [_field(str(name), each, depth) for name, each in pairs[:TREE_FIELDS_MAX]]
+    fields = [_field(str(name), field, depth) for name, field in pairs[:TREE_FIELDS_MAX]]
     if len(pairs) > TREE_FIELDS_MAX:
-        found.append(ValueField("…", f"{number(len(pairs) - TREE_FIELDS_MAX)} more", kind="more"))
-    return tuple(found)
+        fields.append(ValueField("…", f"{number(len(pairs) - TREE_FIELDS_MAX)} more", kind="more"))
+    return tuple(fields)
 
 
 def _field(name: str, value: Any, depth: int) -> ValueField:
@@ -240,8 +240,8 @@ def _field(name: str, value: Any, depth: int) -> ValueField:
         return ValueField(name, "redacted", kind="redacted")
     if isinstance(value, dict | list) and value:
         simple = isinstance(value, list) and len(value) <= 8
-        if simple and all(isinstance(one, str | int | float | bool) for one in value):
-            return ValueField(name, _cut(", ".join(_plain(one) for one in value)))
+        if simple and all(isinstance(item, str | int | float | bool) for item in value):
+            return ValueField(name, _cut(", ".join(_plain(item) for item in value)))
         if depth < TREE_DEPTH_MAX:
             return ValueField(name, "", fields=_fields(value, depth + 1), kind="tree")
         return ValueField(name, _cut(msgspec.json.encode(value).decode()))
@@ -281,13 +281,13 @@ class TextPart:
 
 def text_parts(sentence: str) -> Sequence[TextPart]:
     """A sentence cut into words, commands (between backticks) and ids of runs."""
-    found, at = [], 0
+    parts, at = [], 0
     for piece in _PIECES.finditer(sentence):
         if piece.start() > at:
-            found.append(TextPart("words", sentence[at : piece.start()]))
+            parts.append(TextPart("words", sentence[at : piece.start()]))
         kinds = zip(("code", "run", "worker"), piece.groups(), strict=True)
-        found += [TextPart(kind, text) for kind, text in kinds if text]
+        parts += [TextPart(kind, text) for kind, text in kinds if text]
         at = piece.end()
     if at < len(sentence):
-        found.append(TextPart("words", sentence[at:]))
-    return found
+        parts.append(TextPart("words", sentence[at:]))
+    return parts

@@ -36,14 +36,14 @@ class Stage:
 
 def walk(stages: Sequence[Stage], at: int, answer: str, *, is_good: bool) -> list[WhyClause]:
     """The stages before the deciding one held, those after it were not reached."""
-    found = [WhyClause(one.head, one.passed, "g-check", "ok") for one in stages[:at]]
+    clauses = [WhyClause(stage.head, stage.passed, "g-check", "ok") for stage in stages[:at]]
     shape, tone = ("g-check", "ok") if is_good else ("s-warn", "warn")
-    found.append(WhyClause(stages[at].head, answer, shape, tone, is_hit=not is_good))
-    rest = [one.head for one in stages[at + 1 :]]
+    clauses.append(WhyClause(stages[at].head, answer, shape, tone, is_hit=not is_good))
+    rest = [stage.head for stage in stages[at + 1 :]]
     if rest and not is_good:
         heads = ", ".join([rest[0], *(head.lower() for head in rest[1:])])
-        found.append(WhyClause("", f"{heads}: not reached", is_dim=True))
-    return found
+        clauses.append(WhyClause("", f"{heads}: not reached", is_dim=True))
+    return clauses
 
 
 # -- a schedule ---------------------------------------------------------------------------------
@@ -62,9 +62,9 @@ _SKIPPED: Mapping[str, str] = {"paused": "Pause", "missed": "Workers", "too late
 _GOOD = ("fired_completed", "fired_running", "fired_sleeps", "future", "not_yet", "due", "jitter")
 
 
-def schedule_walk(found: Explanation) -> list[WhyClause]:
+def schedule_walk(explanation: Explanation) -> list[WhyClause]:
     """The walk over spec, clock, bounds, pause, workers, overlap and the run."""
-    facts = found.facts
+    facts = explanation.facts
     clock = str(facts.get("clock") or f"the time exists once in {facts.get('zone', 'its zone')}")
     passed = {
         "Times": str(facts.get("when", "it is one of its times")),
@@ -76,17 +76,17 @@ def schedule_walk(found: Explanation) -> list[WhyClause]:
         "Run": "",
     }
     stages = [Stage(head, passed[head]) for head in _HEADS]
-    answer = found.sentence.removeprefix(f"{facts.get('schedule', '')} ")
-    is_good = found.verdict in _GOOD
-    return walk(stages, _HEADS.index(_stage(found)), sentence(answer), is_good=is_good)
+    answer = explanation.sentence.removeprefix(f"{facts.get('schedule', '')} ")
+    is_good = explanation.verdict in _GOOD
+    return walk(stages, _HEADS.index(_stage(explanation)), sentence(answer), is_good=is_good)
 
 
-def _stage(found: Explanation) -> str:
-    if found.verdict == "skipped":
-        return _SKIPPED.get(str(found.facts.get("reason")), "Overlap")
-    if found.verdict.startswith("fired_"):
+def _stage(explanation: Explanation) -> str:
+    if explanation.verdict == "skipped":
+        return _SKIPPED.get(str(explanation.facts.get("reason")), "Overlap")
+    if explanation.verdict.startswith("fired_"):
         return "Run"
-    return _DECIDED.get(found.verdict, "Overlap")
+    return _DECIDED.get(explanation.verdict, "Overlap")
 
 
 # -- a run --------------------------------------------------------------------------------------
@@ -105,12 +105,12 @@ def run_walk(state: RunState, name: str) -> list[WhyClause]:
     if at is None:
         is_calm = state.verdict in ("sleeps", "retries", "waits_after", "waits_child")
         shape, tone = ("s-sleep", "rest") if is_calm else ("s-warn", "warn")
-        found = [WhyClause("", answer, shape, tone, is_hit=not is_calm)]
+        clauses = [WhyClause("", answer, shape, tone, is_hit=not is_calm)]
     else:
-        found = walk(_run_stages(state.facts, name), at, answer, is_good=state.verdict == "ready")
+        clauses = walk(_run_stages(state.facts, name), at, answer, is_good=state.verdict == "ready")
     if state.hint:
-        found.append(WhyClause("To change that:", state.hint))
-    return found
+        clauses.append(WhyClause("To change that:", state.hint))
+    return clauses
 
 
 def _run_stages(facts: Mapping[str, Any], name: str) -> list[Stage]:

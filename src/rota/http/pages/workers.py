@@ -78,7 +78,7 @@ class FleetView:
         """Why no run of a queue can start now; empty when one can."""
         if not self.alive:
             return "no worker is alive"
-        row = next((one for one in self.queues if one.name == queue), None)
+        row = next((queue_row for queue_row in self.queues if queue_row.name == queue), None)
         if row is None or not row.worker_count:
             return f"no worker serves queue {queue}"
         if row.is_paused:
@@ -90,41 +90,41 @@ class FleetView:
 
 async def fleet_of(request: WebRequest) -> FleetView:
     """The state of workers and queues."""
-    seen, clock = request.client.overview, clock_of(request)
+    overview, clock = request.client.overview, clock_of(request)
     return FleetView(
-        [worker_row(one, clock) for one in await seen.workers()],
-        [queue_row(one, clock) for one in await seen.queues()],
+        [worker_row(state, clock) for state in await overview.workers()],
+        [queue_row(state, clock) for state in await overview.queues()],
     )
 
 
-def worker_row(found: WorkerState, clock: WallClock) -> WorkerRow:
+def worker_row(state: WorkerState, clock: WallClock) -> WorkerRow:
     """The row of a worker; its state follows from the heartbeat."""
-    worker, lost = found.worker, found.state in ("gone", "silent")
+    worker, lost = state.worker, state.state in ("gone", "silent")
     age = rough(clock.now - worker.heartbeat_at)
     return WorkerRow(
         id=worker.id, name=worker.host.partition("/")[0], pid=worker.pid,
-        up=rough(clock.now - worker.started_at), state=named(WORKERS, found.state),
+        up=rough(clock.now - worker.started_at), state=named(WORKERS, state.state),
         beat=f"for {age}" if lost else f"{age} ago", since=clock.stamp(worker.heartbeat_at),
-        word="is gone" if found.state == "gone" else "has been silent",
-        slots=f"{found.busy} of {worker.slots}", percent=share(found.busy, worker.slots),
-        free=max(0, worker.slots - found.busy), serves=", ".join(found.queues),
+        word="is gone" if state.state == "gone" else "has been silent",
+        slots=f"{state.busy} of {worker.slots}", percent=share(state.busy, worker.slots),
+        free=max(0, worker.slots - state.busy), serves=", ".join(state.queues),
         version=worker.version, mark="bad" if lost else "",
     )  # fmt: skip
 
 
-def queue_row(found: QueueState, clock: WallClock) -> QueueRow:
+def queue_row(queue: QueueState, clock: WallClock) -> QueueRow:
     """The row of a queue."""
-    running, most = found.running, found.limits.running_max if found.limits else None
+    running, most = queue.running, queue.limits.running_max if queue.limits else None
     is_full = bool(most and running >= most)
-    state = STATES["paused"] if found.is_paused else FULL if is_full else OPEN
+    state = STATES["paused"] if queue.is_paused else FULL if is_full else OPEN
     text = f"{number(running)} of {number(most)}" if most else f"{number(running)}, no limit"
-    oldest = None if found.oldest_at is None else instant(found.oldest_at)
+    oldest = None if queue.oldest_at is None else instant(queue.oldest_at)
     return QueueRow(
-        found.name, limits_text(found.limits), state, f"{text}, at its limit" if is_full else text,
+        queue.name, limits_text(queue.limits), state, f"{text}, at its limit" if is_full else text,
         share(running, most) if most else (5.0 if running else 0.0), "warn" if is_full else "run",
-        found.pending, clock.stamp(oldest), found.is_paused,
-        "resume" if found.is_paused else "pause", "warn" if is_full and found.pending else "",
-        found.worker_count,
+        queue.pending, clock.stamp(oldest), queue.is_paused,
+        "resume" if queue.is_paused else "pause", "warn" if is_full and queue.pending else "",
+        queue.worker_count,
     )  # fmt: skip
 
 
@@ -152,11 +152,11 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
     """The page."""
     fleet, clock = await fleet_of(request), clock_of(request)
     search, after_id = request.query.get("q").strip(), request.query.get("after")
-    found = await request.client.overview.workers(
+    states = await request.client.overview.workers(
         search=search, after=after_id, limit=PAGE_SIZE + 1
     )
-    rows = [worker_row(one, clock) for one in found[:PAGE_SIZE]]
-    has_more = len(found) > PAGE_SIZE
+    rows = [worker_row(state, clock) for state in states[:PAGE_SIZE]]
+    has_more = len(states) > PAGE_SIZE
     waiting = sum(row.pending for row in fleet.queues)
     none = "Nothing waits. Start a worker:"
     if waiting:

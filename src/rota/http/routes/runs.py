@@ -169,17 +169,17 @@ async def start_batch(request: WebRequest, body: BatchBody) -> RouteReply[list[S
     options = RunOptions(queue=body.queue, priority=body.priority, delay=body.delay, tags=body.tags)
     key = request.headers.get(KEY)
     items = [
-        Start((), one.input, one.external_id or (key and f"{key}#{number}"), one.key)
-        for number, one in enumerate(body.items)
+        Start((), item.input, item.external_id or (key and f"{key}#{number}"), item.key)
+        for number, item in enumerate(body.items)
     ]
     handles = await request.client.starter.start_many(body.workflow, items, options)
     if key is not None:
-        for handle, one in zip(handles, body.items, strict=True):
+        for handle, item in zip(handles, body.items, strict=True):
             if handle.existed:
-                await same_input(request, handle.id, one.input)
-    existed = all(one.existed for one in handles)
+                await same_input(request, handle.id, item.input)
+    existed = all(handle.existed for handle in handles)
     status = HTTPStatus.OK if existed else HTTPStatus.CREATED
-    return RouteReply([StartedRun(one.id, one.existed) for one in handles], status)
+    return RouteReply([StartedRun(handle.id, handle.existed) for handle in handles], status)
 
 
 @route("GET", "/runs/{run_id}", "read", "runs.get")
