@@ -12,12 +12,10 @@ from rota.cli.base import Root
 from rota.cli.notification.commands import notification
 from rota.cli.ops.access import audit, token
 from rota.cli.ops.archive import archive
-from rota.cli.ops.database import backup, doctor, migrate
-from rota.cli.ops.disarm import arm, disarm
+from rota.cli.ops.database import arm, backup, disarm, doctor, migrate
 from rota.cli.ops.mcp import mcp
 from rota.cli.ops.metrics import metrics
-from rota.cli.ops.open import open_
-from rota.cli.ops.serve import serve
+from rota.cli.ops.serve import open_, serve
 from rota.cli.ops.up import up
 from rota.cli.ops.why import why
 from rota.cli.ops.workers import queue, worker

@@ -25,58 +25,31 @@ from rota.core.time.instants import MINUTE, SECOND, iso_if_known, moment, span
 
 T = TypeVar("T")
 Row = Mapping[str, object]  # the cells of a table by column
-COLOURS = {
-    "completed": "green",
-    "scheduled": "green",
-    "ok": "green",
-    "online": "green",
-    "running": "cyan",
-    "sleeping": "blue",
-    "failed": "red",
-    "crashed": "red",
-    "bad": "red",
-    "silent": "red",
-    "gone": "red",
-    "waiting": "yellow",
-    "warn": "yellow",
-    "paused": "yellow",
-    "skipped": "yellow",
-    "cancelled": "magenta",
-    "partial": "yellow",
-    # Automations, their runs, inputs and changes.
-    "idle": "green",
-    "needs": "red",
-    "stopped": "yellow",
-    "active": "cyan",
-    "committed": "green",
-    "done": "green",
-    "applied": "green",
-    "proposed": "yellow",
-    "in_flight": "cyan",
-    "needs_reconcile": "yellow",
-    "indeterminate": "red",
-    # Pipelines.
-    "broken": "red",
-    "error": "red",
-    "disabled": "yellow",
-}
+_BY_COLOUR: dict[str, tuple[str, ...]] = {
+    "green": (
+        "completed", "scheduled", "ok", "online", "idle", "committed", "done", "applied",
+    ),
+    "cyan": ("running", "active", "in_flight"),
+    "blue": ("sleeping",),
+    "red": (
+        "failed", "crashed", "bad", "silent", "gone", "needs", "indeterminate", "broken", "error",
+    ),
+    "yellow": (
+        "waiting", "warn", "paused", "skipped", "partial", "stopped", "proposed",
+        "needs_reconcile", "disabled",
+    ),
+    "magenta": ("cancelled",),
+}  # fmt: skip
+COLOURS = {status: colour for colour, statuses in _BY_COLOUR.items() for status in statuses}
 
 COLOURED = ("status", "heartbeat")
 GAP = "  "
 BELOW = " " * 4
+# Columns that may be broken into lines.
 PROSE = (
-    "error",
-    "result",
-    "limits",
-    "queues",
-    "note",
-    "means",
-    "now",
-    "title",
-    "does",
-    "asks for",
+    "error", "result", "limits", "queues", "note", "means", "now", "title", "does", "asks for",
     "gives",
-)  # columns that may be broken into lines
+)  # fmt: skip
 PROSE_WIDTH = 10
 # Columns that may be cut: they are recognised by their beginning.
 NAMES = (

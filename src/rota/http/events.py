@@ -17,8 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from rota.client.client import Client
-from rota.http.document import document, documents
-from rota.http.documents import ListedRun, StepDocument
+from rota.http.documents import ListedRun, StepDocument, document, documents
 from rota.http.problems import RequestRefused
 
 TOPICS = ("run", "schedule", "automation", "pipeline", "worker")

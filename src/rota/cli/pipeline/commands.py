@@ -12,6 +12,7 @@ from rota.cli.base import CommandGroup, CommonOptions
 from rota.cli.pipeline import text as pipeline_text
 from rota.cli.pipeline.generate import generate
 from rota.cli.pipeline.history import history
+from rota.cli.pipeline.options import PARAMETERS
 from rota.cli.pipeline.render import render_
 from rota.cli.pipeline.resume import resume, retry
 from rota.cli.pipeline.run import run
@@ -72,14 +73,7 @@ def init(call: CommonOptions, folder: Path, template: str) -> None:
 
 @pipeline.command("validate")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option(
-    "-p",
-    "--param",
-    "params",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A parameter; may be repeated.",
-)
+@PARAMETERS
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @click.pass_obj
 def validate(

@@ -22,11 +22,12 @@ AI = click.option(
     "--ai", metavar="FILE", type=click.Path(path_type=Path),
     help="AI settings: providers, limits, prices. [ROTA_AI_FILE]",
 )  # fmt: skip
+PARAMETERS = click.option(
+    "-p", "--param", "params", multiple=True, metavar="NAME=VALUE",
+    help="A parameter; may be repeated.",
+)  # fmt: skip
 _OPTIONS = (
-    click.option(
-        "-p", "--param", "params", multiple=True, metavar="NAME=VALUE",
-        help="A parameter; may be repeated.",
-    ),
+    PARAMETERS,
     click.option(
         "--params", "params_file", metavar="FILE", type=click.Path(path_type=Path),
         help="Parameters from a YAML or JSON file; -p overrides them.",

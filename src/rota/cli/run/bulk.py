@@ -1,16 +1,76 @@
-"""`rota run retry --all` and `rota run cancel --all`: one verb for every run that fits."""
+"""The options that select runs; and one verb for all of them: `rota run retry --all`."""
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from datetime import datetime
+from typing import Any, cast
 
 import click
 
-from rota.cli import connect, render
-from rota.cli.base import CommonOptions, F
-from rota.cli.run.filters import run_filters, selection
+from rota.cli import complete, connect, render
+from rota.cli.base import CommonOptions, F, add_options
 from rota.client.bulk import BulkResult, BulkVerb
 from rota.client.client import Client
+from rota.core.runs.filters import KINDS, STATUSES, RunSelection
+from rota.core.time.instants import micros, moment
+from rota.errors import BadInput
+from rota.schedules.host_zone import host_zone_name
+from rota.schedules.preview import read_time, to_instant
+
+_OPTIONS = (
+    click.option("--name", help="Only runs of this workflow.", shell_complete=complete.workflows),
+    click.option(
+        "--status", type=click.Choice([s.value for s in STATUSES]),
+        help="Only runs in this status.",
+    ),
+    click.option("--queue", help="Only runs of this queue.", shell_complete=complete.queues),
+    click.option(
+        "--external-id", metavar="ID", help="Only runs with this external id (one per workflow)."
+    ),
+    click.option("--kind", type=click.Choice(KINDS), help="Only runs of this kind."),
+    click.option("--tag", metavar="KEY[=VALUE]", help="Only runs with this tag."),
+    click.option(
+        "--schedule", metavar="NAME", help="Only runs of this schedule.",
+        shell_complete=complete.schedules,
+    ),
+    click.option("--error", metavar="CLASS", help="Only runs that ended with this error."),
+    click.option("--search", metavar="TEXT", help="Part of a name, external id or id."),
+    click.option("--since", metavar="TIME", help="Created since: 2h, 9:00, 2027-03-28."),
+    click.option("--until", metavar="TIME", help="Created before: 2h, 9:00, 2027-03-28."),
+)  # fmt: skip
+
+
+def run_filters(command: F) -> F:
+    """Give a command the options that select runs."""
+    return add_options(_OPTIONS, command)
+
+
+def selection(client: Client, given: dict[str, Any]) -> RunSelection:
+    """The filters that were given, for the client."""
+    chosen = {name: given[name] for name in RunSelection.__annotations__ if given.get(name)}
+    for name in ("since", "until"):
+        if name in chosen:
+            chosen[name] = _time(chosen[name], client.clock.now())
+    return cast("RunSelection", chosen)
+
+
+def _time(text: str, now: int) -> datetime:
+    """A written time; a duration is that long ago."""
+    zone = host_zone_name()
+    with contextlib.suppress(BadInput):
+        return moment(max(0, now - micros(text)))
+    try:
+        return moment(to_instant(read_time(text, zone, now), zone))
+    except BadInput as error:
+        error.advice = (
+            "Write 2h (that long ago), 9:00 (today), yesterday 9:00 or 2027-03-28T02:30; it is in "
+            "this machine's zone, unless it has an offset as +02:00 or Z."
+        )
+        raise
+
+
+# -- one verb for many runs ---------------------------------------------------------------------
 
 
 def many_options(command: F) -> F:

@@ -10,7 +10,7 @@ from rota.cli import complete, connect, render, values
 from rota.cli.base import CommandGroup, CommonOptions, limit_option
 from rota.cli.run import bulk, page
 from rota.cli.run import watch as watching
-from rota.cli.run.filters import run_filters, selection
+from rota.cli.run.bulk import run_filters, selection
 from rota.cli.run.logs import logs
 from rota.cli.run.start import start
 from rota.cli.run.wait import Waiter

@@ -12,7 +12,7 @@ import click
 from rota.cli import complete, connect, render, values
 from rota.cli.base import BaseCommand, CommonOptions, F
 from rota.cli.schedule import page
-from rota.cli.schedule.options import zone_options
+from rota.cli.schedule.next import zone_options
 from rota.client.client import Client
 from rota.client.schedule_view import ScheduleView
 from rota.core.schedules.intent import Missed, Overlap

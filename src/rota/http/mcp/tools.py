@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections import Counter
 
 from rota.explain.schedule import why
-from rota.http.document import ApiDocument
-from rota.http.documents import WhyDocument
+from rota.http.documents import ApiDocument, WhyDocument
 from rota.http.mcp.tool import McpTool
 from rota.http.request import WebRequest
 from rota.http.route import route

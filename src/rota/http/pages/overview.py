@@ -133,10 +133,8 @@ def tiles_of(series: ActivitySeries, fleet: FleetView, clock: WallClock) -> list
     late = [bucket.late_s_max or 0.0 for bucket in series.buckets]
     known = [bucket.late_s_max for bucket in series.buckets if bucket.late_s_max is not None]
     waits = sum(row.pending for row in fleet.queues)
-    oldest = min((row.oldest.iso for row in fleet.queues if row.oldest), default="")
-    age = next(
-        (row.oldest.age for row in fleet.queues if row.oldest and row.oldest.iso == oldest), ""
-    )
+    waiting_since = [row.oldest for row in fleet.queues if row.oldest]
+    oldest = min(waiting_since, key=lambda stamp: stamp.iso, default=None)
     since = "last 24 h" if series.is_whole else f"since {clock.day(instant(series.since))}"
     total, bad = sum(done), sum(failed)
     return [
@@ -149,7 +147,7 @@ def tiles_of(series: ActivitySeries, fleet: FleetView, clock: WallClock) -> list
         Tile("Schedules late by, worst", duration(round(max(known) * SECOND)) if known else MISSING,
             "", "from the time due to the first start", points=chart.polyline(late)),
         Tile("Waiting for a slot", number(waits), "",
-            f"the oldest for {age}" if age else "nothing waits"),
+            f"the oldest for {oldest.age}" if oldest else "nothing waits"),
     ]  # fmt: skip
 
 

@@ -13,9 +13,9 @@ from rota.core.automations.model import EventName, Resolution, SeenInput, SeenRu
 from rota.errors import UnknownAutomation
 from rota.explain.schedule import why
 from rota.http.cursor import cursor, position
-from rota.http.document import ApiDocument, document, documents
 from rota.http.documents import (
     ActivityDocument,
+    ApiDocument,
     AutomationDocument,
     ChangeDocument,
     Count,
@@ -29,6 +29,8 @@ from rota.http.documents import (
     PublishedEvent,
     VersionDocument,
     WhyDocument,
+    document,
+    documents,
 )
 from rota.http.fields import Id, Limit, NamesQuery, NoteBody, PageQuery, RequestFields, Text
 from rota.http.problems import RequestRefused

@@ -9,8 +9,15 @@ import msgspec
 
 from rota.core.pipelines.names import run_name
 from rota.core.redaction import shown
-from rota.http.document import ApiDocument, document, documents, written
-from rota.http.documents import ListedRun, RunListDocument, StartedRun
+from rota.http.documents import (
+    ApiDocument,
+    ListedRun,
+    RunListDocument,
+    StartedRun,
+    document,
+    documents,
+    written,
+)
 from rota.http.fields import CONFLICT, Limit, NamesQuery, PageQuery, RequestFields, Text
 from rota.http.request import Download, WebRequest
 from rota.http.route import KEY, PREFIX, RouteReply, route

@@ -14,7 +14,6 @@ from rota.core.runs.filters import RunSelection
 from rota.core.time.instants import SECOND, patience_micros
 from rota.errors import BadInput, UnknownWorkflow
 from rota.explain.schedule import why
-from rota.http.document import document, documents, stored, written
 from rota.http.documents import (
     BulkDocument,
     ListedRun,
@@ -27,6 +26,10 @@ from rota.http.documents import (
     StepDocument,
     WhyDocument,
     WorkflowDocument,
+    document,
+    documents,
+    stored,
+    written,
 )
 from rota.http.fields import CONFLICT, NOT_FOUND, Limit, Reason, RequestFields, Text
 from rota.http.request import WebRequest

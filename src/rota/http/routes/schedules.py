@@ -13,7 +13,6 @@ from rota.core.time.instants import moment
 from rota.errors import UnknownSchedule
 from rota.explain.schedule import why
 from rota.http.cursor import cursor, position
-from rota.http.document import document, documents, written
 from rota.http.documents import (
     BackfillDocument,
     CalendarDocument,
@@ -27,6 +26,9 @@ from rota.http.documents import (
     ScheduleListDocument,
     StartedRun,
     WhyDocument,
+    document,
+    documents,
+    written,
 )
 from rota.http.fields import CONFLICT, NOT_FOUND, Limit, PageQuery, RequestFields, Text
 from rota.http.problems import precondition_required

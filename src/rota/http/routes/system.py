@@ -18,7 +18,7 @@ from rota.core.time.instants import SECOND
 from rota.errors import RotaError
 from rota.http.address import HEADER
 from rota.http.cursor import cursor, position
-from rota.http.document import ApiDocument, Instant, document, documents, written
+from rota.http.documents import ApiDocument, Instant, document, documents, written
 from rota.http.fields import NOT_FOUND, NamesQuery, PageQuery, RequestFields, Text
 from rota.http.request import Text as TextAnswer
 from rota.http.request import WebRequest
