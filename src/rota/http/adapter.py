@@ -15,17 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rota.http import problems
 from rota.http.problems import ProblemAnswer, RequestRefused
-from rota.http.request import (
-    Answer,
-    Download,
-    EventStream,
-    Html,
-    Json,
-    RawRequest,
-    Redirect,
-    StaticFile,
-    Text,
-)
+from rota.http.request import Answer, Download, Json, RawRequest, Redirect, StaticFile, Text
 from rota.http.site import Site
 
 JSON = "application/json"
@@ -108,13 +98,11 @@ def _body(answer: Answer) -> Response:
             return Response(msgspec.json.encode(value, enc_hook=str), status, media_type=JSON)
         case ProblemAnswer(document=document):
             return Response(msgspec.json.encode(document), status, media_type=problems.MEDIA)
-        case Html(text=content, media=media) | Text(text=content, media=media):
-            return Response(content, status, {"content-type": media})
-        case StaticFile(content=content, media=media):
+        case Text(text=content, media=media) | StaticFile(content=content, media=media):
             return Response(content, status, {"content-type": media})
         case Redirect(location=location):
             return Response(b"", status, {"location": location})
-        case EventStream(chunks=chunks, media=media) | Download(chunks=chunks, media=media):
+        case Download(chunks=chunks, media=media):
             return TimedStream(_bytes(chunks), status, {"content-type": media})
         case _:
             return Response(status_code=status)

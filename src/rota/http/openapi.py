@@ -45,14 +45,11 @@ def openapi_document(routes: tuple[Route, ...]) -> dict[str, Any]:
 def _kinds(routes: Sequence[Route]) -> list[Any]:
     kinds: dict[str, Any] = {repr(ProblemDocument): ProblemDocument}
     for route in routes:
-        for kind in (route.query, route.body, _json_kind(route)):
+        returns = route.returns if route.media == "application/json" else None
+        for kind in (route.query, route.body, returns):
             if kind is not None:
                 kinds[repr(kind)] = kind
     return list(kinds.values())
-
-
-def _json_kind(route: Route) -> Any:
-    return route.returns if route.media == "application/json" else None
 
 
 def _operation(route: Route, by_kind: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:

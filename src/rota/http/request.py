@@ -171,19 +171,18 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Html(Answer):
-    """A page, or a fragment of one."""
-
-    text: str
-    media: str = "text/html; charset=utf-8"
-
-
-@dataclass(frozen=True)
 class Text(Answer):
-    """Text of another type."""
+    """Text of any type."""
 
     text: str
     media: str = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True)
+class Html(Text):
+    """A page, or a fragment of one."""
+
+    media: str = "text/html; charset=utf-8"
 
 
 @dataclass(frozen=True)
@@ -209,19 +208,18 @@ class Redirect(Answer):
 
 
 @dataclass(frozen=True)
-class EventStream(Answer):
-    """Text chunks of a `text/event-stream`, until the reader or the server ends it."""
-
-    chunks: AsyncIterator[str]
-    media: str = "text/event-stream; charset=utf-8"
-
-
-@dataclass(frozen=True)
 class Download(Answer):
     """Text chunks of a long body of any type."""
 
     chunks: AsyncIterator[str]
     media: str = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True)
+class EventStream(Download):
+    """Text chunks of a `text/event-stream`, until the reader or the server ends it."""
+
+    media: str = "text/event-stream; charset=utf-8"
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,6 @@ from rota.http.request import (
     NOBODY,
     Answer,
     Download,
-    EventStream,
     RawRequest,
     Redirect,
     SiteState,
@@ -53,13 +52,13 @@ READ_S = 10.0  # for a read; lists are bounded, so a longer read means a store i
 BODY_S = 30.0  # a slower sender loses its connection
 ZONE_COOKIE = "rota_zone"
 NO_ROUTE = "none"
-STATIC = Page("GET", "/static/{name}", "open", files.static_file)
-ROBOTS = Page("GET", "/robots.txt", "open", files.robots)
-OPEN = (
+OPEN_PAGES = (
+    Page("GET", "/static/{name}", "open", files.static_file),
+    Page("GET", "/robots.txt", "open", files.robots),
     Page("GET", "/open/{secret}", "open", pages.login.offer),
     Page("POST", "/open/{secret}", "open", follow_link, audits=True),
+    Page("POST", "/logout", "open", sign_out),
 )
-LOGOUT = Page("POST", "/logout", "open", sign_out)
 
 
 class Site:
@@ -78,7 +77,7 @@ class Site:
         self._state = SiteState(
             self._hub, MetricsCache(client, self._hub.stream_count), logins, url, store_key(client)
         )
-        own = [STATIC, *OPEN, LOGOUT, ROBOTS, HOOK, *pages.PAGES, *(route.page for route in ROUTES)]
+        own = [*OPEN_PAGES, HOOK, *pages.PAGES, *(route.page for route in ROUTES)]
         if options.mcp != "off":
             own.append(mcp_page(options.mcp))
         self._router = Router((*own, *table))
@@ -126,7 +125,7 @@ class Site:
         )  # fmt: skip
         async with asyncio.timeout(page.limit_s or (READ_S if raw.method in SAFE else REQUEST_S)):
             reply = await page.handler(request)
-        if raw.method == "HEAD" and isinstance(reply, EventStream | Download):
+        if raw.method == "HEAD" and isinstance(reply, Download):
             reply = Text("", reply.media, headers=reply.headers)
         is_write = raw.method not in SAFE and not page.audits
         if is_write and reply.status < HTTPStatus.BAD_REQUEST:

@@ -52,7 +52,8 @@ class Meter:
         if self._is_bar:
             self._draw(progress, now)
         else:
-            click.echo(self._line(progress, now), err=True)
+            parts = ", ".join(self._parts(progress, now))
+            click.echo(f"{render.clean(progress.pipeline_id)}: {parts}", err=True)
 
     def _report_wait(self, progress: Progress, now: float) -> None:
         """A line when the run begins to wait for its provider, now and then, and at the end."""
@@ -102,9 +103,6 @@ class Meter:
         sys.stderr.write(CLEAR + line)
         sys.stderr.flush()
         self._drawn = True
-
-    def _line(self, progress: Progress, now: float) -> str:
-        return f"{render.clean(progress.pipeline_id)}: {', '.join(self._parts(progress, now))}"
 
     def _parts(self, progress: Progress, now: float) -> list[str]:
         """`mapping 520/1000`, `3 failed`, `$0.0421`, `about 1m20s left`."""

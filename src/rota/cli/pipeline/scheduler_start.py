@@ -82,7 +82,7 @@ class SchedulerDaemon:
 
         self._signals.listen()
         scheduler = PipelineScheduler(self._app, self._root)
-        scheduler.on("*", _print if self._prints else _say)
+        scheduler.on("*", _print if self._prints else _log)
         try:
             await scheduler.start()
             await self._say_up(scheduler)
@@ -127,7 +127,7 @@ def _print(event: AnyEvent) -> None:
     click.echo(event.line())
 
 
-def _say(event: AnyEvent) -> None:
+def _log(event: AnyEvent) -> None:
     """The event in words, in the log."""
     from rota.pipelines.folder import events as kinds
 

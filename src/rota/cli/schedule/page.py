@@ -200,20 +200,14 @@ def ledger(ledger_entries: Sequence[LedgerEntry], zone: str) -> None:
     """Occurrences and what became of them."""
     rows = []
     for row, last in ledger_entries:
-        run, status = _run_and_status(last)
+        ran = last.status != Status.SKIPPED
         rows.append({
-            "when": _when(row, zone), "outcome": outcome(row), "run": run, "status": status,
+            "when": wall(row.created_at if row.due_at is None else row.due_at, zone),
+            "outcome": outcome(row), "run": short_id(last.id) if ran else "-",
+            "status": last.label if ran else "-",
             "took": render.took(last.started_at, last.finished_at), "note": _note(row, zone),
         })  # fmt: skip
     render.table(rows, "no occurrence has been recorded yet", optional=["note"])
-
-
-def _when(row: Run, zone: str) -> str:
-    return wall(row.due_at if row.due_at is not None else row.created_at, zone)
-
-
-def _run_and_status(run: Run) -> tuple[str, str]:
-    return ("-", "-") if run.status == Status.SKIPPED else (short_id(run.id), run.label)
 
 
 def _detail(row: Run) -> str | None:

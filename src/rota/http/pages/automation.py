@@ -144,7 +144,8 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
     pending = sum(view.pending.values())
     values: dict[str, Any]
     if tab == "now":
-        graph = await _graph(request, name)
+        versions = await client.automations.versions(name, limit=1)
+        graph = msgspec.json.decode(versions[0].graph, type=AutomationGraph) if versions else None
         values = {
             "ask": await _ask(request, view, clock),
             "flows": await _flows(request, name, clock),
@@ -169,11 +170,6 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
         ],
         **values,
     )  # fmt: skip
-
-
-async def _graph(request: WebRequest, name: str) -> AutomationGraph | None:
-    versions = await request.client.automations.versions(name, limit=1)
-    return msgspec.json.decode(versions[0].graph, type=AutomationGraph) if versions else None
 
 
 def follows_of(view: AutomationView, pending: int) -> str:

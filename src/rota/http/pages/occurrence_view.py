@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from typing import NamedTuple
 
 from rota.client.schedule_pages import OutcomeCalendar
 from rota.core.runs.lifecycle import OPEN, Status, Trigger
@@ -25,17 +26,24 @@ DAYS = 14
 HOURS = tuple(f"{hour:02}" for hour in range(24))
 RANGE_MAX = 500  # occurrences of one skipped range that a calendar draws
 
-# How an occurrence looks: height and tone of its bar, kind and shape of its cell.
-_BARS = {
-    "fired": (4, 12, "ok"), "failed": (0, 20, "bad"), "running": (4, 12, "run"),
-    "skipped": (8, 8, "warn"), "missed": (2, 14, "miss"), "paused": (13, 3, "rest"),
-    "cancelled": (8, 8, "rest"),
-}  # fmt: skip
-_CELLS = {
-    "fired": ("fired", ""), "failed": ("failed", "g-x"), "running": ("running", "g-dot"),
-    "skipped": ("overlap", "g-slash"), "missed": ("missed", "g-dia"),
-    "paused": ("paused", "g-bars"), "cancelled": ("paused", "g-slash"),
-}  # fmt: skip
+
+class OutcomeLook(NamedTuple):
+    """How occurrences of one outcome look: the bar, the cell of the calendar, the legend."""
+
+    bar: tuple[int, int, str]  # y, height, tone
+    cell: tuple[str, str]  # kind, shape
+    legend: str
+
+
+_LOOKS = {
+    "fired": OutcomeLook((4, 12, "ok"), ("fired", ""), "fired"),
+    "failed": OutcomeLook((0, 20, "bad"), ("failed", "g-x"), "fired, failed"),
+    "running": OutcomeLook((4, 12, "run"), ("running", "g-dot"), "running"),
+    "skipped": OutcomeLook((8, 8, "warn"), ("overlap", "g-slash"), "skipped"),
+    "missed": OutcomeLook((2, 14, "miss"), ("missed", "g-dia"), "missed"),
+    "paused": OutcomeLook((13, 3, "rest"), ("paused", "g-bars"), "paused"),
+    "cancelled": OutcomeLook((8, 8, "rest"), ("paused", "g-slash"), "cancelled"),
+}
 _WORST = ("failed", "missed", "skipped", "running", "cancelled", "paused", "fired")
 
 
@@ -67,10 +75,10 @@ def bars_of(outcomes: Sequence[str]) -> tuple[list[Bar], str]:
     shown = list(outcomes)[-BARS:]
     bars = []
     for at, outcome in enumerate(shown):
-        y, height, tone = _BARS[outcome]
+        y, height, tone = _LOOKS[outcome].bar
         bars.append(Bar(9.0 * (at + BARS - len(shown)), y, 7, height, tone))
     counts = Counter(shown)
-    words = ", ".join(f"{counts[word]} {word}" for word in _BARS if counts[word])
+    words = ", ".join(f"{counts[word]} {word}" for word in _LOOKS if counts[word])
     return bars, f"Last {len(shown)}: {words}" if shown else "No occurrence yet"
 
 
@@ -178,10 +186,6 @@ class LegendEntry:
     text: str
 
 
-_LEGEND = {
-    "fired": "fired", "failed": "fired, failed", "running": "running", "skipped": "skipped",
-    "missed": "missed", "paused": "paused", "cancelled": "cancelled",
-}  # fmt: skip
 _QUIET = {"fired", "running", "paused"}
 
 
@@ -197,8 +201,8 @@ def calendar_of(
     future = set() if is_paused else _future_hours(intent.spec, clock, today)
     days = [_day(today - timedelta(days=back), cells, future, href=href) for back in range(DAYS)]
     legend = [
-        LegendEntry(*_CELLS[word], f"{text} {totals[word]:,}")
-        for word, text in _LEGEND.items()
+        LegendEntry(*look.cell, f"{look.legend} {totals[word]:,}")
+        for word, look in _LOOKS.items()
         if totals[word]
     ]
     if future:
@@ -250,8 +254,10 @@ def _day(
 
 def _cell(day: date, hour: int, counts: Counter[str], href: str) -> Cell:
     worst = next(word for word in _WORST if counts[word])
-    kind, shape = _CELLS[worst]
-    parts = ", ".join(f"{counts[word]} {_LEGEND[word]}" for word in _LEGEND if counts[word])
+    kind, shape = _LOOKS[worst].cell
+    parts = ", ".join(
+        f"{counts[word]} {look.legend}" for word, look in _LOOKS.items() if counts[word]
+    )
     title = f"{day:%a} {day.day} {hour:02}:00, {parts}"
     target = "" if worst in _QUIET else f"{href}?day={day.isoformat()}#ledger"
     return Cell(kind, shape, title, target)

@@ -110,7 +110,8 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
         result_fields=stored_value(pretty(result.output_fields)) if result.output_fields else None,
         result_none=_no_result(run), has_output=bool(result.output_chars or output),
         facts=facts_of(run, snapshot, clock), can_stop=run.status in OPEN,
-        can_retry=_can_retry(run), retry_label=retry_label(result),
+        can_retry=run.is_final and (run.status != Status.COMPLETED or run.reason == "partial"),
+        retry_label=retry_label(result),
     )  # fmt: skip
 
 
@@ -147,10 +148,6 @@ def item_chips(href: str, wanted: str, result: PipelineResult) -> list[Chip]:
         for key, count in counts.items()
         if count or key == wanted
     ]  # fmt: skip
-
-
-def _can_retry(run: Run) -> bool:
-    return run.is_final and not (run.status == Status.COMPLETED and run.reason != "partial")
 
 
 def retry_label(result: PipelineResult) -> str:

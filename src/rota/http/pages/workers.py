@@ -132,20 +132,16 @@ def limits_text(limit: Queue | None) -> str:
     """The limits of a queue in a few words."""
     if limit is None:
         return "no limits"
+    per = rough(limit.rate_per_us or 0).removeprefix("1 ")
     parts = [
         limit.running_max and f"at most {number(limit.running_max)} at once",
         limit.key_running_max and f"{number(limit.key_running_max)} at once per key",
         limit.key_open_max and f"{number(limit.key_open_max)} open per key",
-        limit.rate_count and f"{number(limit.rate_count)} starts per {_period(limit)}",
+        limit.rate_count and f"{number(limit.rate_count)} starts per {per}",
         limit.age_us and f"priority +1 per {span(limit.age_us)}",
         limit.round_robin and "keys alternate",
     ]
     return ", ".join(str(part) for part in parts if part) or "no limits"
-
-
-def _period(limit: Queue) -> str:
-    text = rough(limit.rate_per_us or 0)
-    return text.removeprefix("1 ")
 
 
 async def show(request: WebRequest, problem: PageProblem | None = None) -> Answer:
