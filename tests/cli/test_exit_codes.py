@@ -141,12 +141,12 @@ def test_a_password_in_message_hint_or_traceback_is_hidden_in_every_form(
     assert "Traceback" in said or "RotaError: cannot reach" in said
 
 
-def test_help_imports_no_database_driver() -> None:
+def test_help_imports_no_database_driver_and_no_yaml() -> None:
     code = (
         "import sys; from rota.cli.main import cli\n"
         "try: cli(['--help'])\n"
         "except SystemExit: pass\n"
-        "sys.exit(sorted({'asyncpg', 'apsw'} & set(sys.modules)) or 0)"
+        "sys.exit(sorted({'asyncpg', 'apsw', 'yaml'} & set(sys.modules)) or 0)"
     )
     child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert child.returncode == 0, child.stderr

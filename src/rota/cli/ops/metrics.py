@@ -9,7 +9,6 @@ import click
 
 from rota.cli import connect, render
 from rota.cli.base import BaseCommand, CommonOptions
-from rota.client import alert_rules, grafana_dashboard
 from rota.core import prometheus_text
 from rota.core.prometheus_text import Metric
 from rota.errors import BadInput
@@ -64,6 +63,8 @@ def _document(metric: Metric) -> dict[str, Any]:
 
 def _print_generated(output: Path | None, *, alerts: bool, grafana: bool, budget: float) -> None:
     """Rules and dashboard come from tables beside the metrics, so that the names are the same."""
+    from rota.client import alert_rules, grafana_dashboard
+
     if alerts and grafana:
         raise BadInput("--alerts and --grafana are two files", hint="Ask for one at a time.")
     text = alert_rules.as_yaml(budget) if alerts else grafana_dashboard.as_json()

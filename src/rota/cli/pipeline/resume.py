@@ -16,7 +16,6 @@ from rota.client.doctor import absence
 from rota.client.handle import RunHandle
 from rota.core.runs.model import Run
 from rota.errors import BadPipeline, WrongState
-from rota.pipelines import snapshot
 from rota.pipelines.outcome import PipelineResult
 
 
@@ -81,6 +80,7 @@ def _must_have(verb: str, last: Run, path: str) -> None:
 
 def _report_changes(last: Run, place: Path, path: str) -> None:
     """A user who has fixed the file should know that this run does not see it."""
+    from rota.pipelines import snapshot
     from rota.pipelines.definition.locate import open_pipeline
 
     try:
