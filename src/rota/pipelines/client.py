@@ -486,5 +486,5 @@ def _check(loaded: Loaded, taken: Snapshot) -> None:
         )
     found = obstacles(loaded, given=taken.given, items=taken.items)
     if found:
-        listed = "\n".join(f"  - {each}" for each in found)
+        listed = "\n".join(f"  - {each.message}" for each in found)
         raise BadInput(f"{loaded.pipeline_id} cannot run:\n{listed}", hint="Nothing was started.")

@@ -10,6 +10,7 @@ import pytest
 
 from rota.core.pipelines.filter_rules import judge
 from rota.errors import BadInput
+from rota.pipelines.definition.loader import Loaded
 from rota.pipelines.definition.model import Filter
 from rota.pipelines.definition.nodes import TransformOp
 from rota.pipelines.definition.parameters import (
@@ -19,7 +20,7 @@ from rota.pipelines.definition.parameters import (
     values_for,
 )
 from rota.pipelines.preview.validation import examined, models_of
-from rota.pipelines.run.readiness import obstacles
+from rota.pipelines.run import readiness
 from rota.pipelines.run.transforms import merged, transformed, tree_of_filter
 from tests.pipelines.kit import discover, load, write
 
@@ -119,6 +120,10 @@ input: {from: {type: csv, path: b.csv}}
 map: {prompt: "{{title}} {{who}}"}
 reduce: {type: ai, prompt: "{{RESULTS}} of {{COUNT}} for {{who}}"}
 """
+
+
+def obstacles(loaded: Loaded, **start: Any) -> list[str]:
+    return [each.message for each in readiness.obstacles(loaded, **start)]
 
 
 def test_what_stops_a_run_is_known_before_it_begins(tmp_path: Path) -> None:

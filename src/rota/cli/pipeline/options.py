@@ -102,7 +102,7 @@ def must_be_ready(prepared: PreparedRun, *, model: str | None, ai: Path | None) 
     from rota.pipelines.preview.validation import models_of
     from rota.pipelines.run.readiness import obstacles
 
-    problems = obstacles(prepared.loaded, given=prepared.given)
+    problems = [each.message for each in obstacles(prepared.loaded, given=prepared.given)]
     answering = invoker_of(ai)
     for name in [model] if model else models_of(prepared.loaded):
         try:

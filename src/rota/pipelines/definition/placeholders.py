@@ -70,8 +70,7 @@ class _Checking:
                 self._say(path, name, f"has no value in item {some([*map(str, lacking)], 5)}")
 
     def _say(self, path: Path, name: str, message: str) -> None:
-        shown = f"{{{{{name}}}}}"
-        self._report.at_text(path, shown, f"{shown} {message}", self._level)
+        self._report.placeholder(path, name, message, self._level)
 
 
 def _lacking(name: str, items: Sequence[Mapping[str, Any]], known: Sequence[str]) -> Iterator[int]:

@@ -36,6 +36,7 @@ class Problem(NamedTuple):
     place: FilePosition
     message: str
     level: Level = Level.ERROR
+    placeholder: str | None = None  # the name without a value, if that is the problem
 
     def __str__(self) -> str:
         line, column = self.place
@@ -90,10 +91,11 @@ class ProblemReport:
         """Note what a person should know."""
         self._say(path, message, at_key, Level.WARNING)
 
-    def at_text(self, path: Path, text: str, message: str, level: Level = Level.ERROR) -> None:
-        """Note a problem of a text within a value, such as a placeholder of a prompt."""
-        place = self._find(text, self.document.place(path))
-        self.problems.append(Problem(self.file, place, message, level))
+    def placeholder(self, path: Path, name: str, message: str, level: Level) -> None:
+        """Note a name without a value, at its placeholder within the text at a path."""
+        shown = f"{{{{{name}}}}}"
+        place = self._find(shown, self.document.place(path))
+        self.problems.append(Problem(self.file, place, f"{shown} {message}", level, name))
 
     def _say(self, path: Path, message: str, at_key: bool, level: Level) -> None:
         place = self.document.key_place(path) if at_key else self.document.place(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from rota.pipelines.definition.locate import open_pipeline
 from rota.pipelines.definition.nodes import FilterNode, LoadNode
 from rota.pipelines.definition.parameters import check_given
 from rota.pipelines.definition.problems import FilePosition, Level, Problem, ordered
-from rota.pipelines.definition.problems import Path as Keys
 from rota.pipelines.definition.rules import AiRule, questions_of
 from rota.pipelines.definition.yaml_tree import read_yaml
 from rota.pipelines.run.readiness import obstacles
@@ -34,41 +32,23 @@ def examined(path: Path, given: Mapping[str, Any] | None = None) -> Listed:
         loaded = open_pipeline(file)
     except BadPipeline as error:
         return Listed(pipeline_id, folder, None, problems_of(error))
-    kept = [each for each in loaded.warnings if not _is_settled(each, given or {})]
+    kept = [each for each in loaded.warnings if each.placeholder not in (given or {})]
     return Listed(pipeline_id, folder, loaded, ordered([*kept, *_remarks(loaded, given or {})]))
 
 
 def _remarks(loaded: Loaded, given: Mapping[str, Any]) -> list[Problem]:
     """Problems that the file alone does not show: its input, and unused parameters."""
     document = read_yaml(loaded.file.read_bytes(), str(loaded.file))
-    known = {each.message.partition("}}")[0] for each in loaded.warnings}
-    found = []
-    for text in obstacles(loaded, given=given):
-        if text.partition("}}")[0] in known:
-            continue  # reported already, with its position in the prompt
-        place = document.place(_keys_of(text))
-        found.append(Problem(str(loaded.file), place, text, Level.WARNING))
-    for text in check_given(given, loaded.pipeline, names_of(loaded)):
-        found.append(Problem(str(loaded.file), FilePosition(1, 1), text, Level.WARNING))
-    return found
-
-
-def _is_settled(problem: Problem, given: Mapping[str, Any]) -> bool:
-    """Whether the problem is a name without a value that was given."""
-    return any(problem.message.startswith(f"{{{{{name}}}}} ") for name in given)
-
-
-def _keys_of(obstacle: str) -> Keys:
-    """The part of the file that an obstacle is about."""
-    if not obstacle.startswith("{{"):
-        node = re.match(r"node ([^ ]+): ", obstacle)
-        return ("nodes", node[1], "source", "path") if node else ("input", "from", "path")
-    place = obstacle.partition("in the prompt of ")[2].partition(" has no value")[0]
-    if place.startswith("node "):
-        node_id = place.removeprefix("node ")
-        return ("nodes", node_id, "prompt")
-    parts = {"filter": ("filter", "ai"), "input.generate": ("input", "generate")}
-    return (*parts.get(place, (place,)), "prompt")
+    # The loader reports these with their position in the prompt.
+    reported = {each.placeholder for each in loaded.warnings if each.placeholder is not None}
+    positioned = [
+        (document.place(each.keys), each.message)
+        for each in obstacles(loaded, given=given)
+        if each.placeholder not in reported
+    ]
+    unused = check_given(given, loaded.pipeline, names_of(loaded))
+    positioned += [(FilePosition(1, 1), text) for text in unused]
+    return [Problem(str(loaded.file), place, text, Level.WARNING) for place, text in positioned]
 
 
 def models_of(loaded: Loaded) -> list[str]:

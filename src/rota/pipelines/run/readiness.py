@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from rota.core.pipelines.templates import RESERVED, Template
 from rota.errors import BadInput
@@ -33,6 +33,7 @@ from rota.pipelines.definition.nodes import (
 )
 from rota.pipelines.definition.parameters import parameters_of
 from rota.pipelines.definition.placeholders import BATCH, inline_items
+from rota.pipelines.definition.problems import Path as KeyPath
 from rota.pipelines.definition.rules import questions_of
 from rota.pipelines.definition.sections import Output, OutputField
 from rota.pipelines.definition.sources import (
@@ -52,10 +53,18 @@ Item = Mapping[str, Any]
 Fields: TypeAlias = list[str] | None  # None: only the run finds them
 
 
+class Obstacle(NamedTuple):
+    """A reason why a run could not finish, in one sentence."""
+
+    keys: KeyPath  # the part of the file that it is about
+    message: str
+    placeholder: str | None = None  # the name without a value, if that is the reason
+
+
 def obstacles(
     loaded: Loaded, *, given: Mapping[str, Any] | None = None, items: Sequence[Item] | None = None
-) -> list[str]:
-    """The reasons why a run could not finish, one sentence each; empty when there is none.
+) -> list[Obstacle]:
+    """The reasons why a run could not finish; empty when there is none.
 
     `given` and `items` are the parameters and items of the start.
     """
@@ -63,20 +72,21 @@ def obstacles(
     known = list(parameters_of(pipeline, given))
     if pipeline.mode == "graph":
         return _graph_obstacles(loaded, known)
-    found = _lacking("job", prompts.get("job", ""), known)
-    found += _lacking("reduce", prompts.get("reduce", ""), [*known, *RESERVED])
+    found = _lacking("job", ("job",), prompts.get("job", ""), known)
+    found += _lacking("reduce", ("reduce",), prompts.get("reduce", ""), [*known, *RESERVED])
     if pipeline.mode == "job":
         return found
-    made = pipeline.input.generate if pipeline.input is not None else None
-    if made is not None and items is None:
-        found += _lacking("input.generate", made.prompt, known)
+    generate = pipeline.input.generate if pipeline.input is not None else None
+    if generate is not None and items is None:
+        found += _lacking("input.generate", ("input", "generate"), generate.prompt, known)
     try:
         fields = _fields(loaded, items)
     except BadInput as error:
-        return [*found, error.message]
+        return [*found, Obstacle(("input", "from", "path"), error.message)]
     if fields is not None:
-        for place in ("filter", "map"):
-            found += _lacking(place, prompts.get(place, ""), [*known, *fields, *BATCH])
+        names = [*known, *fields, *BATCH]
+        found += _lacking("filter", ("filter", "ai"), prompts.get("filter", ""), names)
+        found += _lacking("map", ("map",), prompts.get("map", ""), names)
     return found
 
 
@@ -96,21 +106,22 @@ def _fields(loaded: Loaded, items: Sequence[Item] | None) -> Fields:
 # -- graphs ----------------------------------------------------------------------------------
 
 
-def _graph_obstacles(loaded: Loaded, known: Sequence[str]) -> list[str]:
+def _graph_obstacles(loaded: Loaded, known: Sequence[str]) -> list[Obstacle]:
     """The reasons why a graph could not finish; `known` are the names of parameters."""
     nodes = loaded.pipeline.nodes or {}
     fields: dict[str, Fields] = {}
-    found: list[str] = []
+    found: list[Obstacle] = []
     for node_id in order({each: parents_of(node) for each, node in nodes.items()}):
         node = nodes[node_id]
         try:
             fields[node_id] = _after(node, [fields[each] for each in parents_of(node)], loaded)
         except BadInput as error:
             fields[node_id] = None
-            found.append(f"node {node_id}: {error.message}")
+            message = f"node {node_id}: {error.message}"
+            found.append(Obstacle(("nodes", node_id, "source", "path"), message))
         names = _names_for(node, [fields[each] for each in parents_of(node)])
         for text in [] if names is None else _prompts(node_id, node, loaded.prompts):
-            found += _lacking(f"node {node_id}", text, [*known, *(names or ())])
+            found += _lacking(f"node {node_id}", ("nodes", node_id), text, [*known, *(names or ())])
     return found
 
 
@@ -218,9 +229,13 @@ def _field_names(fields: Sequence[str | OutputField]) -> list[str]:
     return [each if isinstance(each, str) else each.name for each in fields]
 
 
-def _lacking(place: str, text: str, known: Sequence[str]) -> list[str]:
-    """The names in a prompt that have no value, each in a sentence."""
+def _lacking(part: str, keys: KeyPath, prompt: str, known: Sequence[str]) -> list[Obstacle]:
+    """The names without a value in the prompt of a part, which is at `keys` in the file."""
     return [
-        f"{{{{{absent.name}}}}} in the prompt of {place} has no value{absent.advice}"
-        for absent in Template(text).missing(known)
+        Obstacle(
+            (*keys, "prompt"),
+            f"{{{{{absent.name}}}}} in the prompt of {part} has no value{absent.advice}",
+            absent.name,
+        )
+        for absent in Template(prompt).missing(known)
     ]
