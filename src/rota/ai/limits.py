@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Annotated, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from rota.core.runs import rate_limit
 from rota.core.runs.retry import capped_delay_s
@@ -79,14 +80,19 @@ def admit(limits: Limits, state: State, *, now: int, tokens: int) -> tuple[State
         changes["probe_until"] = now + round(limits.probe_s * SECOND)
     if state.throttles:
         changes["held_until"] = now + _grown_us(SPACING_S, SPACING_S_MAX, state.throttles)
-    return _with(state, changes), GO
+    return replace(state, **changes), GO
 
 
 def answered(limits: Limits, state: State, *, held: int, used: int) -> State:
     """The provider is well: it answered, or refused for a reason. Real tokens replace held ones."""
-    closed = {"failures": 0, "openings": 0, "open_until": 0, "probe_until": 0}
-    closed["throttles"] = max(0, state.throttles - 1)
-    return _with(_corrected(limits, state, held, used), closed)
+    return replace(
+        _corrected(limits, state, held, used),
+        failures=0,
+        openings=0,
+        open_until=0,
+        probe_until=0,
+        throttles=max(0, state.throttles - 1),
+    )
 
 
 def throttled(
@@ -104,18 +110,16 @@ def throttled(
     by up to a half. Calls that were in progress together count once.
     """
     before = state
-    state = _with(answered(limits, state, held=held, used=0), {"throttles": before.throttles})
+    state = replace(answered(limits, state, held=held, used=0), throttles=before.throttles)
     asked_s = capped_delay_s(retry_after_s)
     if asked_s is not None:
         until = now + round(asked_s * SECOND)
-        return _with(state, {"held_until": max(state.held_until, until)})
+        return replace(state, held_until=max(state.held_until, until))
     if before.throttles and now < before.held_until:
         return state
     wait_us = _grown_us(THROTTLED_S, THROTTLED_S_MAX, before.throttles + 1)
     until = now + round(wait_us * (1 - chance / 2))
-    return _with(
-        state, {"held_until": max(state.held_until, until), "throttles": before.throttles + 1}
-    )
+    return replace(state, held_until=max(state.held_until, until), throttles=before.throttles + 1)
 
 
 def _grown_us(first_s: float, most_s: float, times: int) -> int:
@@ -137,12 +141,12 @@ def failed(
         changes["open_until"] = now + round(rest_s * SECOND)
         changes["openings"] = state.openings + 1
         changes["probe_until"] = 0
-    return _with(state, changes)
+    return replace(state, **changes)
 
 
 def abandoned(limits: Limits, state: State, *, held: int, used: int) -> State:
     """The caller gave up, which says nothing about the provider: another may probe."""
-    return _with(_corrected(limits, state, held, used), {"probe_until": 0})
+    return replace(_corrected(limits, state, held, used), probe_until=0)
 
 
 def _breaker(state: State, now: int) -> Decision | None:
@@ -184,8 +188,4 @@ def _corrected(limits: Limits, state: State, held: int, used: int) -> State:
         return state
     rate = _rate(limits.tokens_per_minute, limits)
     difference = -(-(used - held) * rate.per_us // rate.count)
-    return _with(state, {"tokens_ready_at": max(0, state.tokens_ready_at + difference)})
-
-
-def _with(state: State, changes: dict[str, int]) -> State:
-    return msgspec.structs.replace(state, **changes)
+    return replace(state, tokens_ready_at=max(0, state.tokens_ready_at + difference))

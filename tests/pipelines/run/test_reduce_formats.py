@@ -14,7 +14,7 @@ from rota.pipelines.run.reduce_formats import (
     Counts,
     ItemResult,
     joined,
-    part_prompt,
+    part_instruction,
     parts_of,
     reduced,
     shown,
@@ -148,7 +148,7 @@ def test_parts_of_an_ai_reduce_fit_or_are_as_few_as_can_be(pieces: list[str], mo
 
 
 def test_a_part_knows_that_it_is_one() -> None:
-    assert part_prompt("Sum up.", 2, 5).startswith("Sum up.\n\n[Part 2 of 5] These are not all")
+    assert part_instruction(2, 5).startswith("\n\n[Part 2 of 5] These are not all")
 
 
 def test_a_key_does_not_depend_on_the_order_of_fields() -> None:

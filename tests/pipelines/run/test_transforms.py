@@ -21,7 +21,7 @@ from rota.pipelines.definition.parameters import (
 )
 from rota.pipelines.preview.validation import examined, models_of
 from rota.pipelines.run import readiness
-from rota.pipelines.run.transforms import merged, transformed, tree_of_filter
+from rota.pipelines.run.transforms import merged, transformer, tree_of_filter
 from tests.pipelines.kit import discover, load, write
 
 RULES = {"rules": [{"field": "n", "operator": "gte", "value": 5}]}
@@ -70,12 +70,12 @@ def ops(*written: dict[str, Any]) -> list[TransformOp]:
     ],
 )
 def test_a_transform(op: dict[str, Any], item: dict[str, Any]) -> None:
-    assert list(transformed([{"a": 1, "b": 2}], ops(op), {"p": "q"})) == [item]
+    assert transformer(ops(op), {"p": "q"})({"a": 1, "b": 2}) == item
 
 
 def test_a_transform_that_lacks_a_value_says_so() -> None:
     with pytest.raises(BadInput, match=r"\{\{z\}\}"):
-        list(transformed([{"a": 1}], ops({"op": "add", "field": "c", "value": "{{z}}"}), {}))
+        transformer(ops({"op": "add", "field": "c", "value": "{{z}}"}), {})({"a": 1})
 
 
 def test_merging() -> None:

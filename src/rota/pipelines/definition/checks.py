@@ -185,14 +185,11 @@ def _check_reduce(part: ReduceStep, report: ProblemReport) -> None:
     if part.type == "ai":
         check_asking(part, ("reduce",), report)
         return
-    given = {
-        "prompt": part.prompt, "promptFile": part.prompt_file, "skill": part.skill,
-        "skills": part.skills, "output": part.output, "model": part.model,
-        "maxTokens": part.max_tokens, "temperature": part.temperature, "system": part.system,
-        "headers": part.headers, "body": part.body,
-    }  # fmt: skip
-    for key, value in given.items():
-        if value not in (None, "", [], {}):
+    for name, key in zip(
+        AiSection.__struct_fields__, AiSection.__struct_encode_fields__, strict=True
+    ):
+        is_given = getattr(part, name) not in (None, "", [], {})
+        if is_given and name not in ("timeout_ms", "retry"):
             report.error(
                 ("reduce", key),
                 f"reduce.{key} means something only with type: ai; this is type: {part.type}",

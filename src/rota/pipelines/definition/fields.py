@@ -41,16 +41,23 @@ def fields_of(output: Sequence[str | OutputField]) -> list[OutputField]:
 
 def instruction(fields: Fields, batch: int | None = None) -> str:
     """The text appended to a prompt so that the reply can be read; nothing in text mode."""
-    if not fields and batch is None:
-        return ""
-    shape = _shape(fields)
     if batch is not None:
-        each = f"one object {shape} for each item" if fields else "one text for each item"
-        ask = f"Reply with a JSON array of exactly {batch} elements, {each}, in the order of ITEMS."
-    else:
-        ask = f"Reply with one JSON object {shape}."
+        each = f"one object {_shape(fields)}" if fields else "one text"
+        length = f"exactly {batch} elements"
+        return _reply_with(
+            f"a JSON array of {length}, {each} for each item, in the order of ITEMS", fields
+        )
+    return _reply_with(f"one JSON object {_shape(fields)}", fields) if fields else ""
+
+
+def list_instruction(fields: Fields) -> str:
+    """The same for a list of items, of any length."""
+    return _reply_with(f"a JSON array of one object {_shape(fields)} for each item", fields)
+
+
+def _reply_with(form: str, fields: Fields) -> str:
     rules = [f"- {field.name}: {_rule(field)}" for field in fields if _rule(field)]
-    return "\n".join(["", "", f"{ask} No other text.", *rules])
+    return "\n".join(["", "", f"Reply with {form}. No other text.", *rules])
 
 
 def _shape(fields: Fields) -> str:

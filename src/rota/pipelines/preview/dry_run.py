@@ -40,7 +40,7 @@ from rota.pipelines.run.generated_items import generate_question
 from rota.pipelines.run.inputs import Item, items_of
 from rota.pipelines.run.prompt_builder import ModelPrompt, PromptBuilder
 from rota.pipelines.run.reduce_formats import Counts
-from rota.pipelines.run.transforms import merged, transformed
+from rota.pipelines.run.transforms import merged, transformer
 from rota.pipelines.snapshot import Overrides, take
 
 NOTES_MAX = 5  # items that cannot be rendered, each with its reason
@@ -372,9 +372,8 @@ async def _after(preview: PromptPreview, node_id: str, node: Node, before: list[
         case MergeNode(strategy=strategy):
             return _joined(before, strategy)
         case TransformNode(ops=ops):
-            parameters = preview.snapshot.parameters
-            known = flow.items is not None
-            return _known(transformed(flow.items or [], ops, parameters)) if known else flow
+            transform = transformer(ops, preview.snapshot.parameters)
+            return flow if flow.items is None else _known(map(transform, flow.items))
         case ScriptNode(output="passthrough"):
             return flow
         case ScriptNode():

@@ -8,10 +8,9 @@ from typing import Any
 
 from rota.core.pipelines.replies import NoJson, extract
 from rota.errors import BadReply
-from rota.pipelines.definition.fields import fields_of, instruction, read_reply
+from rota.pipelines.definition.fields import fields_of, list_instruction, read_reply
 from rota.pipelines.definition.model import Generate
-from rota.pipelines.definition.sections import AiSection as AskingPart
-from rota.pipelines.definition.sections import OutputField
+from rota.pipelines.definition.sections import AiSection, OutputField
 from rota.pipelines.definition.sources import AiSource
 from rota.pipelines.run.context import PipelineContext
 from rota.pipelines.run.inputs import Item
@@ -22,14 +21,9 @@ from rota.pipelines.snapshot import Snapshot
 
 def generate_question(snapshot: Snapshot, part: Generate | AiSource) -> ModelPrompt:
     """The question that asks for items; parameters may be in its prompt."""
-    fields = fields_of(part.schema)
-    asked = AskingPart(prompt=part.prompt, model=part.model, **part.call_options)
-    asking = PromptBuilder(snapshot, "", asked)
-    # As for a batch, but without a known length.
-    instructions = instruction(fields, 0).replace("exactly 0 elements, ", "")
-    instructions = instructions.replace(", in the order of ITEMS.", ".")
-    question = asking.without_item(more=instructions)
-    return question._replace(batch=0, fields=fields)
+    section = AiSection(prompt=part.prompt, model=part.model, **part.call_options)
+    instructions = list_instruction(fields_of(part.schema))
+    return PromptBuilder(snapshot, "", section).without_item(more=instructions)
 
 
 async def generated(context: PipelineContext, stage: str, part: Generate | AiSource) -> list[Item]:
@@ -40,8 +34,7 @@ async def generated(context: PipelineContext, stage: str, part: Generate | AiSou
     def read(text: str) -> dict[str, Any]:
         return {"items": read_items_reply(text, fields)}
 
-    # Asked like a single question, so that a reply that cannot be read is asked for once more.
-    record = await call(context, stage, question._replace(batch=None, fields=[]), read)
+    record = await call(context, stage, question, read)
     assert record.output is not None
     return list(record.output["items"])
 

@@ -58,12 +58,10 @@ def read_items(source: Readable, folder: Path, stdin: IO[bytes] | None = None) -
                     raw, "csv", name=source.path, delimiter=source.delimiter, types=source.types,
                     has_headers=source.has_headers, encoding=source.encoding,
                 )  # fmt: skip
-        case JsonSource():
+        case JsonSource() | JsonlSource():
+            form = "json" if isinstance(source, JsonSource) else "jsonl"
             with opened(folder / source.path) as raw:
-                yield from parse(raw, "json", name=source.path, encoding=source.encoding)
-        case JsonlSource():
-            with opened(folder / source.path) as raw:
-                yield from parse(raw, "jsonl", name=source.path, encoding=source.encoding)
+                yield from parse(raw, form, name=source.path, encoding=source.encoding)
 
 
 def parse(

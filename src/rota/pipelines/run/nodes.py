@@ -33,7 +33,7 @@ from rota.pipelines.run.run_store import Item, ItemRecord, PositionedItem
 from rota.pipelines.run.script import script_items
 from rota.pipelines.run.single_call import call
 from rota.pipelines.run.stages import ERROR, RESULT, node_output, node_stage
-from rota.pipelines.run.transforms import transformed
+from rota.pipelines.run.transforms import transformer
 
 CHARS_MAX = 200_000
 
@@ -98,12 +98,9 @@ class NodeWork:
         return select(items, offset=node.offset, limit=limit)
 
     async def _transformed(self, node: TransformNode) -> AsyncIterator[Item]:
+        transform = transformer(node.ops, self._context.snapshot.parameters)
         async for item in self._items():
-            if ERROR in item:
-                yield item
-                continue
-            for changed in transformed([item], node.ops, self._context.snapshot.parameters):
-                yield changed
+            yield item if ERROR in item else transform(item)
 
     async def _merged(self, node: MergeNode) -> AsyncIterator[Item]:
         item_lists = [node_output(parent) for parent in self._parents]

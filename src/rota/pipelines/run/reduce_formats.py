@@ -6,6 +6,7 @@ tables need to know all columns before the first row, and results may be too man
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -132,10 +133,10 @@ def as_text(results: Results) -> Iterator[str]:
     if second is None:
         yield text_of(first[1].value)
         return
-    yield f"--- Item {first[0]} ---\n{text_of(first[1].value)}\n"
-    yield f"\n--- Item {second[0]} ---\n{text_of(second[1].value)}\n"
-    for number, each in kept:
-        yield f"\n--- Item {number} ---\n{text_of(each.value)}\n"
+    separator = ""
+    for number, each in itertools.chain([first, second], kept):
+        yield f"{separator}--- Item {number} ---\n{text_of(each.value)}\n"
+        separator = "\n"
 
 
 def _columns(results: Results) -> tuple[list[str], list[str]]:
@@ -190,9 +191,9 @@ def parts_of(pieces: Iterable[str], chars_max: int) -> list[BatchRange]:
     return tree_parts([len(piece) for piece in pieces], chars_max - len("[]"))
 
 
-def part_prompt(prompt: str, number: int, count: int) -> str:
-    """The prompt of one part; its replies are reduced again by the same prompt."""
+def part_instruction(number: int, count: int) -> str:
+    """The text after the prompt of one part; the replies are reduced again by the same prompt."""
     return (
-        f"{prompt}\n\n[Part {number} of {count}] These are not all results. Keep everything that "
+        f"\n\n[Part {number} of {count}] These are not all results. Keep everything that "
         "is needed to combine your reply with those about the other parts."
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import io
 import itertools
 import json
 import tempfile
@@ -20,7 +21,7 @@ from rota.pipelines.run.reduce_formats import (
     Counts,
     Results,
     joined,
-    part_prompt,
+    part_instruction,
     parts_of,
     reduced,
     shown,
@@ -44,8 +45,7 @@ async def reduce_by_form(context: PipelineContext, name: str, kind: str, results
 
 async def put_whole(context: PipelineContext, name: str, text: str) -> None:
     """Record a text that is in memory."""
-    cuts = iter([text[at : at + PIECE_CHARS] for at in range(0, len(text), PIECE_CHARS)])
-    await context.run_store.put_text(name, _pieces(lambda _: next(cuts, "")))
+    await context.run_store.put_text(name, _pieces(io.StringIO(text).read))
 
 
 async def _pieces(read: Callable[[int], str]) -> AsyncIterator[str]:
@@ -92,7 +92,7 @@ class AiReduce(NamedTuple):
 
         async def one(work: tuple[int, str]) -> str:
             number, results = work
-            more = part_prompt("", number + 1, len(parts))
+            more = part_instruction(number + 1, len(parts))
             filled = self._filled(results)
             record = await self._ask(asking, f"{self.stage}.{level}", filled, number + 1, more)
             return record.text or ""

@@ -222,10 +222,10 @@ class Tally:
         if outcome.status == "completed":
             self.processed += 1
         elif outcome.status == "failed":
+            kind = outcome.error_type or "Error"
             self.failed += 1
-            self.failed_by[outcome.error_type or "Error"] += 1
+            self.failed_by[kind] += 1
             if len(self.errors) < ERRORS_MAX:
-                kind = outcome.error_type or "Error"
                 self.errors.append(ItemError(outcome.position, outcome.error or "", kind))
         else:
             self.skipped += 1

@@ -54,7 +54,6 @@ class ItemRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     output: dict[str, Any] | None = None
     text: str | None = None
-    kept: bool | None = None  # of a filter
     raw: str | None = None  # the reply that could not be read
     model: str | None = None
     calls: int = 0

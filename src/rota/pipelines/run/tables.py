@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -151,7 +152,7 @@ def write_csv(
     """Lines of CSV, whole: nothing is cut off, nested values are JSON."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, delimiter=delimiter, lineterminator="\n")
-    for row in _first(columns, rows):
+    for row in itertools.chain([columns], rows):
         cells = [text_of(cell) for cell in row]
         if len(cells) == 1 and not cells[0]:
             yield '""\n'  # a bare empty line would be passed over when it is read again
@@ -160,8 +161,3 @@ def write_csv(
         yield buffer.getvalue()
         buffer.seek(0)
         buffer.truncate()
-
-
-def _first(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
-    yield columns
-    yield from rows

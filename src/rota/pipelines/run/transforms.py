@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rota.core.pipelines import filter_rules
@@ -28,15 +28,18 @@ def tree_of_filter(part: Filter) -> filter_rules.Rule:
     return filter_rules.AllOf(both) if part.combine_mode == "and" else filter_rules.AnyOf(both)
 
 
-def transformed(
-    items: Iterable[Item], ops: Sequence[TransformOp], parameters: Mapping[str, Any]
-) -> Iterator[Item]:
-    """Each item after all operations, in their order."""
-    templates = {id(op): Template(op.value) for op in ops if isinstance(op, AddOp)}
-    for item in items:
-        for op in ops:
-            item = _after(item, op, parameters, templates.get(id(op)))  # noqa: PLW2901
-        yield item
+def transformer(
+    ops: Sequence[TransformOp], parameters: Mapping[str, Any]
+) -> Callable[[Item], Item]:
+    """A function that applies all operations to an item, in their order."""
+    steps = [(op, Template(op.value) if isinstance(op, AddOp) else None) for op in ops]
+
+    def transform(item: Item) -> Item:
+        for op, template in steps:
+            item = _after(item, op, parameters, template)
+        return item
+
+    return transform
 
 
 def _after(
