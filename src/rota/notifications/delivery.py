@@ -23,7 +23,7 @@ from rota.core.runs.failures import names_of
 from rota.core.time.instants import SECOND, iso, iso_if_known
 from rota.engine.notifier import DELIVERY
 from rota.errors import Rejected, RotaError, Transient
-from rota.notifications import command, mail, ping, webhook
+from rota.notifications import command, mail, webhook
 from rota.notifications.definition import DeclaredRule
 from rota.notifications.ping import Ping
 
@@ -95,10 +95,8 @@ async def _send(rule: DeclaredRule, message: NotificationMessage, now_s: int) ->
     elif channel.mail is not None:
         await mail.send(rule.name, channel.mail, message)
     elif channel.ping is not None:
-        last = message.entries[0].last
-        url = webhook.resolved(channel.ping)
-        kind = _PINGS.get(message.kind, "fail")
-        await webhook.call("GET", ping.address(url, kind, run_id=last.run_id), headers={})
+        event = _PINGS.get(message.kind, "fail")
+        await webhook.call_ping(channel.ping, event, run_id=message.entries[0].last.run_id)
 
 
 async def _call(rule: DeclaredRule, message: NotificationMessage) -> None:

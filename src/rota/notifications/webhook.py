@@ -19,6 +19,8 @@ from urllib.parse import urlsplit
 
 from rota.core.runs.retry import retry_after_s
 from rota.errors import Rejected, Transient
+from rota.notifications import ping
+from rota.notifications.ping import Ping
 
 TIMEOUT_S = 15.0
 ANSWER_BYTES_MAX = 4096
@@ -130,6 +132,11 @@ async def call(
             said, retry_after_s=None if wait_s is None else min(wait_s, RETRY_AFTER_S_MAX)
         )
     raise Rejected(said, hint="Check the address and the key; then `rota run retry`.")
+
+
+async def call_ping(address: str, event: Ping, *, run_id: str) -> None:
+    """Report an event to a dead-man's switch."""
+    await call("GET", ping.address(resolved(address), event, run_id=run_id), headers={})
 
 
 def shown(url: str) -> str:

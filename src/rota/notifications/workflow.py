@@ -25,7 +25,7 @@ from rota.core.time.instants import SECOND
 from rota.engine.context import EngineContext
 from rota.engine.wakeups import READY
 from rota.errors import Fatal, Rejected, StepFailed, Transient, UnknownRun
-from rota.notifications import command, messages, ping, webhook
+from rota.notifications import command, messages, webhook
 from rota.notifications.messages import Delivery, Facts
 from rota.notifications.receivers import Recipients
 from rota.store.backend.database import Tx
@@ -113,7 +113,8 @@ class NotificationSender:
                 case "command":
                     await self._run(delivery, message_id, recipients)
                 case "ping":
-                    await self._ping(delivery)
+                    assert delivery.ping is not None
+                    await webhook.call_ping(delivery.target, delivery.ping, run_id=delivery.run_id)
         except Exception as error:
             log.warning(
                 "%s for pipeline %s failed (event %s): %s",
@@ -127,12 +128,6 @@ class NotificationSender:
             delivery.target, delivery.secret_env, message_id=message_id,
             timestamp=self._client.clock.now() // SECOND, body=delivery.body.encode(),
         )  # fmt: skip
-
-    async def _ping(self, delivery: Delivery) -> None:
-        assert delivery.ping is not None
-        url = webhook.resolved(delivery.target)
-        url = ping.address(url, delivery.ping, run_id=delivery.run_id)
-        await webhook.call("GET", url, headers={})
 
     async def _run(self, delivery: Delivery, message_id: str, recipients: Recipients) -> None:
         env = {

@@ -47,9 +47,7 @@ class Sqlite:
     async def write(self, work: Work[T], call: Call) -> T:
         """Commit what `work` did."""
         try:
-            return await in_thread(
-                lambda left: self._transact(work, left, commit=True), timeout_s=call.timeout_s
-            )
+            return await self._in_thread(work, call, commit=True)
         except TimeoutError as error:
             said = f"{self._path} did not answer within {call.timeout_s:g} s"
             raise OutcomeUnknown(said, tool=self._tool) from error
@@ -57,11 +55,14 @@ class Sqlite:
     async def read_only(self, work: Work[T], call: Call) -> T:
         """Change nothing: all is rolled back."""
         try:
-            return await in_thread(
-                lambda left: self._transact(work, left, commit=False), timeout_s=call.timeout_s
-            )
+            return await self._in_thread(work, call, commit=False)
         except TimeoutError as error:
             raise Transient(f"{self._path}: {error}") from error
+
+    async def _in_thread(self, work: Work[T], call: Call, *, commit: bool) -> T:
+        return await in_thread(
+            lambda left: self._transact(work, left, commit=commit), timeout_s=call.timeout_s
+        )
 
     def _transact(self, work: Work[T], left: threading.Event, *, commit: bool) -> T:
         with self._opened(left) as connection:

@@ -7,13 +7,14 @@ offset, limit, sample; the filter comes after.
 from __future__ import annotations
 
 import asyncio
+import functools
 import io
 import itertools
 import os
 import random
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,8 +22,9 @@ import msgspec
 
 from rota.core.pipelines.sampling import Reservoir
 from rota.errors import BadInput
-from rota.net.subprocesses import environment, kill, spawn
+from rota.net.subprocesses import Child, environment, kill, spawn
 from rota.pipelines.definition.model import Input, Sample
+from rota.pipelines.definition.nodes import ScriptNode
 from rota.pipelines.definition.sources import (
     CommandSource,
     CsvSource,
@@ -200,7 +202,8 @@ def _globbed(source: GlobSource, folder: Path) -> Iterator[Item]:
 async def command_items(source: CommandSource, folder: Path) -> AsyncIterator[Item]:
     """Items that a command prints. Its output goes through a file, so memory stays flat."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        await _run(source, folder, out, err)
+        start = functools.partial(asyncio.create_subprocess_shell, source.run)
+        await run_command(start, source, folder, stdin=asyncio.subprocess.DEVNULL, out=out, err=err)
         out.seek(0)
         rows = parse(
             out, source.format, name=f"`{source.run}`", delimiter=source.delimiter,
@@ -210,47 +213,44 @@ async def command_items(source: CommandSource, folder: Path) -> AsyncIterator[It
             yield item
 
 
-def existing(folder: Path, command: str) -> Path:
-    """The folder a command works in; a missing one has its own error."""
-    if not folder.is_dir():
+async def run_command(
+    start: Callable[..., Coroutine[Any, Any, Child]],
+    command: CommandSource | ScriptNode,
+    folder: Path,
+    *,
+    stdin: IO[bytes] | int,
+    out: IO[bytes],
+    err: IO[bytes],
+) -> None:
+    """Run a command to its end; BadInput with its stderr when it fails or takes too long."""
+    cwd = folder / (command.cwd or ".")
+    if not cwd.is_dir():
         raise BadInput(
-            f"`{command}` cannot run: its folder {folder} is not there",
+            f"`{command.run}` cannot run: its folder {cwd} is not there",
             hint="Correct cwd, which is relative to the pipeline's folder, or make the folder.",
         )
-    return folder
-
-
-async def _run(source: CommandSource, folder: Path, out: IO[bytes], err: IO[bytes]) -> None:
     child = await spawn(
-        asyncio.create_subprocess_shell(
-            source.run,
-            stdin=asyncio.subprocess.DEVNULL,
+        start(
+            stdin=stdin,
             stdout=out,
             stderr=err,
-            cwd=existing(folder / (source.cwd or "."), source.run),
-            env=environment(source.pass_env, source.env),
+            cwd=cwd,
+            env=environment(command.pass_env, command.env),
             start_new_session=True,  # so that what the shell starts can be ended with it
         )
     )
-    await ended_well(child, source.run, source.timeout_ms, err)
-
-
-async def ended_well(
-    child: asyncio.subprocess.Process, run: str, timeout_ms: int, err: IO[bytes]
-) -> None:
-    """Wait for a command's end; BadInput with its stderr when it fails or takes too long."""
     try:
-        code = await asyncio.wait_for(child.wait(), timeout_ms / 1000)
+        code = await asyncio.wait_for(child.wait(), command.timeout_ms / 1000)
     except TimeoutError as error:
         raise BadInput(
-            f"`{run}` did not end within {timeout_ms} ms", hint="Raise timeoutMs."
+            f"`{command.run}` did not end within {command.timeout_ms} ms", hint="Raise timeoutMs."
         ) from error
     finally:
         await kill(child)
     if code != 0:
         err.seek(max(0, err.seek(0, os.SEEK_END) - STDERR_TAIL))
-        output = err.read().decode("utf-8", "replace").strip()
-        raise BadInput(f"`{run}` ended with exit code {code}: {output or 'it said nothing'}")
+        output = err.read().decode("utf-8", "replace").strip() or "it said nothing"
+        raise BadInput(f"`{command.run}` ended with exit code {code}: {output}")
 
 
 # -- streams and choices -------------------------------------------------------------------

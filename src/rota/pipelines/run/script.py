@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -13,9 +14,9 @@ import msgspec
 
 from rota.core.pipelines.replies import NoJson, extract
 from rota.errors import BadInput
-from rota.net.subprocesses import environment, spawn
+from rota.net.subprocesses import environment
 from rota.pipelines.definition.nodes import ScriptNode
-from rota.pipelines.run.inputs import Item, ended_well, existing, parse, stream
+from rota.pipelines.run.inputs import Item, parse, run_command, stream
 from rota.pipelines.run.stages import RESULT
 from rota.pipelines.run.tables import write_csv
 
@@ -38,7 +39,8 @@ async def script_items(
         kept = [item async for item in items] if node.output == "passthrough" else None
         await _fill(given, node.input, items if kept is None else stream(kept))
         given.seek(0)
-        await _run(node, folder, given, out, err)
+        start = functools.partial(asyncio.create_subprocess_exec, *_argv(node))
+        await run_command(start, node, folder, stdin=given, out=out, err=err)
         out.seek(0)
         async for item in stream(kept if kept is not None else _read(node, out)):
             yield item
@@ -54,29 +56,14 @@ async def _fill(file: IO[bytes], form: str, items: AsyncIterator[Item]) -> None:
         file.writelines(line.encode() for line in lines)
 
 
-async def _run(
-    node: ScriptNode, folder: Path, given: IO[bytes], out: IO[bytes], err: IO[bytes]
-) -> None:
-    shell = SHELLS[node.shell][0]
-    env = environment(node.pass_env, node.env)
-    if shutil.which(shell, path=env.get("PATH")) is None:
-        raise BadInput(
-            f"`{node.run}` cannot run: its shell {shell} is not installed",
-            hint=f"Install {shell}, or take another shell: default or bash.",
-        )
-    child = await spawn(
-        asyncio.create_subprocess_exec(
-            *_argv(node), stdin=given, stdout=out, stderr=err,
-            cwd=existing(folder / (node.cwd or "."), node.run),
-            env=env,
-            start_new_session=True,  # so that what the shell starts can be ended with it
-        )
-    )  # fmt: skip
-    await ended_well(child, node.run, node.timeout_ms, err)
-
-
 def _argv(node: ScriptNode) -> list[str]:
     shell = SHELLS[node.shell]
+    path = environment(node.pass_env, node.env).get("PATH")
+    if shutil.which(shell[0], path=path) is None:
+        raise BadInput(
+            f"`{node.run}` cannot run: its shell {shell[0]} is not installed",
+            hint=f"Install {shell[0]}, or take another shell: default or bash.",
+        )
     if not node.args:
         return [*shell, node.run]
     if node.shell == "powershell":
