@@ -42,17 +42,17 @@ def swap_file(root: Path, outside: Path) -> None:
 
 def swapping(monkeypatch: pytest.MonkeyPatch, swap: Swap) -> None:
     """Swap right after the tool has looked at the path for the last time."""
-    place = Folder.place
+    path_of = Folder.path_of
 
     def looked(self: Folder, path: str) -> Path:
-        found = place(self, path)
+        found = path_of(self, path)
         looks.append(path)
         if len(looks) == 2:  # once to check the parameters, once to execute
             swap()
         return found
 
     looks: list[str] = []
-    monkeypatch.setattr(Folder, "place", looked)
+    monkeypatch.setattr(Folder, "path_of", looked)
 
 
 CASES: dict[str, tuple[Callable[[Path], Tool], dict[str, Any]]] = {

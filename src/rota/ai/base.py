@@ -129,9 +129,9 @@ def prompt_tokens_max(request: Request) -> int:
 
 
 def passing(
-    said: str, *, retry_after_s: float | None = None, sent: bool = False, throttled: bool = False
+    message: str, *, retry_after_s: float | None = None, sent: bool = False, throttled: bool = False
 ) -> Transient:
     """A failure that may pass by itself; `throttled`: the provider works, and wants fewer calls."""
-    error = Transient(said, retry_after_s=retry_after_s)
+    error = Transient(message, retry_after_s=retry_after_s)
     error.facts.update(sent=sent, throttled=throttled)
     return error

@@ -93,14 +93,14 @@ class CommandInvoker(Priced):
         return request.max_tokens if any("{max_tokens}" in arg for arg in self._argv) else None
 
     def _failed(self, meaning: str, ended: ExitStatus) -> RotaError:
-        said = ended.end_text(self._argv[0])
+        message = ended.end_text(self._argv[0])
         if ended.code < 0 or meaning == "transient":
-            return passing(said, sent=True)
+            return passing(message, sent=True)
         if meaning == "login":
-            return NeedsLogin(said, service=self._argv[0], account=None)
+            return NeedsLogin(message, service=self._argv[0], account=None)
         if meaning == "permission":
-            return NeedsPermission(said, service=self._argv[0], account=None)
-        return Rejected(said, exit=ended.code, reason=None, sent=True)
+            return NeedsPermission(message, service=self._argv[0], account=None)
+        return Rejected(message, exit=ended.code, reason=None, sent=True)
 
     def _read(self, request: Request, out: str) -> Reply:
         try:
@@ -158,16 +158,16 @@ class CommandInvoker(Priced):
             )
         return {name: self._env[name] for name in self._needed}
 
-    def _hidden(self, said: str) -> str:
+    def _hidden(self, text: str) -> str:
         for name in self._needed:
             value = self._env.get(name, "")
             if len(value) >= 8:
-                said = said.replace(value, f"<{name}>")
-        return said
+                text = text.replace(value, f"<{name}>")
+        return text
 
 
 def _put(arg: str, words: Mapping[str, str]) -> str:
     """An argument with its places filled, in one pass: the input is not read again."""
     for word in words:
         arg = arg.replace(word, f"\0{word}\0")
-    return "".join(words.get(part, part) for part in arg.split("\0"))
+    return "".join(words.get(piece, piece) for piece in arg.split("\0"))

@@ -92,24 +92,26 @@ def judge(refusal: Refusal) -> RotaError:
 def _judged(refusal: Refusal) -> RotaError:
     reply = _provider_text(refusal.body)
     status = refusal.status or reply.status  # gateways put the status of others into the body
-    said = f"{refusal.who} " + (f"answered {status}" if status else "broke off its answer")
-    said += f": {reply.message}" if reply.message else ""
+    message = f"{refusal.who} " + (f"answered {status}" if status else "broke off its answer")
+    message += f": {reply.message}" if reply.message else ""
     if reply.words & _LOGIN or status in (401, 407) or reply.says(*_LOGIN_SAID):
-        return _login(refusal, status, said)
+        return _login(refusal, status, message)
     if reply.words & _PERMISSION or status in (402, 403) or reply.says(*_PERMISSION_SAID):
-        return NeedsPermission(said, service=refusal.who, account=refusal.variable, status=status)
+        return NeedsPermission(
+            message, service=refusal.who, account=refusal.variable, status=status
+        )
     reason = _reason(reply)
     if reason is None and (reply.words & _PASSING or _may_pass(status)):
         waits = _wait_s(refusal.headers, reply)
         throttled = status == 429 or bool(reply.words & _THROTTLED)
-        return passing(said, retry_after_s=waits, throttled=throttled)
+        return passing(message, retry_after_s=waits, throttled=throttled)
     hint = _HINTS.get(reason or ("unknown_model" if status == 404 else ""))
-    return Rejected(said, hint=hint, status=status, reason=reason)
+    return Rejected(message, hint=hint, status=status, reason=reason)
 
 
-def filtered(who: str, said: str, reply: Reply) -> FilteredReply:
+def filtered(who: str, explanation: str, reply: Reply) -> FilteredReply:
     """The provider answered by refusing to; it charges for that as for any answer."""
-    text = f"{who} would not answer" + (f": {said[:SHOWN_CHARS_MAX]}" if said else "")
+    text = f"{who} would not answer" + (f": {explanation[:SHOWN_CHARS_MAX]}" if explanation else "")
     error = FilteredReply(text, reason="content_filter", sent=True)
     if not reply.guessed:
         error.facts |= {
@@ -119,14 +121,16 @@ def filtered(who: str, said: str, reply: Reply) -> FilteredReply:
     return error
 
 
-def _login(refusal: Refusal, status: int, said: str) -> NeedsLogin:
+def _login(refusal: Refusal, status: int, message: str) -> NeedsLogin:
     if status == 407:
         hint = "The proxy needs a login; see HTTPS_PROXY and NO_PROXY."
     elif refusal.variable:
         hint = f"Set {refusal.variable} to a key that is valid there, then try again."
     else:
         hint = "Name the variable that holds the key with `key_env`, then try again."
-    return NeedsLogin(said, hint=hint, service=refusal.who, account=refusal.variable, status=status)
+    return NeedsLogin(
+        message, hint=hint, service=refusal.who, account=refusal.variable, status=status
+    )
 
 
 def _may_pass(status: int) -> bool:
@@ -134,10 +138,10 @@ def _may_pass(status: int) -> bool:
 
 
 def _reason(reply: _ProviderText) -> str | None:
-    found = next((_REASONS[word] for word in sorted(reply.words) if word in _REASONS), None)
-    if found is None and "prompt is too long" in reply.message.lower():
+    reason = next((_REASONS[word] for word in sorted(reply.words) if word in _REASONS), None)
+    if reason is None and "prompt is too long" in reply.message.lower():
         return "too_long"
-    return found
+    return reason
 
 
 def _provider_text(body: bytes) -> _ProviderText:

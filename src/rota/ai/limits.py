@@ -22,7 +22,7 @@ DOUBLINGS_MAX = 20
 # For a provider that throttles without saying for how long. Calls after that go one by one.
 THROTTLED_S, THROTTLED_S_MAX = 1.0, 60.0
 SPACING_S, SPACING_S_MAX = 0.05, 5.0
-PROBE_LOOK_US = SECOND // 2
+PROBE_POLL_US = SECOND // 2
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -155,7 +155,7 @@ def _breaker(state: State, now: int) -> Decision | None:
     if now < state.open_until:
         return Decision(state.open_until - now, "broken")
     # A probe is soon answered; no call needs to sleep as long as it may take at most.
-    wait_us = min(state.probe_until - now, PROBE_LOOK_US)
+    wait_us = min(state.probe_until - now, PROBE_POLL_US)
     return Decision(wait_us, "probed") if wait_us > 0 else None
 
 

@@ -144,9 +144,9 @@ def _roll(seed: str) -> int:
 
 
 def _echo(prompt: str) -> str:
-    said = " ".join(prompt.split())
-    said = said if len(said) <= ECHO_CHARS_MAX else said[:ECHO_CHARS_MAX] + "…"
-    return f"(offline) {said}"
+    text = " ".join(prompt.split())
+    text = text if len(text) <= ECHO_CHARS_MAX else text[:ECHO_CHARS_MAX] + "…"
+    return f"(offline) {text}"
 
 
 def _written(value: Any) -> str:

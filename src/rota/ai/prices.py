@@ -94,14 +94,14 @@ def read_prices(path: str | Path) -> Prices:
 def read_mapping(path: str | Path, what: str, hint: str | None = None) -> dict[str, Any]:
     """The mapping in a YAML or JSON file, or BadSetting; `what` the file holds, for people."""
     try:
-        found: Any = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        content: Any = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise BadSetting(f"{what} in {path} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise BadSetting(f"{what} in {path} are neither YAML nor JSON: {error}") from error
-    if not isinstance(found, dict | None):
+    if not isinstance(content, dict | None):
         raise BadSetting(f"{what} in {path} are not a mapping", hint=hint)
-    return found or {}
+    return content or {}
 
 
 _FORM = "Write `model: [dollars in, dollars out]`, each for a million tokens."

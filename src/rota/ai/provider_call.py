@@ -142,7 +142,7 @@ class HttpInvoker(Priced, ABC):
         headers |= given
         if self._key is not None and (self._needs_key or self._key.value()):
             name = self._key_header.lower()
-            headers = {one: text for one, text in headers.items() if one.lower() != name}
+            headers = {other: text for other, text in headers.items() if other.lower() != name}
             headers[self._key_header] = self._key
         return headers
 
@@ -158,18 +158,18 @@ class HttpInvoker(Priced, ABC):
                     await self._parse(answer, parser, limit)
         except TimeoutError as error:
             if not parser.done:
-                said = f"{self.name} did not answer within {request.timeout_s:g} s"
-                raise passing(f"{said}; Rota closed the connection", sent=seen.sent) from error
+                message = f"{self.name} did not answer within {request.timeout_s:g} s"
+                raise passing(f"{message}; Rota closed the connection", sent=seen.sent) from error
         except IncompleteResponse as error:
             if not parser.done:
                 did = "closed the connection" if error.sent else "cannot be reached"
-                said = f"{self.name} ({place(self._base)}) {did}: {error}"
-                raise passing(said, sent=error.sent) from error.__cause__
+                message = f"{self.name} ({place(self._base)}) {did}: {error}"
+                raise passing(message, sent=error.sent) from error.__cause__
 
     def _refused(self, status: int, body: bytes, headers: Mapping[str, str]) -> RotaError:
         """The meaning of a refusal, without the key."""
-        said, variable = hide_bytes(body, [self._key]), self._key.secret if self._key else None
-        return judge(Refusal(self.name, status, said, headers, variable))
+        text, variable = hide_bytes(body, [self._key]), self._key.secret if self._key else None
+        return judge(Refusal(self.name, status, text, headers, variable))
 
     async def _parse(
         self, answer: StreamedResponse, parser: ReplyParser, limit: asyncio.Timeout

@@ -27,23 +27,23 @@ _VALUE = re.compile(r"[\x20-\x7e]*")
 
 def header_problems(headers: Mapping[str, str]) -> list[str]:
     """A sentence for each header that cannot be sent."""
-    found = []
+    problems = []
     for name, value in headers.items():
         if not _NAME.fullmatch(name):
-            found.append(f"{name!r} is not the name of a header: letters, digits and -")
+            problems.append(f"{name!r} is not the name of a header: letters, digits and -")
         elif name.lower() in _HEADERS:
-            found.append(f"the header {name} is set by Rota: keys are named in the AI settings")
+            problems.append(f"the header {name} is set by Rota: keys are named in the AI settings")
         elif not _VALUE.fullmatch(value) or value != value.strip():
-            found.append(f"the value of the header {name} is not one line of printable ASCII")
-    return found
+            problems.append(f"the value of the header {name} is not one line of printable ASCII")
+    return problems
 
 
 def body_problems(body: Mapping[str, Any]) -> list[str]:
     """A sentence for each field that cannot be sent."""
-    found = []
+    problems = []
     for name in body:
         if name in _KEYS:
-            found.append(f"the body field {name} has a key of its own: {_KEYS[name]}")
+            problems.append(f"the body field {name} has a key of its own: {_KEYS[name]}")
         elif name in _BODY:
-            found.append(f"the body field {name} cannot be set: one question has one answer")
-    return found
+            problems.append(f"the body field {name} cannot be set: one question has one answer")
+    return problems

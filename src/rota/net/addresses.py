@@ -11,11 +11,11 @@ _TRANSLATED = IPv6Network("64:ff9b::/96")
 def is_public(address: str) -> bool:
     """Whether an address is public: not loopback, link-local, private, shared or multicast."""
     try:
-        found = ip_address(address)
+        parsed = ip_address(address)
     except ValueError:
         return False
-    inner = _inner(found) if isinstance(found, IPv6Address) else None
-    meant = inner or found
+    inner = _inner(parsed) if isinstance(parsed, IPv6Address) else None
+    meant = inner or parsed
     return meant.is_global and not meant.is_multicast
 
 

@@ -97,8 +97,8 @@ class IncompleteResponse(Exception):
     """There is no whole answer; `sent` says whether the counterpart may have seen the request,
     and `head` is the answer without its body, if that much came."""
 
-    def __init__(self, said: str, *, sent: bool, head: HttpResponse | None = None) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, *, sent: bool, head: HttpResponse | None = None) -> None:
+        super().__init__(message)
         self.sent = sent
         self.head = head
 
@@ -117,12 +117,12 @@ async def exchange(request: HttpRequest, *, timeout_s: float, bytes_max: int) ->
         if seen.head is not None and seen.head.status // 100 == 4:
             return seen.head  # the refusal holds, though its text was lost
         if isinstance(error, TimeoutError):
-            said = f"no {seen.awaited} within {timeout_s:g} s"
+            message = f"no {seen.awaited} within {timeout_s:g} s"
         else:
-            said = hide(str(error) or type(error).__name__, request.hidden)
-        raise IncompleteResponse(f"{request.place}: {said}", sent=seen.sent, head=seen.head) from (
-            None if request.secrets else error
-        )
+            message = hide(str(error) or type(error).__name__, request.hidden)
+        raise IncompleteResponse(
+            f"{request.place}: {message}", sent=seen.sent, head=seen.head
+        ) from (None if request.secrets else error)
     finally:
         _calling.reset(here)
 
@@ -346,16 +346,18 @@ def judge_read(answer: HttpResponse, *, sender: HttpCaller) -> None:
 
 def refusal(answer: HttpResponse, *, sender: HttpCaller) -> Exception:
     """The meaning of an unsuccessful status below 500: nothing happened."""
-    status, said = answer.status, sender.status_text(answer)
+    status, message = answer.status, sender.status_text(answer)
     if status in (401, 407):
-        return NeedsLogin(said, status=status, service=sender.service, account=sender.account)
+        return NeedsLogin(message, status=status, service=sender.service, account=sender.account)
     if status == 403:
-        return NeedsPermission(said, status=status, service=sender.service, account=sender.account)
+        return NeedsPermission(
+            message, status=status, service=sender.service, account=sender.account
+        )
     if status in (408, 425, 429):
-        return NotSent(said, retry_after_s=retry_after_s(answer.headers))
+        return NotSent(message, retry_after_s=retry_after_s(answer.headers))
     if status in (307, 308):
-        said = f"{said} (moved to {answer.headers.get('location', 'an unnamed place')})"
-    return Rejected(said, status=status, tool=sender.tool)
+        message = f"{message} (moved to {answer.headers.get('location', 'an unnamed place')})"
+    return Rejected(message, status=status, tool=sender.tool)
 
 
 class HttpCaller(NamedTuple):
@@ -367,9 +369,9 @@ class HttpCaller(NamedTuple):
 
     def status_text(self, answer: HttpResponse) -> str:
         """The status and the start of the answer."""
-        said = answer.body[: 4 * SHOWN_CHARS_MAX].decode(errors="replace").strip()
-        said = said if len(said) <= SHOWN_CHARS_MAX else said[:SHOWN_CHARS_MAX] + "…"
-        return f"{answer.place} answered {answer.status}" + (f": {said}" if said else "")
+        text = answer.body[: 4 * SHOWN_CHARS_MAX].decode(errors="replace").strip()
+        text = text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "…"
+        return f"{answer.place} answered {answer.status}" + (f": {text}" if text else "")
 
 
 def checked_url(url: str, *, base: str | None, tool: str) -> str:
@@ -437,8 +439,8 @@ def content_of(answer: HttpResponse, kind: Kind) -> dict[str, Any]:
 
 def _media(content_type: str) -> tuple[str, str]:
     media, _, rest = content_type.lower().partition(";")
-    found = re.search(r"charset=[\"']?([\w.:-]+)", rest)
-    return media.strip(), found.group(1) if found else "utf-8"
+    match = re.search(r"charset=[\"']?([\w.:-]+)", rest)
+    return media.strip(), match.group(1) if match else "utf-8"
 
 
 def merged(*many: Headers) -> dict[str, Text]:

@@ -93,15 +93,15 @@ class ApiKey(Secret):
         value, variable = self.value(), self.secret
         if value and _KEY.fullmatch(value):
             return self.prefix + value
-        said, hint = f"{self._service} needs a key, and {variable} is not set", "then try again."
+        message, hint = f"{self._service} needs a key, and {variable} is not set", "then try again."
         if value:
-            said = (
+            message = (
                 f"the value of {variable} cannot be a key: it has a space, a line break or "
                 "a letter outside of ASCII in it"
             )
             hint = "without quotes or line breaks."
         raise NeedsLogin(
-            said, hint=f"Set {variable} in the environment of the worker, {hint}",
+            message, hint=f"Set {variable} in the environment of the worker, {hint}",
             service=self._service, account=None,
         )  # fmt: skip
 
@@ -129,19 +129,19 @@ def secrets_in(value: Any) -> Iterator[Secret]:
     if isinstance(value, Secret):
         yield value
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from secrets_in(one)
+        for item in value.values():
+            yield from secrets_in(item)
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from secrets_in(one)
+        for item in value:
+            yield from secrets_in(item)
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     """A value of dicts and lists with everything else in it changed."""
     if isinstance(value, Mapping):
-        return {name: mapped(one, change) for name, one in value.items()}
+        return {name: mapped(item, change) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [mapped(one, change) for one in value]
+        return [mapped(item, change) for item in value]
     return change(value)
 
 
@@ -150,18 +150,18 @@ def reveal_deep(value: Any) -> Any:
     return mapped(value, reveal)
 
 
-def hide(said: str, texts: Iterable[Text | None]) -> str:
-    """`said` without the values of these secrets, in the forms that texts quote them in: for errors
-    and results that are kept."""
+def hide(text: str, texts: Iterable[Text | None]) -> str:
+    """The text without the values of these secrets, in the forms that texts quote them in: for
+    errors and results that are kept."""
     for name, value in _values(texts):
-        said = mask(said, value, f"<{name}>")
-    return said
+        text = mask(text, value, f"<{name}>")
+    return text
 
 
-def hide_bytes(said: bytes, texts: Iterable[Text | None]) -> bytes:
+def hide_bytes(content: bytes, texts: Iterable[Text | None]) -> bytes:
     """The same for raw bytes, whatever their encoding. A short value is hidden where it is quoted:
     elsewhere it may be a number in JSON."""
-    shown = said.decode("latin-1")
+    shown = content.decode("latin-1")
     for name, value in _values(texts):
         if len(value) > ALONE_CHARS_MAX:
             for form in quoted_forms(value):
@@ -174,13 +174,13 @@ def hide_bytes(said: bytes, texts: Iterable[Text | None]) -> bytes:
 def hide_deep(value: Any, texts: Iterable[Text | None]) -> Any:
     """The same for all texts in a value of dicts and lists."""
     secrets = list(texts)
-    return mapped(value, lambda one: hide(one, secrets) if isinstance(one, str) else one)
+    return mapped(value, lambda item: hide(item, secrets) if isinstance(item, str) else item)
 
 
 def _values(texts: Iterable[Text | None]) -> list[tuple[str, str]]:
     """Name and value of each secret that the environment has, the longest value first."""
-    found = {one.secret: one.value() for one in texts if isinstance(one, Secret)}
-    return sorted(((k, v) for k, v in found.items() if v), key=lambda pair: -len(pair[1]))
+    values = {text.secret: text.value() for text in texts if isinstance(text, Secret)}
+    return sorted(((k, v) for k, v in values.items() if v), key=lambda pair: -len(pair[1]))
 
 
 def _latin(text: str) -> str:

@@ -69,8 +69,8 @@ class ExitStatus(NamedTuple):
     def end_text(self, name: str) -> str:
         """Its end in words, with the last of what it said."""
         how = f"signal {-self.code}" if self.code < 0 else f"exit {self.code}"
-        said = (self.err or self.out).strip()[-SHOWN_CHARS_MAX:]
-        return f"{name} ended with {how}" + (f": {said}" if said else "")
+        output = (self.err or self.out).strip()[-SHOWN_CHARS_MAX:]
+        return f"{name} ended with {how}" + (f": {output}" if output else "")
 
 
 class OutputPipe:
@@ -129,8 +129,8 @@ class ProgramNotStarted(Exception):
 class ProgramKilled(Exception):
     """A program was killed: its time was over or, if `is_full`, its output was too long."""
 
-    def __init__(self, said: str, *, is_full: bool) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, *, is_full: bool) -> None:
+        super().__init__(message)
         self.is_full = is_full
 
 
@@ -163,8 +163,8 @@ async def run_to_end(
             if stops_when_full and out.full.is_set():
                 raise ProgramKilled(f"{name} wrote more than {bytes_max} bytes", is_full=True)
             if not work.done():
-                said = f"{name} did not end within {timeout_s:g} s and was killed"
-                raise ProgramKilled(said, is_full=False)
+                message = f"{name} did not end within {timeout_s:g} s and was killed"
+                raise ProgramKilled(message, is_full=False)
             code = work.result()
         finally:
             full.cancel()
@@ -197,8 +197,8 @@ async def start(
             )
         )
     except PermissionError as error:
-        said = f"{argv[0]} may not be run: {error}"
-        raise NeedsPermission(said, service=argv[0], account=None) from error
+        message = f"{argv[0]} may not be run: {error}"
+        raise NeedsPermission(message, service=argv[0], account=None) from error
     except (FileNotFoundError, NotADirectoryError) as error:
         raise Rejected(
             f"{error.filename or argv[0]} was not found",

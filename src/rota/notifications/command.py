@@ -19,7 +19,7 @@ COMMAND_S = 60.0
 
 
 async def run(
-    line: str,
+    command_line: str,
     folder: Path,
     *,
     stdin: str = "",
@@ -37,7 +37,7 @@ async def run(
         raise Transient(error.message) from None
     try:
         return await run_to_end(
-            ["/bin/sh", "-c", line], name=f"`{line}`", env=known, cwd=folder,
+            ["/bin/sh", "-c", command_line], name=f"`{command_line}`", env=known, cwd=folder,
             stdin=stdin.encode(), timeout_s=COMMAND_S, bytes_max=BYTES_MAX,
         )  # fmt: skip
     except (ProgramNotStarted, ProgramKilled) as error:

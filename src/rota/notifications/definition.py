@@ -124,11 +124,11 @@ def table_of(options: Mapping[str, Any], **more: Any) -> NotificationTable:
 
 def _filters(name: str, table: NotificationTable) -> NotificationFilters:
     for given, known, what in ((table.kinds, KINDS, "kind"), (table.sources, SOURCES, "source")):
-        for one in given:
-            if one not in known:
+        for value in given:
+            if value not in known:
                 raise UsageError(
-                    f"notification rule {name}: there is no {what} {one!r}"
-                    f"{did_you_mean(one, known)}",
+                    f"notification rule {name}: there is no {what} {value!r}"
+                    f"{did_you_mean(value, known)}",
                     hint=f"Use one of: {', '.join(known)}.",
                 )
     return NotificationFilters(
@@ -155,7 +155,7 @@ def _check_channel(name: str, table: NotificationTable) -> None:
         )
     password = None if table.mail is None else table.mail.password_env
     variables = [("secret_env", table.secret_env), ("password_env", password)]
-    for key, variable in [*variables, *(("pass_env", one) for one in table.pass_env)]:
+    for key, variable in [*variables, *(("pass_env", each) for each in table.pass_env)]:
         if variable is not None and not is_variable(variable):
             raise UsageError(
                 f"notification rule {name}: {key} is not the name of an environment variable",

@@ -110,18 +110,19 @@ async def _call(rule: DeclaredRule, message: NotificationMessage) -> None:
             await answer
 
 
-async def _run(line: str, pass_env: Sequence[str], message: NotificationMessage) -> None:
-    one = message.entries[0].last
+async def _run(command_line: str, pass_env: Sequence[str], message: NotificationMessage) -> None:
+    notification = message.entries[0].last
     env = {
-        "ROTA_KIND": message.kind, "ROTA_NAME": one_line(one.name), "ROTA_SOURCE": one.source,
-        "ROTA_MESSAGE_ID": message.id,
+        "ROTA_KIND": message.kind, "ROTA_NAME": one_line(notification.name),
+        "ROTA_SOURCE": notification.source, "ROTA_MESSAGE_ID": message.id,
     }  # fmt: skip
     try:
         ended = await command.run(
-            line, Path(os.getcwd()), stdin=_payload(message).decode(), env=env, pass_env=pass_env,
+            command_line, Path(os.getcwd()), stdin=_payload(message).decode(), env=env,
+            pass_env=pass_env,
         )  # fmt: skip
     except Transient as error:  # errors are stored, and the line may hold a secret
-        raise Transient(error.message.replace(f"`{line}`", "the command")) from None
+        raise Transient(error.message.replace(f"`{command_line}`", "the command")) from None
     if ended.code != 0:
         raise Transient(ended.end_text("the command"))
 
@@ -134,18 +135,24 @@ def _payload(message: NotificationMessage) -> bytes:
     if message.single is not None:
         return msgspec.json.encode(fields | _fields(message.single))
     entries = [
-        {"count": one.count, "since": iso(one.since), "text": one.last.text, **_fields(one.last)}
-        for one in message.entries
+        {
+            "count": entry.count,
+            "since": iso(entry.since),
+            "text": entry.last.text,
+            **_fields(entry.last),
+        }
+        for entry in message.entries
     ]
     more = {"since": iso(message.since), "entries": entries, "others": message.others}
     return msgspec.json.encode(fields | more)
 
 
-def _fields(one: Notification) -> dict[str, Any]:
-    details = one.details
+def _fields(notification: Notification) -> dict[str, Any]:
+    details = notification.details
     return {
-        "kind": one.kind, "source": one.source, "name": one.name, "schedule": one.schedule,
-        "run": one.run_id, "queue": one.queue, "tags": one.tags, "at": iso(one.at),
+        "kind": notification.kind, "source": notification.source, "name": notification.name,
+        "schedule": notification.schedule, "run": notification.run_id,
+        "queue": notification.queue, "tags": notification.tags, "at": iso(notification.at),
         "reason": details.reason, "error": details.error, "attempt": details.attempt,
         "dueAt": iso_if_known(details.due_at),
         "occurrences": details.occurrences,

@@ -41,9 +41,9 @@ async def send(name: str, mail: Mail, message: NotificationMessage) -> None:
 def body(message: NotificationMessage) -> str:
     """The text of the mail."""
     lines = [message.text, ""]
-    one = message.single
-    if one is not None:
-        if one.error:
-            lines += [one.error, ""]
-        lines += [f"Run: {one.run_id}   (rota run show {one.run_id})"]
+    notification = message.single
+    if notification is not None:
+        if notification.error:
+            lines += [notification.error, ""]
+        lines += [f"Run: {notification.run_id}   (rota run show {notification.run_id})"]
     return "\n".join([*lines, f"Message: {message.id}", ""])

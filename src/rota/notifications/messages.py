@@ -120,13 +120,13 @@ _PINGS: dict[Event, Ping] = {"success": "success", "failure": "fail", "missed": 
 
 def deliveries(recipients: Recipients, facts: Facts, what: str) -> list[Delivery]:
     """Every message that follows from a notification, for every receiver."""
-    found: list[Delivery] = []
+    to_send: list[Delivery] = []
     for event in events_of(what, facts.last):
         body = msgspec.json.encode(message(event, recipients, facts)).decode()
-        found += [_to(notice, event, body) for notice in receivers(recipients.notify, event)]
+        to_send += [_to(notice, event, body) for notice in receivers(recipients.notify, event)]
         if recipients.notify.ping and event in _PINGS:
-            found.append(ping(recipients.notify.ping, _PINGS[event], facts.last.root_id))
-    return found
+            to_send.append(ping(recipients.notify.ping, _PINGS[event], facts.last.root_id))
+    return to_send
 
 
 def ping(url: str, event: Ping, run_id: str) -> Delivery:
@@ -196,11 +196,11 @@ def text_of(event: Event, name: str, facts: Facts, result: ItemTotals | None) ->
         return f"{name} was skipped{when}{more}: {_why(last)}."
     if event == "failure":
         if result is not None and result.outcome == "partial":
-            said = f"{name}: {result.failed} of {result.total} items failed"
+            sentence = f"{name}: {result.failed} of {result.total} items failed"
         else:
             tries = f" after {last.attempt} attempts" if last.attempt > 1 else ""
-            said = f"{name} failed{tries}"
-        return f"{said}: {error}" if error else f"{said}."
+            sentence = f"{name} failed{tries}"
+        return f"{sentence}: {error}" if error else f"{sentence}."
     verb = "works again" if event == "recovery" else "completed"
     return f"{name} {verb}{_detail(facts, result)}."
 
@@ -242,6 +242,6 @@ def _error(last: Attempt, result: ItemTotals | None) -> str | None:
     if last.status == "crashed":
         return "its worker died, too often to try again"
     if result is not None and (result.error or result.errors):
-        said = result.error or f"{result.errors[0].type}: {result.errors[0].message}"
-        return said[:ERROR_CHARS_MAX]
+        text = result.error or f"{result.errors[0].type}: {result.errors[0].message}"
+        return text[:ERROR_CHARS_MAX]
     return None

@@ -76,11 +76,11 @@ def receivers(notify: Notify, event: Event) -> Iterator[Notice]:
     """The receivers of an event; one that has a webhook and a command is two."""
     given: Notices = getattr(notify, f"on_{event}")
     listed = given if isinstance(given, list) else [given]
-    for one in listed:
-        if isinstance(one, str):
-            yield Notice(webhook=one)
-        elif one is not None:
-            if one.webhook is not None:
-                yield Notice(webhook=one.webhook, secret_env=one.secret_env)
-            if one.command is not None:
-                yield Notice(command=one.command, pass_env=one.pass_env)
+    for receiver in listed:
+        if isinstance(receiver, str):
+            yield Notice(webhook=receiver)
+        elif receiver is not None:
+            if receiver.webhook is not None:
+                yield Notice(webhook=receiver.webhook, secret_env=receiver.secret_env)
+            if receiver.command is not None:
+                yield Notice(command=receiver.command, pass_env=receiver.pass_env)

@@ -47,7 +47,7 @@ class DeclaredRules(dict[str, DeclaredRule]):
         if self._file is not None:
             own.add(self._file)
         await client.connection.database.write(
-            store.put, {name: (one.origin, one.rule) for name, one in self.items()},
+            store.put, {name: (each.origin, each.rule) for name, each in self.items()},
             namespace=client.settings.namespace, origins=sorted(own),
         )  # fmt: skip
 

@@ -69,10 +69,10 @@ def resolved(address: str) -> str:
     if not address.startswith(ENV):
         return address
     name = address.removeprefix(ENV)
-    found = os.environ.get(name, "").strip()
-    if not found.startswith(("http://", "https://")):
+    url = os.environ.get(name, "").strip()
+    if not url.startswith(("http://", "https://")):
         raise Transient(f"the environment has no address in {name}")
-    return found
+    return url
 
 
 def is_variable(name: str) -> bool:
@@ -118,20 +118,22 @@ async def call(
     try:
         answer = await http.exchange(request, timeout_s=TIMEOUT_S, bytes_max=ANSWER_BYTES_MAX)
     except http.IncompleteResponse as error:
-        said = str(error).removeprefix(f"{http.place(url)}: ").replace(url, shown(url))
-        raise Transient(f"{shown(url)}: {said}") from None  # the cause would show the address
+        message = str(error).removeprefix(f"{http.place(url)}: ").replace(url, shown(url))
+        raise Transient(f"{shown(url)}: {message}") from None  # the cause would show the address
     if answer.status // 100 == 2:
         return answer.status
-    said = f"{shown(url)} answered {answer.status}"
+    message = f"{shown(url)} answered {answer.status}"
     if answer.status // 100 == 3:
-        place = shown(answer.headers.get("location", "")) or "another address"
-        raise Rejected(f"{said}: moved to {place}", hint="Write the new address, if it is right.")
+        target = shown(answer.headers.get("location", "")) or "another address"
+        raise Rejected(
+            f"{message}: moved to {target}", hint="Write the new address, if it is right."
+        )
     if answer.status in LATER or answer.status >= 500:
         wait_s = retry_after_s(answer.headers)
         raise Transient(
-            said, retry_after_s=None if wait_s is None else min(wait_s, RETRY_AFTER_S_MAX)
+            message, retry_after_s=None if wait_s is None else min(wait_s, RETRY_AFTER_S_MAX)
         )
-    raise Rejected(said, hint="Check the address and the key; then `rota run retry`.")
+    raise Rejected(message, hint="Check the address and the key; then `rota run retry`.")
 
 
 async def call_ping(address: str, event: Ping, *, run_id: str) -> None:

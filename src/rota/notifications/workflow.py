@@ -149,10 +149,10 @@ async def _facts(tx: Tx, run_id: str, *, namespace: str) -> Facts | None:
         run = await history.get(tx, namespace=namespace, run_id=run_id)
     except UnknownRun:
         return None
-    found = await executions.chains(tx, [run.root_id])
-    attempts = found[run.root_id]
-    place = next(at for at, one in enumerate(attempts) if one.id == run.id)
-    attempts = attempts[: place + 1]
+    chains = await executions.chains(tx, [run.root_id])
+    attempts = chains[run.root_id]
+    index = next(at for at, attempt in enumerate(attempts) if attempt.id == run.id)
+    attempts = attempts[: index + 1]
     schedule = await _schedule_name(tx, run.schedule_id, namespace)
     count = read_range(run)[2] if run.status == "skipped" else 1
     return Facts(attempts=attempts, schedule=schedule, skipped_count=count)

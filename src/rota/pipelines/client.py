@@ -129,7 +129,7 @@ class PipelineClient:
         """
         folder = self._folder_of(pipeline_id)
         if folder is None:
-            known = sorted(name for name, place in self._folders.items() if place is not None)
+            known = sorted(name for name, path in self._folders.items() if path is not None)
             raise UnknownPipeline(
                 f"the folder of pipeline {pipeline_id!r} is not known to this process",
                 hint=suggestion(pipeline_id, known, f"Known: {', '.join(known) or 'none'}."),
@@ -150,11 +150,11 @@ class PipelineClient:
         here = {name for name, at in self._folders.items() if at}
         names = here | await self._names_of_runs()
         wanted = sorted(name for name in names if text in name.lower() and name > after)
-        found = []
+        pipelines = []
         for name in wanted[: checked_limit(limit)]:
             last = await self._client.runs.page(name=run_name(name), limit=1)
-            found.append(KnownPipeline(name, name in here, *last.runs))
-        return found
+            pipelines.append(KnownPipeline(name, name in here, *last.runs))
+        return pipelines
 
     async def _names_of_runs(self) -> set[str]:
         from rota.store.runs.lists import names_of_kinds
@@ -163,7 +163,7 @@ class PipelineClient:
             names_of_kinds, namespace=self._client.settings.namespace
         )
         prefix = run_name("")
-        return {pipeline_id_of(one) for one in stored if one.startswith(prefix)} - {
+        return {pipeline_id_of(name) for name in stored if name.startswith(prefix)} - {
             pipeline_id_of(PART_NAME)
         }
 
@@ -484,7 +484,7 @@ def _check(loaded: Loaded, taken: Snapshot) -> None:
             f"{loaded.pipeline_id} generates its items, and they were not reviewed",
             hint="Review them first and pass them as items, or set autoApprove: true.",
         )
-    found = obstacles(loaded, given=taken.given, items=taken.items)
-    if found:
-        listed = "\n".join(f"  - {each.message}" for each in found)
+    reasons = obstacles(loaded, given=taken.given, items=taken.items)
+    if reasons:
+        listed = "\n".join(f"  - {each.message}" for each in reasons)
         raise BadInput(f"{loaded.pipeline_id} cannot run:\n{listed}", hint="Nothing was started.")

@@ -72,8 +72,8 @@ def free_result_name(folder: Path, started_at: int) -> str:
 
 def prune_results(folder: Path, keep: int) -> list[str]:
     """Delete the oldest result files beyond `keep`; returns their names. Other files stay."""
-    found = (folder / RESULTS).glob("*.json")
-    names = sorted((path for path in found if _NAME.fullmatch(path.name)), key=_age)
+    files = (folder / RESULTS).glob("*.json")
+    names = sorted((path for path in files if _NAME.fullmatch(path.name)), key=_age)
     gone = names[: max(0, len(names) - keep)]
     for path in gone:
         path.unlink(missing_ok=True)

@@ -152,14 +152,14 @@ class CostShare(UsageSum, frozen=True):
     of: str  # the model, the day in UTC on which items ended, or the position of the item
     items: int = 0
 
-    def plus(self, one: ItemOutcome) -> CostShare:
+    def plus(self, outcome: ItemOutcome) -> CostShare:
         """The same with one more item."""
-        return msgspec.structs.replace(self + one, items=self.items + 1)
+        return msgspec.structs.replace(self + outcome, items=self.items + 1)
 
 
-def shown_item(one: ItemOutcome) -> ItemOutcome:
+def shown_item(outcome: ItemOutcome) -> ItemOutcome:
     """An item for people: without the values of secret fields."""
-    return msgspec.structs.replace(one, item=shown(one.item), output=shown(one.output))
+    return msgspec.structs.replace(outcome, item=shown(outcome.item), output=shown(outcome.output))
 
 
 class CostPage(msgspec.Struct, frozen=True):

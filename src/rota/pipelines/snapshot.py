@@ -47,7 +47,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return parameters_of(self.pipeline, self.given)
 
     @property
-    def place(self) -> Path:
+    def path(self) -> Path:
         """The pipeline's folder."""
         return Path(self.folder)
 

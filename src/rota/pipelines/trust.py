@@ -60,8 +60,8 @@ class Trust:
 
     def allows(self, folder: Path) -> bool:
         """Whether commands and schedules of a pipeline's folder may run."""
-        place = folder.resolve()
-        return _belongs_to(place, self._project) or self._is_unchanged(place)
+        resolved = folder.resolve()
+        return _belongs_to(resolved, self._project) or self._is_unchanged(resolved)
 
     def refusal(self, folder: Path, why: str) -> NotTrusted:
         """The error for a folder that is not trusted; `why` names what would execute."""
@@ -72,12 +72,12 @@ class Trust:
             hint=f"Read its files, then run `rota pipeline trust {folder}`.",
         )
 
-    def _is_unchanged(self, place: Path) -> bool:
-        record = self._read(self.record_file(place))
-        if record is None or record.folder != str(place):
+    def _is_unchanged(self, folder: Path) -> bool:
+        record = self._read(self.record_file(folder))
+        if record is None or record.folder != str(folder):
             return False
         try:
-            return record.digest == digest_of(place)
+            return record.digest == digest_of(folder)
         except BadInput:
             return False
 
@@ -85,9 +85,9 @@ class Trust:
 
     def add(self, folder: Path) -> None:
         """Record that a person has read the files of a folder and trusts them as they are."""
-        place = folder.resolve()
-        record = TrustRecord(folder=str(place), digest=digest_of(place))
-        file = self.record_file(place)
+        resolved = folder.resolve()
+        record = TrustRecord(folder=str(resolved), digest=digest_of(resolved))
+        file = self.record_file(resolved)
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_whole(file, [msgspec.json.encode(record).decode()], mode=0o600)
 
@@ -100,9 +100,9 @@ class Trust:
 
     def recorded(self) -> list[TrustedFolder]:
         """Every folder that a person has confirmed."""
-        found = [self._read(file) for file in sorted(self._records.glob("*.json"))]
-        places = sorted(Path(record.folder) for record in found if record is not None)
-        return [TrustedFolder(place, self._is_unchanged(place)) for place in places]
+        records = [self._read(file) for file in sorted(self._records.glob("*.json"))]
+        places = sorted(Path(record.folder) for record in records if record is not None)
+        return [TrustedFolder(folder, self._is_unchanged(folder)) for folder in places]
 
     def record_file(self, folder: Path) -> Path:
         """The file with the record of a folder, whether there is one or not."""
@@ -126,28 +126,30 @@ def records_folder() -> Path:
 def commands_of(pipeline: Pipeline, *, is_scheduled: bool) -> list[str]:
     """The command lines that a run of the pipeline executes."""
     source = pipeline.input.source if pipeline.input is not None else None
-    found = [source.run] if isinstance(source, CommandSource) else []
+    commands = [source.run] if isinstance(source, CommandSource) else []
     for node in (pipeline.nodes or {}).values():
         if isinstance(node, ScriptNode):
-            found.append(node.run)
+            commands.append(node.run)
         elif isinstance(node, LoadNode) and isinstance(node.source, CommandSource):
-            found.append(node.source.run)
+            commands.append(node.source.run)
     condition = pipeline.schedule.condition if pipeline.schedule and is_scheduled else None
-    return [*found, condition.command] if condition and condition.command else found
+    return [*commands, condition.command] if condition and condition.command else commands
 
 
-def _belongs_to(place: Path, root: Path) -> bool:
+def _belongs_to(folder: Path, root: Path) -> bool:
     """Whether a folder is part of a project: inside it, not a repository of its own, and owned by
     its owner, by this user or by root."""
-    if not place.is_relative_to(root):
+    if not folder.is_relative_to(root):
         return False
-    inner = [each for each in (place, *place.parents) if each != root and each.is_relative_to(root)]
+    inner = [
+        each for each in (folder, *folder.parents) if each != root and each.is_relative_to(root)
+    ]
     if any((each / ".git").exists() for each in inner):
         return False
     if not hasattr(os, "getuid"):
         return True
     try:
-        return place.stat().st_uid in (0, os.getuid(), root.stat().st_uid)
+        return folder.stat().st_uid in (0, os.getuid(), root.stat().st_uid)
     except OSError:
         return False
 
@@ -171,8 +173,8 @@ def digest_of(folder: Path) -> str:
                 hint="Keep other files outside of the pipeline's folder: trust covers all files.",
             )
         mode = b"x" if os.access(file, os.X_OK) else b"-"
-        for part in (mode + os.fsencode(file.relative_to(folder)), content):
-            digest.update(len(part).to_bytes(8, "big") + part)
+        for piece in (mode + os.fsencode(file.relative_to(folder)), content):
+            digest.update(len(piece).to_bytes(8, "big") + piece)
     return digest.hexdigest()
 
 

@@ -58,8 +58,8 @@ class FileAppend(Tool):
         name: str = "file_append",
         line: str = "{text}  # {mark}",
     ) -> None:
-        before, found, after = line.partition("{text}")
-        if not found or "{text}" in after or "{mark}" in before or after.count("{mark}") != 1:
+        before, placeholder, after = line.partition("{text}")
+        if not placeholder or "{text}" in after or "{mark}" in before or after.count("{mark}") != 1:
             raise UsageError(
                 f"{name}: the line {line!r} cannot be used",
                 hint="It needs {text} once and {mark} once, in this order.",
@@ -73,37 +73,37 @@ class FileAppend(Tool):
     def read(self, params: dict[str, Any]) -> AppendParams:
         """The parameters, typed and checked."""
         values = read_params(AppendParams, params, tool=self.name)
-        self._folder.place(values.path)
+        self._folder.path_of(values.path)
         if (values.text is None) == (values.json is None):
             raise BadInput(f"parameters of {self.name}: give text or json, one of them")
         return values
 
     async def perform(self, params: AppendParams, call: Call) -> Any:
         """Append, unless the mark is there already."""
-        place, mark = self._folder.place(params.path), f"rota:{mark_of(call.key)}"
+        path, mark = self._folder.path_of(params.path), f"rota:{mark_of(call.key)}"
         record = self._record(params, mark)
         try:
             appended = await in_thread(
-                lambda left: _append(self._folder, place, record, mark, left),
+                lambda left: _append(self._folder, path, record, mark, left),
                 timeout_s=call.timeout_s,
             )
         except TimeoutError as error:
-            said = f"{place} was not appended to within {call.timeout_s:g} s"
-            raise OutcomeUnknown(said, tool=self.name) from error
-        return self._result(place, record) | {"already": not appended}
+            message = f"{path} was not appended to within {call.timeout_s:g} s"
+            raise OutcomeUnknown(message, tool=self.name) from error
+        return self._result(path, record) | {"already": not appended}
 
     async def look_up(self, params: AppendParams, call: Call) -> Verdict:
         """Fix what a killed writer left, then look for the mark."""
-        place, mark = self._folder.place(params.path), f"rota:{mark_of(call.key)}"
+        path, mark = self._folder.path_of(params.path), f"rota:{mark_of(call.key)}"
         try:
-            found = await in_thread(
-                lambda left: _find(self._folder, place, mark, left), timeout_s=call.timeout_s
+            is_there = await in_thread(
+                lambda left: _find(self._folder, path, mark, left), timeout_s=call.timeout_s
             )
         except (OSError, TimeoutError, NotSent) as error:
-            return Unknown(f"{place} cannot be read: {error}")
-        if not found:
-            return NotApplied(f"{self._folder.name(place)} does not hold {mark}")
-        return Applied(self._result(place, self._record(params, mark)) | {"already": True})
+            return Unknown(f"{path} cannot be read: {error}")
+        if not is_there:
+            return NotApplied(f"{self._folder.name(path)} does not hold {mark}")
+        return Applied(self._result(path, self._record(params, mark)) | {"already": True})
 
     def _record(self, params: AppendParams, mark: str) -> bytes:
         if params.json is not None:
@@ -111,34 +111,34 @@ class FileAppend(Tool):
         after = self._after.replace("{mark}", mark)
         return f"{self._before}{params.text}{after}\n".encode()
 
-    def _result(self, place: Path, record: bytes) -> dict[str, Any]:
-        return {"path": self._folder.name(place), "bytes": len(record)}
+    def _result(self, path: Path, record: bytes) -> dict[str, Any]:
+        return {"path": self._folder.name(path), "bytes": len(record)}
 
 
 class _Target(NamedTuple):
     """The file that is appended to, in its folder; the path is for people."""
 
     parent: OpenFolder
-    place: Path
+    path: Path
 
     @property
     def journal(self) -> str:
-        name = hashlib.sha256(self.place.name.encode()).hexdigest()[:16]
+        name = hashlib.sha256(self.path.name.encode()).hexdigest()[:16]
         return f".rota-append-{name}"
 
 
-def _append(folder: Folder, place: Path, record: bytes, mark: str, left: threading.Event) -> bool:
+def _append(folder: Folder, path: Path, record: bytes, mark: str, left: threading.Event) -> bool:
     """True if the record was appended, False if it was there."""
     try:
-        with folder.opened(place, make=True) as parent:
-            target = _Target(parent, place)
+        with folder.opened(path, make=True) as parent:
+            target = _Target(parent, path)
             with _locked(target, os.O_RDWR | os.O_CREAT | os.O_APPEND, left) as file:
                 _repair(file, target)
                 if _holds(file, mark):
                     return False
                 _write(file, target, record)
     except OSError as error:
-        raise disk_error(error, str(place)) from error
+        raise disk_error(error, str(path)) from error
     return True
 
 
@@ -152,7 +152,7 @@ def _write(file: int, target: _Target, record: bytes) -> None:
         _all(file, record)
         os.fsync(file)
     except OSError as error:
-        _undo(file, offset, target.place, error)
+        _undo(file, offset, target.path, error)
         raise
     faults.reach("append-written")
     with contextlib.suppress(OSError):  # a journal of a whole record does no harm
@@ -165,19 +165,19 @@ def _all(file: int, record: bytes) -> None:
         view = view[os.write(file, view) :]
 
 
-def _undo(file: int, offset: int, place: Path, error: OSError) -> None:
+def _undo(file: int, offset: int, path: Path, error: OSError) -> None:
     try:
         os.ftruncate(file, offset)
         os.fsync(file)
     except OSError as worse:
-        said = f"{place}: {error}, and what was written cannot be taken back: {worse}"
-        raise OutcomeUnknown(said) from worse
+        message = f"{path}: {error}, and what was written cannot be taken back: {worse}"
+        raise OutcomeUnknown(message) from worse
 
 
-def _find(folder: Folder, place: Path, mark: str, left: threading.Event) -> bool:
+def _find(folder: Folder, path: Path, mark: str, left: threading.Event) -> bool:
     try:
-        with folder.opened(place) as parent:
-            target = _Target(parent, place)
+        with folder.opened(path) as parent:
+            target = _Target(parent, path)
             with _locked(target, os.O_RDWR | os.O_APPEND, left) as file:
                 _repair(file, target)
                 return _holds(file, mark)
@@ -189,9 +189,9 @@ def _find(folder: Folder, place: Path, mark: str, left: threading.Event) -> bool
 def _locked(target: _Target, flags: int, left: threading.Event) -> Iterator[int]:
     """The file under an exclusive lock; it is still the file that has the name."""
     while True:
-        file = target.parent.open(target.place.name, flags)
+        file = target.parent.open(target.path.name, flags)
         try:
-            _lock(file, target.place, left)
+            _lock(file, target.path, left)
             if _is_named(file, target):
                 yield file
                 return
@@ -199,23 +199,23 @@ def _locked(target: _Target, flags: int, left: threading.Event) -> Iterator[int]
             os.close(file)  # and with it the lock
 
 
-def _lock(file: int, place: Path, left: threading.Event) -> None:
+def _lock(file: int, path: Path, left: threading.Event) -> None:
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if left.wait(LOCK_EVERY_S):
-                raise NotSent(f"{place} is locked by another process") from None
+                raise NotSent(f"{path} is locked by another process") from None
         else:
             if left.is_set():
-                raise NotSent(f"{place} was not locked in time")
+                raise NotSent(f"{path} was not locked in time")
             return
 
 
 def _is_named(file: int, target: _Target) -> bool:
     """False if the file was replaced or removed while we waited for its lock."""
     try:
-        return os.path.samestat(os.fstat(file), target.parent.stat(target.place.name))
+        return os.path.samestat(os.fstat(file), target.parent.stat(target.path.name))
     except FileNotFoundError:
         return False
 

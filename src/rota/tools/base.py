@@ -146,8 +146,8 @@ class Tool(MadeFrom, ABC):
         except (NeedsLogin, NeedsPermission, UsageError):
             raise
         except Exception as error:
-            said = f"{self.name} could not reconcile: {type(error).__name__}: {error}"
-            return Unknown(said, unreachable=is_outage(error, kind_of(error)))
+            why = f"{self.name} could not reconcile: {type(error).__name__}: {error}"
+            return Unknown(why, unreachable=is_outage(error, kind_of(error)))
         if not isinstance(verdict, Applied | NotApplied | Unknown):
             return Unknown(
                 f"{self.name} returned {type(verdict).__name__} from reconcile; "

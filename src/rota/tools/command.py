@@ -117,20 +117,20 @@ class Command(Tool):
         ended = await self._run(self._lookup, params, call)
         if ended.code == 0:
             return Applied({"exit": 0, "stdout": ended.out})
-        said = ended.end_text(self._lookup[0])
-        return NotApplied(said) if ended.code == 1 else Unknown(said)
+        why = ended.end_text(self._lookup[0])
+        return NotApplied(why) if ended.code == 1 else Unknown(why)
 
     def _meaning(self, meaning: str, ended: ExitStatus) -> RotaError:
-        said = ended.end_text(self._argv[0])
+        message = ended.end_text(self._argv[0])
         if meaning == "not_sent":
-            return NotSent(said)
+            return NotSent(message)
         if meaning == "login":
-            return NeedsLogin(said, service=self._argv[0], account=None)
+            return NeedsLogin(message, service=self._argv[0], account=None)
         if meaning == "permission":
-            return NeedsPermission(said, service=self._argv[0], account=None)
+            return NeedsPermission(message, service=self._argv[0], account=None)
         if meaning == "rejected" or self.safety is Safety.READ:
-            return Rejected(said, exit=ended.code)
-        return OutcomeUnknown(said, tool=self.name, exit=ended.code)
+            return Rejected(message, exit=ended.code)
+        return OutcomeUnknown(message, tool=self.name, exit=ended.code)
 
     async def _run(self, argv: list[str], params: CommandParams, call: Call) -> ExitStatus:
         env = {name: os.environ[name] for name in self._passed if name in os.environ}

@@ -73,7 +73,7 @@ class FunctionTool(Tool):
         self.settle_s = settle_s
         self.__doc__ = function.__doc__
         self._perform = _CallChecker(function)
-        self._look: _CallChecker | None = None
+        self._reconciler: _CallChecker | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function itself, for tests and scripts."""
@@ -81,7 +81,7 @@ class FunctionTool(Tool):
 
     def read(self, params: dict[str, Any]) -> dict[str, Any]:
         """Keyword arguments for the function."""
-        if self.safety is Safety.RECONCILABLE and self._look is None:
+        if self.safety is Safety.RECONCILABLE and self._reconciler is None:
             raise UsageError(
                 f"{self.name} is declared reconcilable, but has no reconcile function",
                 hint=f"Attach a function with @{self.name}.reconcile, or declare it unknowable.",
@@ -97,23 +97,23 @@ class FunctionTool(Tool):
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            said = f"{self.name} did not end within {call.timeout_s:g} s"
+            message = f"{self.name} did not end within {call.timeout_s:g} s"
             if self.safety is Safety.READ:
-                raise Transient(said) from error
-            raise OutcomeUnknown(said, tool=self.name) from error
+                raise Transient(message) from error
+            raise OutcomeUnknown(message, tool=self.name) from error
 
     async def look_up(self, params: dict[str, Any], call: Call) -> Verdict:
         """Run the attached function."""
-        if self._look is None:
+        if self._reconciler is None:
             return await super().look_up(params, call)
         if call.key in self._perform.at_work:
             return Unknown(f"a call of {self.name} that took too long is still running")
         try:
             async with asyncio.timeout(call.timeout_s):
-                return cast(Verdict, await self._look.run(params, call))
+                return cast(Verdict, await self._reconciler.run(params, call))
         except TimeoutError:
-            said = f"the reconcile function of {self.name} did not end within {call.timeout_s:g} s"
-            return Unknown(said, unreachable=True)
+            why = f"the reconcile function of {self.name} did not end within {call.timeout_s:g} s"
+            return Unknown(why, unreachable=True)
 
     @overload
     def reconcile(self, params: Function) -> Function: ...
@@ -128,7 +128,7 @@ class FunctionTool(Tool):
                 f"{self.name} is declared {self.safety}, so there is nothing to reconcile",
                 hint='Declare it with safety="reconcilable" or "idempotent".',
             )
-        self._look = _CallChecker(params, known=self._perform.names)
+        self._reconciler = _CallChecker(params, known=self._perform.names)
         self.made_from = (*self.made_from, params)
         return params
 

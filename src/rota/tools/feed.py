@@ -39,8 +39,8 @@ class FeedRead(HttpRead):
         known = change_of(answer, params)
         if not known["changed"]:
             return known | {"title": None, "link": None, "entries": []}
-        found = parse(answer.body, url=answer.url, shown=answer.shown or answer.url)
-        return known | hide_deep(found, self._site.secrets)
+        feed = parse(answer.body, url=answer.url, shown=answer.shown or answer.url)
+        return known | hide_deep(feed, self._site.secrets)
 
 
 def parse(raw: bytes, *, url: str, shown: str = "") -> dict[str, Any]:
@@ -51,8 +51,8 @@ def parse(raw: bytes, *, url: str, shown: str = "") -> dict[str, Any]:
     feed = root if root.tag == "feed" else root.find("channel")
     if feed is None:
         raise Rejected(f"{shown} is XML, but neither RSS nor Atom: it begins with <{root.tag}>")
-    found = [each for each in root.iter() if each.tag in ("item", "entry")][:ENTRIES_MAX]
-    entries = [_entry(each, url) for each in found]
+    elements = [each for each in root.iter() if each.tag in ("item", "entry")][:ENTRIES_MAX]
+    entries = [_entry(each, url) for each in elements]
     return {
         "title": _text(feed, "title"),
         "link": _link(feed, url),

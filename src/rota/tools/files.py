@@ -60,72 +60,72 @@ class FileWrite(Tool):
     def read(self, params: dict[str, Any]) -> FileWriteParams:
         """The parameters, typed and checked."""
         values = read_params(FileWriteParams, params, tool=self.name)
-        self._folder.place(values.path)
+        self._folder.path_of(values.path)
         values.raw(self.name)
         return values
 
     async def perform(self, params: FileWriteParams, call: Call) -> Any:
         """Write beside it, then rename."""
-        place, raw = self._folder.place(params.path), params.raw(self.name)
+        path, raw = self._folder.path_of(params.path), params.raw(self.name)
 
         def work(left: threading.Event) -> None:
             mark = mark_of(call.key)
-            _put(self._folder, place, raw, left, mark=mark, replace=params.mode == "replace")
+            _put(self._folder, path, raw, left, mark=mark, replace=params.mode == "replace")
 
         try:
             await in_thread(work, timeout_s=call.timeout_s)
         except TimeoutError as error:
-            said = f"{place} was not written within {call.timeout_s:g} s"
-            raise OutcomeUnknown(said, tool=self.name) from error
-        return self._result(place, raw)
+            message = f"{path} was not written within {call.timeout_s:g} s"
+            raise OutcomeUnknown(message, tool=self.name) from error
+        return self._result(path, raw)
 
     async def look_up(self, params: FileWriteParams, call: Call) -> Verdict:
         """By content: the file is what was to be written, or it is not."""
-        place, raw = self._folder.place(params.path), params.raw(self.name)
+        path, raw = self._folder.path_of(params.path), params.raw(self.name)
 
         def work() -> bool:
             try:
-                with self._folder.opened(place) as parent:
+                with self._folder.opened(path) as parent:
                     _sweep(parent, mark_of(call.key))
-                    return _holds(parent, place.name, raw)
+                    return _holds(parent, path.name, raw)
             except FileNotFoundError:
                 return False
 
         try:
             same = await in_thread(lambda _: work(), timeout_s=call.timeout_s)
         except (OSError, TimeoutError) as error:
-            return Unknown(f"{place} cannot be read: {error}")
-        name = self._folder.name(place)
+            return Unknown(f"{path} cannot be read: {error}")
+        name = self._folder.name(path)
         if same:
-            return Applied(self._result(place, raw))
+            return Applied(self._result(path, raw))
         return NotApplied(f"{name} does not have this content")
 
-    def _result(self, place: Path, raw: bytes) -> dict[str, Any]:
+    def _result(self, path: Path, raw: bytes) -> dict[str, Any]:
         digest = hashlib.sha256(raw).hexdigest()
-        return {"path": self._folder.name(place), "bytes": len(raw), "sha256": digest}
+        return {"path": self._folder.name(path), "bytes": len(raw), "sha256": digest}
 
 
 def _put(
-    folder: Folder, place: Path, raw: bytes, left: threading.Event, *, mark: str, replace: bool
+    folder: Folder, path: Path, raw: bytes, left: threading.Event, *, mark: str, replace: bool
 ) -> None:
     try:
-        with folder.opened(place, make=True) as parent:
-            _put_into(parent, place, raw, left, mark=mark, replace=replace)
+        with folder.opened(path, make=True) as parent:
+            _put_into(parent, path, raw, left, mark=mark, replace=replace)
     except OSError as error:
-        raise disk_error(error, str(place)) from error
+        raise disk_error(error, str(path)) from error
 
 
 def _put_into(
-    parent: OpenFolder, place: Path, raw: bytes, left: threading.Event, *, mark: str, replace: bool
+    parent: OpenFolder, path: Path, raw: bytes, left: threading.Event, *, mark: str, replace: bool
 ) -> None:
     spare = f".rota-{mark}-{secrets.token_hex(4)}.tmp"
     try:
         _sweep(parent, mark)
-        parent.create(spare, raw, _mode(parent, place.name))
+        parent.create(spare, raw, _mode(parent, path.name))
         faults.reach("file-before-rename")
         if left.is_set():
-            raise NotSent(f"{place} was not written in time")
-        _move(parent, spare, place, raw, replace=replace)
+            raise NotSent(f"{path} was not written in time")
+        _move(parent, spare, path, raw, replace=replace)
     finally:
         with contextlib.suppress(OSError):
             parent.unlink(spare)
@@ -133,28 +133,28 @@ def _put_into(
     try:
         parent.sync()
     except OSError as error:
-        said = f"{place} was written, but may not survive a power cut: {error}"
-        raise OutcomeUnknown(said) from error
+        message = f"{path} was written, but may not survive a power cut: {error}"
+        raise OutcomeUnknown(message) from error
 
 
-def _move(parent: OpenFolder, spare: str, place: Path, raw: bytes, *, replace: bool) -> None:
+def _move(parent: OpenFolder, spare: str, path: Path, raw: bytes, *, replace: bool) -> None:
     if replace:
-        parent.replace(spare, place.name)
+        parent.replace(spare, path.name)
         return
     try:
-        parent.link(spare, place.name)
+        parent.link(spare, path.name)
     except FileExistsError:
-        if not _holds(parent, place.name, raw):
-            raise Rejected(f"{place} is there already, with another content") from None
+        if not _holds(parent, path.name, raw):
+            raise Rejected(f"{path} is there already, with another content") from None
 
 
 def _mode(parent: OpenFolder, name: str) -> int | None:
     """The permissions of the file to be replaced; a new one gets what the umask leaves."""
     try:
-        found = parent.stat(name)
+        status = parent.stat(name)
     except FileNotFoundError:
         return None
-    return None if stat.S_ISLNK(found.st_mode) else stat.S_IMODE(found.st_mode)
+    return None if stat.S_ISLNK(status.st_mode) else stat.S_IMODE(status.st_mode)
 
 
 def _sweep(parent: OpenFolder, mark: str) -> None:
@@ -197,31 +197,31 @@ class FileRead(Tool):
     def read(self, params: dict[str, Any]) -> FileReadParams:
         """The parameters, typed and checked."""
         values = read_params(FileReadParams, params, tool=self.name)
-        self._folder.place(values.path)
+        self._folder.path_of(values.path)
         return values
 
     async def perform(self, params: FileReadParams, call: Call) -> Any:
         """The content, and enough to see later whether it changed."""
-        place = self._folder.place(params.path)
+        path = self._folder.path_of(params.path)
         try:
-            raw, facts = await in_thread(lambda _: self._read(place), timeout_s=call.timeout_s)
+            raw, facts = await in_thread(lambda _: self._read(path), timeout_s=call.timeout_s)
         except TimeoutError as error:
-            raise Transient(f"{place} was not read within {call.timeout_s:g} s") from error
+            raise Transient(f"{path} was not read within {call.timeout_s:g} s") from error
         except OSError as error:
-            raise disk_error(error, str(place)) from error
+            raise disk_error(error, str(path)) from error
         digest = hashlib.sha256(raw).hexdigest()
-        return facts | {"sha256": digest} | _content(raw, params.kind, str(place))
+        return facts | {"sha256": digest} | _content(raw, params.kind, str(path))
 
-    def _read(self, place: Path) -> tuple[bytes, dict[str, Any]]:
-        with self._folder.opened(place) as parent:
-            if not stat.S_ISREG(parent.stat(place.name).st_mode):
-                raise Rejected(f"{place} is not a file")  # to open a pipe is to wait for its end
-            with open(parent.open(place.name, os.O_RDONLY), "rb") as file:
+    def _read(self, path: Path) -> tuple[bytes, dict[str, Any]]:
+        with self._folder.opened(path) as parent:
+            if not stat.S_ISREG(parent.stat(path.name).st_mode):
+                raise Rejected(f"{path} is not a file")  # to open a pipe is to wait for its end
+            with open(parent.open(path.name, os.O_RDONLY), "rb") as file:
                 raw = file.read(self._bytes_max + 1)
-                facts = _facts(self._folder.name(place), os.fstat(file.fileno()))
+                facts = _facts(self._folder.name(path), os.fstat(file.fileno()))
         if len(raw) > self._bytes_max:
             raise PayloadTooBig(
-                f"{place} has more than {self._bytes_max:,} bytes",
+                f"{path} has more than {self._bytes_max:,} bytes",
                 hint="Raise bytes_max of the tool, or pass on the path instead of the content.",
                 bytes_max=self._bytes_max,
             )
@@ -258,48 +258,48 @@ class FileList(Tool):
         try:
             return await in_thread(lambda left: self._list(params, left), timeout_s=call.timeout_s)
         except TimeoutError as error:
-            said = f"{params.glob} was not listed within {call.timeout_s:g} s"
-            raise Transient(said) from error
+            message = f"{params.glob} was not listed within {call.timeout_s:g} s"
+            raise Transient(message) from error
         except (OSError, ValueError) as error:
             raise Rejected(f"{params.glob!r} cannot be listed: {error}") from error
 
     def _list(self, params: ListParams, left: threading.Event) -> list[dict[str, Any]]:
-        found = []
-        for place in self._folder.root.glob(params.glob):
+        files = []
+        for path in self._folder.root.glob(params.glob):
             if left.is_set():
                 break
-            if place.name.startswith(".rota-"):
+            if path.name.startswith(".rota-"):
                 continue
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # gone meanwhile
-                seen = self._seen(place.resolve())
+                seen = self._seen(path.resolve())
                 if seen is not None:
-                    found.append(_facts(self._folder.name(place), seen))
-        return sorted(found, key=lambda each: each["path"])[: params.limit]
+                    files.append(_facts(self._folder.name(path), seen))
+        return sorted(files, key=lambda each: each["path"])[: params.limit]
 
     def _seen(self, real: Path) -> os.stat_result | None:
         """The status of a file, if it is one and lies inside of the folder."""
         if self._folder.root not in real.parents:
             return None
         with self._folder.opened(real) as parent:
-            found = parent.stat(real.name)
-        return found if stat.S_ISREG(found.st_mode) else None
+            status = parent.stat(real.name)
+        return status if stat.S_ISREG(status.st_mode) else None
 
 
-def _facts(name: str, found: os.stat_result) -> dict[str, Any]:
-    modified = datetime.fromtimestamp(found.st_mtime, UTC).isoformat(timespec="microseconds")
+def _facts(name: str, status: os.stat_result) -> dict[str, Any]:
+    modified = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="microseconds")
     return {
         "path": name,
-        "bytes": found.st_size,
+        "bytes": status.st_size,
         "modified_at": modified.replace("+00:00", "Z"),
     }
 
 
-def _content(raw: bytes, kind: str, place: str) -> dict[str, Any]:
+def _content(raw: bytes, kind: str, path: str) -> dict[str, Any]:
     if kind == "json":
         try:
             return {"json": msgspec.json.decode(raw)}
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            raise Rejected(f"{place} is not JSON: {error}") from error
+            raise Rejected(f"{path} is not JSON: {error}") from error
     if kind != "base64":
         try:
             return {"text": raw.decode("utf-8", "replace" if kind == "text" else "strict")}

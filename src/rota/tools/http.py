@@ -242,10 +242,10 @@ class HttpWrite(Tool):
         assert self._lookup is not None
         if answer.status // 100 != 2 or not answer.whole:
             return Unknown(f"the lookup has no whole answer: {sender.status_text(answer)}")
-        found = True if self._lookup.found is None else self._lookup.found(_plain(answer))
-        if found is None:
+        exists = True if self._lookup.found is None else self._lookup.found(_plain(answer))
+        if exists is None:
             return Unknown(f"the lookup found no answer: {sender.status_text(answer)}")
-        return Applied(_result(answer)) if found else NotApplied(sender.status_text(answer))
+        return Applied(_result(answer)) if exists else NotApplied(sender.status_text(answer))
 
     def _sent_headers(self, params: HttpWriteParams, call: Call) -> dict[str, Text]:
         own: dict[str, Text] = {}
@@ -276,13 +276,17 @@ class HttpWrite(Tool):
         if self._accept is None:
             return
         if not answer.whole:
-            said = f"{sender.status_text(answer)}; accept= needs the whole answer, and it was cut"
-            raise OutcomeUnknown(said, tool=self.name, status=answer.status)
+            message = (
+                f"{sender.status_text(answer)}; accept= needs the whole answer, and it was cut"
+            )
+            raise OutcomeUnknown(message, tool=self.name, status=answer.status)
         try:
             accepted = self._accept(_plain(answer))
         except Exception as error:
-            said = f"accept= failed on the answer: {type(error).__name__}: {error}"
-            raise OutcomeUnknown(f"{sender.status_text(answer)}; {said}", tool=self.name) from error
+            message = f"accept= failed on the answer: {type(error).__name__}: {error}"
+            raise OutcomeUnknown(
+                f"{sender.status_text(answer)}; {message}", tool=self.name
+            ) from error
         if accepted is None:
             raise OutcomeUnknown(sender.status_text(answer), tool=self.name, status=answer.status)
         if not accepted:
@@ -363,8 +367,8 @@ class HttpRead(Tool):
         except http.IncompleteResponse as error:
             raise NotSent(str(error)) from error
         except TimeoutError as error:
-            said = f"{request.place} gave no page within {call.timeout_s:g} s"
-            raise NotSent(said) from error
+            message = f"{request.place} gave no page within {call.timeout_s:g} s"
+            raise NotSent(message) from error
 
     async def _followed(self, request: http.HttpRequest, call: Call) -> http.HttpResponse:
         for _ in range(REDIRECTS_MAX + 1):
@@ -374,8 +378,8 @@ class HttpRead(Tool):
             try:
                 url = self._site.whole(urljoin(request.url, answer.location))
             except (BadInput, ValueError) as error:
-                said = hide(str(error), request.hidden)
-                raise Rejected(f"{request.place} redirects: {said}") from None
+                reason = hide(str(error), request.hidden)
+                raise Rejected(f"{request.place} redirects: {reason}") from None
             request = request._replace(url=url)
         raise Rejected(f"{request.place} redirects again, after {REDIRECTS_MAX} redirects")
 

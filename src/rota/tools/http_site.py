@@ -101,10 +101,10 @@ def site_of(
         base = http.checked_url(base, base=None, tool=tool)
     own = checked_own_headers(headers, base, tool=tool)
     inside = {"query": dict(query or {}), "body": dict(fields or {})}
-    for part, given in inside.items():
-        if base is None and (found := next(secrets_in(given), None)):
+    for where, given in inside.items():
+        if base is None and (secret := next(secrets_in(given), None)):
             raise UsageError(
-                f"{tool}: the {part} holds {found}, which would go to any site",
+                f"{tool}: the {where} holds {secret}, which would go to any site",
                 hint='Say which site it is for: base="https://api.example.com".',
             )
     # Private addresses are refused unless they are allowed, or the developer named the site.
@@ -119,14 +119,14 @@ def checked_own_headers(
     headers: Mapping[str, Text] | None, base: Text | None, *, tool: str
 ) -> http.Headers:
     """The headers of a tool. Secrets need a base: without one they would go to any site."""
-    found = http.checked_headers(headers or {}, tool=tool)
-    secret = next((name for name, value in found.items() if isinstance(value, Secret)), None)
+    checked = http.checked_headers(headers or {}, tool=tool)
+    secret = next((name for name, value in checked.items() if isinstance(value, Secret)), None)
     if secret and base is None:
         raise UsageError(
             f"{tool}: the header {secret} is a secret, and would go to any site",
             hint='Say which site it is for: base="https://api.example.com".',
         )
-    return found
+    return checked
 
 
 def refuse_secrets(params: dict[str, Any], *, tool: str) -> None:
@@ -140,9 +140,9 @@ def refuse_secrets(params: dict[str, Any], *, tool: str) -> None:
                 f"{type(value).__name__}",
                 hint="Give a secret to the tool itself: headers= and base=.",
             )
-    if found := next(secrets_in(params), None):
+    if secret := next(secrets_in(params), None):
         raise BadInput(
-            f"parameters of {tool} hold {found}; they are stored, and cannot hold a secret",
+            f"parameters of {tool} hold {secret}; they are stored, and cannot hold a secret",
             hint="Give it to the tool itself: base=, headers=, query=, json= or form=.",
         )
 
@@ -175,7 +175,7 @@ def body_fields(
     for name, value in (form or {}).items():
         if not isinstance(value, str | Secret):
             raise UsageError(f"{tool}: the field {name} of a form is text, not {value!r}")
-    named = mapped(json or {}, lambda one: repr(one) if isinstance(one, Secret) else one)
+    named = mapped(json or {}, lambda item: repr(item) if isinstance(item, Secret) else item)
     typed.encode(named, what=f"json= of {tool}", bytes_max=PARAMS_BYTES_MAX)
     return BodyFields(dict(json or {}), dict(form or {}))
 

@@ -120,10 +120,10 @@ class SendMail(Tool):
         try:
             await in_thread(work, timeout_s=call.timeout_s)
         except TimeoutError as error:
-            said = f"{self._host} did not answer within {call.timeout_s:g} s"
+            problem = f"{self._host} did not answer within {call.timeout_s:g} s"
             if not begun.is_set():
-                raise NotSent(said) from error
-            raise OutcomeUnknown(said, tool=self.name) from error
+                raise NotSent(problem) from error
+            raise OutcomeUnknown(problem, tool=self.name) from error
         return {"message_id": message["Message-ID"], "recipients": params.recipients()}
 
     async def look_up(self, params: MailParams, call: Call) -> Verdict:
@@ -191,8 +191,8 @@ class SendMail(Tool):
             server.send(body + (b".\r\n" if body.endswith(b"\r\n") else b"\r\n.\r\n"))
             return server.getreply()
         except (OSError, smtplib.SMTPException) as error:
-            said = f"{self._host}: {error} (after the mail was sent to it)"
-            raise OutcomeUnknown(said, tool=self.name) from error
+            problem = f"{self._host}: {error} (after the mail was sent to it)"
+            raise OutcomeUnknown(problem, tool=self.name) from error
 
     @contextlib.contextmanager
     def _connected(self, timeout_s: float) -> Iterator[smtplib.SMTP]:
@@ -229,13 +229,13 @@ class SendMail(Tool):
     def _refused(self, code: int, text: bytes | str, about: str = "") -> Exception:
         shown = text.decode(errors="replace") if isinstance(text, bytes) else text
         shown = hide(shown, [self._user, self._password])
-        said = f"{self._host} answered {code} {shown}" + (f" about {about}" if about else "")
+        problem = f"{self._host} answered {code} {shown}" + (f" about {about}" if about else "")
         if code in (530, 534, 535, 538):
             user = self._user if isinstance(self._user, str) else None
-            return NeedsLogin(said, service=self._host, account=user)
+            return NeedsLogin(problem, service=self._host, account=user)
         if code // 100 == 5:
-            return Rejected(said, status=code)
-        return NotSent(said)
+            return Rejected(problem, status=code)
+        return NotSent(problem)
 
     @contextlib.contextmanager
     def _classified(self) -> Iterator[None]:

@@ -30,43 +30,43 @@ class Folder:
         if self.root.exists() and not self.root.is_dir():
             raise UsageError(f"{tool}: {root} is not a folder")
 
-    def place(self, path: str) -> Path:
+    def path_of(self, path: str) -> Path:
         """The file that `path` means, or BadInput."""
         try:
-            found = (self.root / path).resolve()
+            resolved = (self.root / path).resolve()
         except (ValueError, OSError, RuntimeError) as error:
             raise BadInput(f"{self.tool}: {path!r} is not a path: {error}") from error
-        if self.root not in found.parents:
+        if self.root not in resolved.parents:
             raise BadInput(
                 f"{self.tool}: {path!r} is not below the folder of this tool",
                 hint="Give a path relative to that folder.",
             )
-        return found
+        return resolved
 
     @contextlib.contextmanager
-    def opened(self, place: Path, *, make: bool = False) -> Iterator[OpenFolder]:
+    def opened(self, path: Path, *, make: bool = False) -> Iterator[OpenFolder]:
         """The folder that holds a file of `place`. It is opened part by part, from the root and
         without following links: one that was put into the path meanwhile is not followed."""
         if make:
             self.root.mkdir(parents=True, exist_ok=True)
         if not _HANDLES:
             if make:
-                place.parent.mkdir(parents=True, exist_ok=True)
-            yield OpenFolder(place.parent, None)
+                path.parent.mkdir(parents=True, exist_ok=True)
+            yield OpenFolder(path.parent, None)
             return
         handle = os.open(self.root, _FOLDER)
         try:
-            for part in place.relative_to(self.root).parts[:-1]:
+            for part in path.relative_to(self.root).parts[:-1]:
                 inner = _enter(handle, part, make=make)
                 os.close(handle)
                 handle = inner
-            yield OpenFolder(place.parent, handle)
+            yield OpenFolder(path.parent, handle)
         finally:
             os.close(handle)
 
-    def name(self, place: Path) -> str:
+    def name(self, path: Path) -> str:
         """The path as a person knows it: from the folder on."""
-        return place.relative_to(self.root).as_posix()
+        return path.relative_to(self.root).as_posix()
 
 
 def _enter(handle: int, part: str, *, make: bool) -> int:
@@ -78,12 +78,12 @@ def _enter(handle: int, part: str, *, make: bool) -> int:
 
 def disk_error(error: OSError, what: str) -> Exception:
     """The meaning of an error that came before the effect."""
-    said = f"{what}: {error.strerror or error}"
+    message = f"{what}: {error.strerror or error}"
     if error.errno in _FORBIDDEN:
-        return NeedsPermission(said, service="file", account=None)
+        return NeedsPermission(message, service="file", account=None)
     if error.errno in _WRONG:
-        return Rejected(said)
-    return NotSent(said)  # a full disk, too many open files: it may pass
+        return Rejected(message)
+    return NotSent(message)  # a full disk, too many open files: it may pass
 
 
 def mark_of(key: str) -> str:

@@ -203,10 +203,10 @@ def _matched(values: dict[str, Any], names: frozenset[str], tool: str) -> dict[s
     """All names of the statements: a value skipped is a mistake, not a NULL."""
     missing, strange = sorted(names - set(values)), sorted(set(values) - names)
     if missing or strange:
-        said = [f"needs {', '.join(missing)}"] if missing else []
-        said += [f"has no parameter {', '.join(strange)}"] if strange else []
+        problems = [f"needs {', '.join(missing)}"] if missing else []
+        problems += [f"has no parameter {', '.join(strange)}"] if strange else []
         raise BadInput(
-            f"parameters of {tool}: its SQL {' and '.join(said)}",
+            f"parameters of {tool}: its SQL {' and '.join(problems)}",
             hint=f"Its parameters are: {', '.join(sorted(names)) or 'none'}.",
         )
     return values

@@ -102,18 +102,18 @@ class Postgres:
 
     def _meaning(self, error: BaseException, stage: CallStage) -> Exception:
         """A transaction without a sent commit did not happen, whatever went wrong."""
-        said = f"{self._place}: {str(error) or type(error).__name__}"
+        message = f"{self._place}: {str(error) or type(error).__name__}"
         reported = isinstance(error, asyncpg.PostgresError) and not isinstance(error, _LOST)
         if stage is CallStage.COMMITTING and not reported:
-            return OutcomeUnknown(f"{said} (while it committed)", tool=self._tool)
+            return OutcomeUnknown(f"{message} (while it committed)", tool=self._tool)
         if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):
-            return NeedsLogin(said, service=self._place, account=self._account)
+            return NeedsLogin(message, service=self._place, account=self._account)
         if isinstance(error, _FORBIDDEN):
-            return NeedsPermission(said, service=self._place, account=self._account)
+            return NeedsPermission(message, service=self._place, account=self._account)
         if isinstance(error, _PASSING):
-            return NotSent(said)
+            return NotSent(message)
         refused = isinstance(error, asyncpg.PostgresError | asyncpg.DataError)
-        return Rejected(said) if refused else NotSent(said)
+        return Rejected(message) if refused else NotSent(message)
 
 
 class PostgresToolTx:
@@ -140,5 +140,5 @@ class PostgresToolTx:
         """Run to the end, and keep the first rows."""
         bound = bindable({name: values[name] for name in statement.names})
         prepared = await self._connection.prepare(statement.numbered)
-        found = await prepared.fetch(*bound.values())
-        return [plain(dict(row)) for row in found[:rows_max]]
+        records = await prepared.fetch(*bound.values())
+        return [plain(dict(row)) for row in records[:rows_max]]

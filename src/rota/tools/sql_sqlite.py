@@ -49,8 +49,8 @@ class Sqlite:
         try:
             return await self._in_thread(work, call, commit=True)
         except TimeoutError as error:
-            said = f"{self._path} did not answer within {call.timeout_s:g} s"
-            raise OutcomeUnknown(said, tool=self._tool) from error
+            message = f"{self._path} did not answer within {call.timeout_s:g} s"
+            raise OutcomeUnknown(message, tool=self._tool) from error
 
     async def read_only(self, work: Work[T], call: Call) -> T:
         """Change nothing: all is rolled back."""
@@ -116,10 +116,10 @@ class Sqlite:
 
 
 def _meaning(error: Exception, path: str) -> Exception:
-    said, code = f"{path}: {error}", primary_code(error)
+    message, code = f"{path}: {error}", primary_code(error)
     if code in _FORBIDDEN:
-        return NeedsPermission(said, service="sqlite", account=None)
-    return NotSent(said) if code in _PASSING else Rejected(said)
+        return NeedsPermission(message, service="sqlite", account=None)
+    return NotSent(message) if code in _PASSING else Rejected(message)
 
 
 class SqliteToolTx:

@@ -55,14 +55,14 @@ class SharedConnection:
                     raise
 
     def _execute(self, sql: str, bound: Mapping[str, Any], rows_max: int) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
         # A cursor that an exception keeps alive would keep the file locked, so it is closed.
         with contextlib.closing(self._raw.cursor()) as cursor:
             for row in cursor.execute(sql, bound):
-                if len(found) < rows_max:
+                if len(rows) < rows_max:
                     names = [column[0] for column in cursor.description]
-                    found.append(dict(zip(names, row, strict=True)))
-        return found
+                    rows.append(dict(zip(names, row, strict=True)))
+        return rows
 
     def close(self) -> None:
         """Roll back an open transaction, and close."""
@@ -88,5 +88,5 @@ def primary_code(error: Exception) -> int | None:
 
 
 def _code(error: Exception) -> int | None:
-    found = getattr(error, "sqlite_errorcode", None) or getattr(error, "extendedresult", None)
-    return found if isinstance(found, int) and found > 0 else None
+    code = getattr(error, "sqlite_errorcode", None) or getattr(error, "extendedresult", None)
+    return code if isinstance(code, int) and code > 0 else None

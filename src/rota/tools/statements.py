@@ -48,10 +48,10 @@ def statement(sql: str) -> Statement:
         raise UsageError(f"{bare[0]} has no place in a tool: it has a transaction of its own")
     names: list[str] = []
 
-    def number(found: re.Match[str]) -> str:
-        name = found["name"]
+    def number(match: re.Match[str]) -> str:
+        name = match["name"]
         if name is None:
-            return found[0]
+            return match[0]
         if name not in names:
             names.append(name)
         return f"${names.index(name) + 1}"
@@ -60,8 +60,8 @@ def statement(sql: str) -> Statement:
     return Statement(sql, tuple(names), numbered)
 
 
-def _blank(found: re.Match[str]) -> str:
-    return " " if found[0].startswith(("--", "/*")) else "x"
+def _blank(match: re.Match[str]) -> str:
+    return " " if match[0].startswith(("--", "/*")) else "x"
 
 
 def own(name: str, table: str) -> Statement:

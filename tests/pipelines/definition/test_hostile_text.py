@@ -54,8 +54,8 @@ def check(text: bytes | str) -> None:
         problems = problems_of(error)
         assert problems
         for problem in problems:
-            assert 1 <= problem.place.line <= lines + 1
-            assert problem.place.column >= 1
+            assert 1 <= problem.position.line <= lines + 1
+            assert problem.position.column >= 1
             assert problem.message.strip()
 
 

@@ -31,8 +31,8 @@ def test_keys_are_text_whatever_they_look_like() -> None:
 
 def test_every_key_and_value_has_its_place() -> None:
     document = read_yaml("map:\n  output: [a, b]\n", "f")
-    assert document.key_place(("map", "output")) == FilePosition(2, 3)
-    assert document.place(("map", "output", 1)) == FilePosition(2, 15)
+    assert document.key_position(("map", "output")) == FilePosition(2, 3)
+    assert document.position(("map", "output", 1)) == FilePosition(2, 15)
 
 
 def test_anchors_and_merges_work() -> None:
@@ -128,4 +128,4 @@ def bomb(base: str, line: str) -> str:
 def test_a_small_file_that_expands_to_a_huge_value_is_refused_within_bounds(text: str) -> None:
     document = read_yaml(text, "f")
     assert ["too many values" in problem.message for problem in document.problems] == [True]
-    assert len(document.places) <= NODES_MAX
+    assert len(document.positions) <= NODES_MAX

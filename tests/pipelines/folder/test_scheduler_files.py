@@ -11,7 +11,7 @@ import pytest
 
 from rota.pipelines.folder.state_file import STATE_FILE
 from rota.pipelines.folder.state_file_sync import ARCHIVE
-from rota.pipelines.folder.watcher import Watch, look
+from rota.pipelines.folder.watcher import Watch, scan
 from tests.pipelines.kit.virtual_folder import DAILY, FolderWorld, block
 
 BROKEN = DAILY.replace("prompt:", "promt:")
@@ -254,13 +254,13 @@ async def test_without_watching_a_host_says_when_to_look(small: FolderWorld) -> 
 def test_a_change_counts_after_half_a_second_of_rest(tmp_path: Path) -> None:
     folder = tmp_path / "one"
     folder.mkdir()
-    watch = Watch(look(tmp_path) or {})
+    watch = Watch(scan(tmp_path) or {})
     (folder / "pipeline.yaml").write_text("name: one")
-    first = look(tmp_path)
+    first = scan(tmp_path)
     assert first is not None
     assert watch.changed(first, 0) == []
     (folder / "pipeline.yaml").write_text("name: one more")  # still being written
-    second = look(tmp_path)
+    second = scan(tmp_path)
     assert second is not None
     assert watch.changed(second, 400_000) == []
     assert watch.changed(second, 800_000) == []
@@ -277,8 +277,8 @@ def test_a_file_that_is_changed_and_changed_back_is_no_change(tmp_path: Path) ->
 
 
 def test_a_folder_that_is_gone_is_distinguished_from_an_empty_one(tmp_path: Path) -> None:
-    assert look(tmp_path) == {}
-    assert look(tmp_path / "away") is None
+    assert scan(tmp_path) == {}
+    assert scan(tmp_path / "away") is None
 
 
 # -- odd things ----------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 from rota.errors import BadPipeline
 from rota.pipelines.definition.discovery import (
     Listed,
-    look,
+    listed_pipeline,
     may_be_pipeline,
     names_in,
     with_chains,
@@ -45,7 +45,9 @@ def load(folder: Path, text: str) -> Loaded:
 def discover(root: Path) -> list[Listed]:
     """The pipelines of a folder, good and broken ones."""
     folders = [root / name for name in names_in(root)]
-    return with_chains([look(each, now=NOW) for each in folders if may_be_pipeline(each)])
+    return with_chains(
+        [listed_pipeline(each, now=NOW) for each in folders if may_be_pipeline(each)]
+    )
 
 
 def problems(folder: Path, text: str) -> list[Problem]:
@@ -60,6 +62,6 @@ def problem_lines(folder: Path, text: str) -> list[str]:
     """The same as `line:column message`; warnings begin with `warning`."""
     return [
         f"{'warning ' if each.level is Level.WARNING else ''}"
-        f"{each.place.line}:{each.place.column} {each.message}"
+        f"{each.position.line}:{each.position.column} {each.message}"
         for each in problems(folder, text)
     ]

@@ -158,7 +158,9 @@ def test_a_name_without_a_value_in_the_prompt_that_generates_items_is_reported(
     assert obstacles(loaded) == ["{{TOPIC}} in the prompt of input.generate has no value"]
     assert obstacles(loaded, given={"TOPIC": "tea"}) == []
     assert obstacles(loaded, items=[{"title": "x"}]) == []
-    [place] = [each.place for each in examined(tmp_path / "p").problems if "TOPIC" in each.message]
+    [place] = [
+        each.position for each in examined(tmp_path / "p").problems if "TOPIC" in each.message
+    ]
     assert (place.line, place.column) == (2, 28)
 
 
@@ -192,7 +194,9 @@ def test_what_stops_a_graph_is_known_before_its_first_call_is_paid(tmp_path: Pat
         "{{b}} in the prompt of node ask has no value",
         "{{title}} in the prompt of node again has no value",
     ]
-    lines = [problem.place.line for problem in examined(tmp_path / "p", {"TOPIC": "tea"}).problems]
+    lines = [
+        problem.position.line for problem in examined(tmp_path / "p", {"TOPIC": "tea"}).problems
+    ]
     assert lines == [6, 8, 9]
 
 

@@ -29,14 +29,14 @@ VALUE_WIDTH = 60
 def problem_document(problem: Problem) -> dict[str, Any]:
     """A problem for machines."""
     return {
-        "file": problem.file, "line": problem.place.line, "column": problem.place.column,
+        "file": problem.file, "line": problem.position.line, "column": problem.position.column,
         "level": problem.level.value, "message": problem.message,
     }  # fmt: skip
 
 
 def problem_line(problem: Problem) -> str:
     """A problem for people and for editors: `file:line:column: level: message`."""
-    line, column = problem.place
+    line, column = problem.position
     level = click.style(problem.level.value, fg=LEVELS[problem.level.value])
     place = render.clean(f"{problem.file}:{line}:{column}")
     return f"{place}: {level}: {render.clean(problem.message)}"

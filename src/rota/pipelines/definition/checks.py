@@ -68,8 +68,8 @@ def _check_mode(written: set[str], report: ProblemReport) -> None:
 # -- input ---------------------------------------------------------------------------------
 
 
-def _check_input(part: Input, report: ProblemReport) -> None:
-    sources = {"items": part.items, "from": part.source, "generate": part.generate}
+def _check_input(section: Input, report: ProblemReport) -> None:
+    sources = {"items": section.items, "from": section.source, "generate": section.generate}
     given = [key for key, value in sources.items() if value is not None]
     if not given:
         report.missing(("input",), "input has no source: give items, from or generate")
@@ -79,14 +79,14 @@ def _check_input(part: Input, report: ProblemReport) -> None:
             f"input has more than one source: {' and '.join(given)}; keep one",
             at_key=True,
         )
-    check_parameters(part.parameters, ("input", "parameters"), report)
-    if part.limit == 0:
+    check_parameters(section.parameters, ("input", "parameters"), report)
+    if section.limit == 0:
         report.warning(("input", "limit"), "input.limit is 0, so no item is taken")
-    if part.generate is not None:
+    if section.generate is not None:
         path: Path = ("input", "generate")
-        check_call_options(part.generate, path, report)
-        check_fields(part.generate.schema, (*path, "schema"), report, identifiers=True)
-        if not part.generate.auto_approve and (*path, "autoApprove") not in report.wrong:
+        check_call_options(section.generate, path, report)
+        check_fields(section.generate.schema, (*path, "schema"), report, identifiers=True)
+        if not section.generate.auto_approve and (*path, "autoApprove") not in report.wrong:
             report.warning(
                 path,
                 "input.generate without autoApprove: review the items before the run continues",
@@ -142,31 +142,31 @@ def check_fields(
         seen.add(name)
 
 
-def check_asking(part: AiSection, path: Path, report: ProblemReport) -> None:
+def check_asking(section: AiSection, path: Path, report: ProblemReport) -> None:
     """Exactly one prompt, and fields that are once."""
     where = path_text(path)
-    if part.prompt is not None and part.prompt_file is not None:
+    if section.prompt is not None and section.prompt_file is not None:
         report.error(
             (*path, "promptFile"), f"{where} has prompt and promptFile; keep one", at_key=True
         )
-    elif part.prompt is None and part.prompt_file is None:
+    elif section.prompt is None and section.prompt_file is None:
         report.missing(path, f"{where} has no prompt: give prompt or promptFile")
-    for key, text in (("prompt", part.prompt), ("promptFile", part.prompt_file)):
+    for key, text in (("prompt", section.prompt), ("promptFile", section.prompt_file)):
         if text is not None and not text.strip():
             report.error((*path, key), f"{where}.{key} is empty")
-    check_fields(part.output, (*path, "output"), report)
-    check_call_options(part, path, report)
-    if part.skill is not None and not part.skill.strip():
+    check_fields(section.output, (*path, "output"), report)
+    check_call_options(section, path, report)
+    if section.skill is not None and not section.skill.strip():
         report.error((*path, "skill"), f"{where}.skill is empty")
 
 
-def check_call_options(part: CallOptions, path: Path, report: ProblemReport) -> None:
+def check_call_options(options: CallOptions, path: Path, report: ProblemReport) -> None:
     """Headers and fields that Rota does not set itself, and a system prompt without names."""
-    for problem in header_problems(part.headers):
+    for problem in header_problems(options.headers):
         report.error((*path, "headers"), problem)
-    for problem in body_problems(part.body):
+    for problem in body_problems(options.body):
         report.error((*path, "body"), problem)
-    names = Template(part.system or "").names
+    names = Template(options.system or "").names
     if names:
         report.error(
             (*path, "system"),
@@ -181,18 +181,18 @@ def check_batch_prompt(prompt: str, path: Path, report: ProblemReport) -> None:
         report.warning(path, "batchSize is more than 1, but the prompt does not hold {{ITEMS}}")
 
 
-def _check_reduce(part: ReduceStep, report: ProblemReport) -> None:
-    if part.type == "ai":
-        check_asking(part, ("reduce",), report)
+def _check_reduce(section: ReduceStep, report: ProblemReport) -> None:
+    if section.type == "ai":
+        check_asking(section, ("reduce",), report)
         return
     for name, key in zip(
         AiSection.__struct_fields__, AiSection.__struct_encode_fields__, strict=True
     ):
-        is_given = getattr(part, name) not in (None, "", [], {})
+        is_given = getattr(section, name) not in (None, "", [], {})
         if is_given and name not in ("timeout_ms", "retry"):
             report.error(
                 ("reduce", key),
-                f"reduce.{key} means something only with type: ai; this is type: {part.type}",
+                f"reduce.{key} means something only with type: ai; this is type: {section.type}",
                 at_key=True,
             )
 
@@ -200,20 +200,20 @@ def _check_reduce(part: ReduceStep, report: ProblemReport) -> None:
 # -- filter --------------------------------------------------------------------------------
 
 
-def _check_filter(part: Filter, report: ProblemReport) -> None:
-    wanted = {"rule": ("rule",), "ai": ("ai",), "hybrid": ("rule", "ai")}[part.type]
-    for key, value in (("rule", part.rule), ("ai", part.ai)):
+def _check_filter(section: Filter, report: ProblemReport) -> None:
+    wanted = {"rule": ("rule",), "ai": ("ai",), "hybrid": ("rule", "ai")}[section.type]
+    for key, value in (("rule", section.rule), ("ai", section.ai)):
         if key in wanted and value is None:
-            report.missing(("filter",), f'filter: "{key}" is missing for type: {part.type}')
+            report.missing(("filter",), f'filter: "{key}" is missing for type: {section.type}')
         elif key not in wanted and value is not None:
             report.warning(
-                ("filter", key), f"filter.{key} is not used with type: {part.type}", at_key=True
+                ("filter", key), f"filter.{key} is not used with type: {section.type}", at_key=True
             )
-    if part.rule is not None:
-        _check_group(part.rule, report)
-    if part.ai is not None:
-        check_asking(part.ai, ("filter", "ai"), report)
-        names = [each if isinstance(each, str) else each.name for each in part.ai.output]
+    if section.rule is not None:
+        _check_group(section.rule, report)
+    if section.ai is not None:
+        check_asking(section.ai, ("filter", "ai"), report)
+        names = [each if isinstance(each, str) else each.name for each in section.ai.output]
         if names and "include" not in names:
             report.error(
                 ("filter", "ai", "output"),

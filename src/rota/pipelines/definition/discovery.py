@@ -47,16 +47,16 @@ def may_be_pipeline(folder: Path) -> bool:
         return True
 
 
-def with_chains(found: list[Listed]) -> list[Listed]:
+def with_chains(listed: list[Listed]) -> list[Listed]:
     """The pipelines with the problems of `after`: pipelines that do not exist, or a cycle.
 
     A pipeline that waits for a missing one stays valid, since that one may still be added. A
     pipeline in a cycle could never run.
     """
-    waits = {each.pipeline_id: _waits_for(each) for each in found}
+    waits = {each.pipeline_id: _waits_for(each) for each in listed}
     rings = {name: cycle for cycle in cycles(waits) for name in cycle}
     checked: list[Listed] = []
-    for each in found:
+    for each in listed:
         unknown = [
             f'schedule.after: no pipeline is called "{name}"{did_you_mean(name, waits)}'
             for name in waits[each.pipeline_id]
@@ -80,10 +80,10 @@ def _about_after(each: Listed, message: str, level: Level) -> Problem:
     assert each.loaded is not None
     file = each.loaded.file
     document = read_yaml(file.read_bytes(), str(file))
-    return Problem(str(file), document.place(("schedule", "after")), message, level)
+    return Problem(str(file), document.position(("schedule", "after")), message, level)
 
 
-def look(folder: Path, *, now: int) -> Listed:
+def listed_pipeline(folder: Path, *, now: int) -> Listed:
     """One pipeline, good or broken."""
     try:
         loaded = read_pipeline(folder, now=now)
@@ -109,9 +109,9 @@ def input_kind(loaded: Loaded) -> tuple[str, int | None]:
         return "job", 1
     if pipeline.mode == "graph":
         return "graph", None
-    part = pipeline.input
-    if part is None or part.generate is not None:
+    section = pipeline.input
+    if section is None or section.generate is not None:
         return "generated", None
-    if part.source is not None and not isinstance(part.source, list):
-        return str(part.source.__struct_config__.tag), None
-    return "inline", len(inline_items(part))
+    if section.source is not None and not isinstance(section.source, list):
+        return str(section.source.__struct_config__.tag), None
+    return "inline", len(inline_items(section))

@@ -102,10 +102,10 @@ def read_batch(text: str, fields: Fields, count: int) -> list[dict[str, Any] | s
     """The results of a batch, one for each item; a bad one among them is an error of its own."""
     names = [field.name for field in fields]
     try:
-        found = extract(text, lambda value: _listed(value) is not None)
+        reply = extract(text, lambda value: _listed(value) is not None)
     except NoJson as error:
         raise BatchMismatch(f"The reply cannot be read: {error}.", expected=count) from error
-    listed = _listed(found) or []
+    listed = _listed(reply) or []
     if len(listed) != count:
         raise BatchMismatch(
             f"The reply holds {len(listed)} results for {count} items.",
@@ -117,11 +117,11 @@ def read_batch(text: str, fields: Fields, count: int) -> list[dict[str, Any] | s
 def _of_batch(value: Any, fields: Fields, names: list[str]) -> dict[str, Any] | str | BadReply:
     if not fields:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    found = _object(value, names)
-    if found is None:
+    result = _object(value, names)
+    if result is None:
         return BadReply(f"The result is not an object with {', '.join(names)}.")
     try:
-        return _checked(found, fields)
+        return _checked(result, fields)
     except BadReply as error:
         return error
 
@@ -176,14 +176,14 @@ def _listed(value: Any) -> list[Any] | None:
 
 def _from_lines(text: str, names: Sequence[str]) -> dict[str, Any] | None:
     """`name: value` lines, when every field has one."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name in names:
         pattern = rf"^[\s>*_#-]*{re.escape(name)}[*_`\"]*\s*[:=]\s*[*_`]*\s*(.+?)\s*$"
-        line = re.search(pattern, text, re.I | re.M)
-        if line is None:
+        match = re.search(pattern, text, re.I | re.M)
+        if match is None:
             return None
-        found[name] = line.group(1)
-    return found or None
+        values[name] = match.group(1)
+    return values or None
 
 
 def _get(value: Mapping[str, Any], name: str) -> Any:
@@ -203,13 +203,13 @@ def _letters(name: str) -> str:
 
 def _checked(value: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
     problems: list[str] = []
-    found: dict[str, Any] = {}
+    checked: dict[str, Any] = {}
     for field in fields:
         got = _get(value, field.name)
         if got is _MISSING or got is None:
             if field.required:
                 problems.append(f'"{field.name}" is missing.')
-            found[field.name] = None
+            checked[field.name] = None
             continue
         got = _converted(got, field.type)
         if got is _MISSING:
@@ -217,10 +217,10 @@ def _checked(value: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
             problems.append(f'"{field.name}" must be {_a(field.type)}; it is {shown}.')
         elif field.enum is not None:
             got = _listed_value(got, field, problems)
-        found[field.name] = got
+        checked[field.name] = got
     if problems:
         raise BadReply(" ".join(problems), problems=problems)
-    return found
+    return checked
 
 
 def _listed_value(got: Any, field: OutputField, problems: list[str]) -> Any:

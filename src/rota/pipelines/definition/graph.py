@@ -51,11 +51,11 @@ def _check_parents(node_id: str, node: Node, ids: Collection[str], report: Probl
     parents = parents_of(node)
     path: Path = ("nodes", node_id, "from")
     for index, parent in enumerate(parents):
-        place = path if isinstance(node.parents, str) else (*path, index)
+        where = path if isinstance(node.parents, str) else (*path, index)
         if parent not in ids:
-            report.error(place, f'no node is called "{parent}"{did_you_mean(parent, ids)}')
+            report.error(where, f'no node is called "{parent}"{did_you_mean(parent, ids)}')
         elif parent in parents[:index]:
-            report.error(place, f'"{parent}" is here twice')
+            report.error(where, f'"{parent}" is here twice')
     if isinstance(node, LoadNode):
         if parents:
             report.warning(path, "a load node takes no items; from only delays it")
@@ -106,7 +106,7 @@ def _check_rule(rule: NodeRule, path: Path, report: ProblemReport) -> None:
 
 def cycles(parents: Mapping[str, list[str]]) -> list[list[str]]:
     """Every group of nodes that wait for each other, each as one path, in the order of the file."""
-    found: list[list[str]] = []
+    groups: list[list[str]] = []
     done: set[str] = set()
     for start in parents:
         trail: list[str] = []
@@ -120,11 +120,11 @@ def cycles(parents: Mapping[str, list[str]]) -> list[list[str]]:
                 stack.pop()
                 trail.pop()
             elif parent in trail:
-                found.append(_from_first(trail[trail.index(parent) :], list(parents)))
+                groups.append(_from_first(trail[trail.index(parent) :], list(parents)))
             elif parent not in done:
                 stack.append((parent, iter(parents[parent])))
                 trail.append(parent)
-    return found
+    return groups
 
 
 def _from_first(trail: list[str], ids: list[str]) -> list[str]:

@@ -67,12 +67,12 @@ class Loaded(NamedTuple):
 def entry_file(path: FilePath) -> FilePath:
     """The pipeline.yaml that a file or a folder means."""
     if path.is_dir():
-        found = [path / name for name in NAMES if (path / name).is_file()]
-        if len(found) == 2:
+        files = [path / name for name in NAMES if (path / name).is_file()]
+        if len(files) == 2:
             raise BadInput(f"{path} holds pipeline.yaml and pipeline.yml", hint="Remove one.")
-        if not found:
+        if not files:
             raise BadInput(f"{path} holds no pipeline.yaml", hint="Name another folder.")
-        return found[0]
+        return files[0]
     if not path.exists():
         raise BadInput(f"{path} is not there", hint="Name a pipeline.yaml, or its folder.")
     return path
@@ -101,14 +101,16 @@ def read_text(
     text = raw.decode("utf-8-sig", "replace") if isinstance(raw, bytes) else raw
     document = read_yaml(raw, str(file))
     report = ProblemReport(document, str(file), text)
-    if not document.places:
+    if not document.positions:
         raise refusal(str(file), report.problems)
     if not isinstance(document.value, dict):
         report.error((), "a pipeline is a mapping: name, input, map and reduce")
         raise refusal(str(file), report.problems)
     pipeline, node_ids = _converted(document.value, report)
     folder = file.parent
-    written = {key for key, part in document.value.items() if part is not None or key == "nodes"}
+    written = {
+        key for key, section in document.value.items() if section is not None or key == "nodes"
+    }
     check_linear(pipeline, written, report)
     if pipeline.nodes is not None:
         check_graph(pipeline.nodes, node_ids, report)
@@ -131,9 +133,9 @@ def _converted(value: dict[str, Any], report: ProblemReport) -> tuple[Pipeline, 
     nodes = value.get("nodes")
     node_ids = set(nodes) if isinstance(nodes, dict) else set()
     right: dict[str, Any] = {"name": "?"}
-    for key, part in value.items():
+    for key, section in value.items():
         cuts = [path[: _in_list(path)] for path in report.wrong if path[0:1] == (key,)]
-        pruned = _without({key: part}, cuts)
+        pruned = _without({key: section}, cuts)
         if pruned and _converts({"name": "?", **pruned}, key if not cuts else None, report):
             right |= pruned
     return msgspec.convert(right, Pipeline), node_ids
@@ -154,7 +156,7 @@ def _in_list(path: Path) -> int:
     """The length of the path to cut away: a whole node or list, so that no index changes."""
     if path[:1] == ("nodes",):
         return 2
-    return next((n for n, part in enumerate(path) if isinstance(part, int)), len(path))
+    return next((n for n, key in enumerate(path) if isinstance(key, int)), len(path))
 
 
 def _without(value: dict[Any, Any], paths: list[Path]) -> dict[Any, Any]:
@@ -191,22 +193,22 @@ def _prompts(
     pipeline: Pipeline, folder: FilePath, skills: list[FilePath], report: ProblemReport
 ) -> dict[str, str]:
     prompts: dict[str, str] = {}
-    for key, part, path in asking_parts(pipeline):
-        text = part.prompt
-        if text is None and part.prompt_file:
+    for key, section, path in asking_parts(pipeline):
+        text = section.prompt
+        if text is None and section.prompt_file:
             try:
-                text = read_prompt(part.prompt_file, folder)
+                text = read_prompt(section.prompt_file, folder)
             except BadInput as error:
                 report.error((*path, "promptFile"), error.message)
-        found = []
-        for name in part.skill_names:
+        skill_texts = []
+        for name in section.skill_names:
             try:
-                found.append(read_skill(name, skills))
+                skill_texts.append(read_skill(name, skills))
             except BadInput as error:
-                where = "skill" if name == part.skill else "skills"
+                where = "skill" if name == section.skill else "skills"
                 report.error((*path, where), error.message)
         if text is not None:
-            prompts[key] = with_skills(text, found)
+            prompts[key] = with_skills(text, skill_texts)
     return prompts
 
 
@@ -270,5 +272,5 @@ def _error_text(error: RotaError) -> str:
 
 def problems_of(error: BadPipeline) -> list[Problem]:
     """The problems of a refused pipeline."""
-    found = error.facts.get("problems", [])
-    return list(found) if isinstance(found, list) else []
+    problems = error.facts.get("problems", [])
+    return list(problems) if isinstance(problems, list) else []

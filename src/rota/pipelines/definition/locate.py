@@ -45,7 +45,7 @@ def pipelines_in(folder: Path) -> list[Path]:
     if not folder.is_dir() or holds_pipeline(folder):
         return []
     places = [folder, *(folder / name for name in NEARBY)]
-    return next((found for place in places if (found := _within(place))), [])
+    return next((pipelines for candidate in places if (pipelines := _within(candidate))), [])
 
 
 def next_of(loaded: Loaded) -> tuple[int | None, int]:

@@ -46,8 +46,8 @@ def adjusted(
     mode = pipeline.mode
     if mode == "map-reduce":
         assert pipeline.input is not None
-        part = _input(pipeline.input, items, form, limit, sample, seed)
-        return loaded._replace(pipeline=msgspec.structs.replace(pipeline, input=part))
+        section = _input(pipeline.input, items, form, limit, sample, seed)
+        return loaded._replace(pipeline=msgspec.structs.replace(pipeline, input=section))
     if items is not None or sample is not None:
         raise BadInput(
             f"{loaded.pipeline_id} takes no items and no sample: it is a {mode}",
@@ -61,7 +61,7 @@ def adjusted(
 
 
 def _input(
-    part: Input,
+    section: Input,
     items: str | None,
     form: Format | None,
     limit: int | None,
@@ -74,9 +74,9 @@ def _input(
     if limit is not None:
         changes["limit"] = limit
     if sample is not None:
-        old = part.sample.seed if part.sample else 0
+        old = section.sample.seed if section.sample else 0
         changes["sample"] = Sample(size=sample, seed=old if seed is None else seed)
-    return msgspec.structs.replace(part, **changes)
+    return msgspec.structs.replace(section, **changes)
 
 
 def source_of(text: str, form: Format | None) -> FileSource:

@@ -38,11 +38,11 @@ def check_names(pipeline: Pipeline, prompts: Mapping[str, str], report: ProblemR
         )
 
 
-def inline_items(part: Input | None) -> Sequence[Mapping[str, Any]]:
+def inline_items(section: Input | None) -> Sequence[Mapping[str, Any]]:
     """The items that are in the file itself."""
-    if part is None:
+    if section is None:
         return []
-    return part.source if isinstance(part.source, list) else part.items or []
+    return section.source if isinstance(section.source, list) else section.items or []
 
 
 class _Checking:

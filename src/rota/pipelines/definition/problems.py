@@ -33,19 +33,21 @@ class Problem(NamedTuple):
     """One thing that is wrong, in one sentence, at one place."""
 
     file: str
-    place: FilePosition
+    position: FilePosition
     message: str
     level: Level = Level.ERROR
     placeholder: str | None = None  # the name without a value, if that is the problem
 
     def __str__(self) -> str:
-        line, column = self.place
+        line, column = self.position
         return f"{self.file}:{line}:{column}: {self.level}: {self.message}"
 
 
 def ordered(problems: Iterable[Problem]) -> list[Problem]:
     """Each problem once, in the order of the file."""
-    return sorted(dict.fromkeys(problems), key=lambda each: (each.file, each.place, each.message))
+    return sorted(
+        dict.fromkeys(problems), key=lambda each: (each.file, each.position, each.message)
+    )
 
 
 def errors_of(problems: Iterable[Problem]) -> list[Problem]:
@@ -63,8 +65,8 @@ def refusal(file: str, problems: Iterable[Problem]) -> BadPipeline:
 def path_text(path: Path) -> str:
     """`input.items[2].name`, as people write it."""
     text = ""
-    for part in path:
-        text += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if text else part
+    for key in path:
+        text += f"[{key + 1}]" if isinstance(key, int) else f".{key}" if text else key
     return text or "the pipeline"
 
 
@@ -94,17 +96,17 @@ class ProblemReport:
     def placeholder(self, path: Path, name: str, message: str, level: Level) -> None:
         """Note a name without a value, at its placeholder within the text at a path."""
         shown = f"{{{{{name}}}}}"
-        place = self._find(shown, self.document.place(path))
-        self.problems.append(Problem(self.file, place, f"{shown} {message}", level, name))
+        position = self._find(shown, self.document.position(path))
+        self.problems.append(Problem(self.file, position, f"{shown} {message}", level, name))
 
     def _say(self, path: Path, message: str, at_key: bool, level: Level) -> None:
-        place = self.document.key_place(path) if at_key else self.document.place(path)
-        self.problems.append(Problem(self.file, place, message, level))
+        position = self.document.key_position(path) if at_key else self.document.position(path)
+        self.problems.append(Problem(self.file, position, message, level))
 
-    def _find(self, text: str, place: FilePosition) -> FilePosition:
-        for number in range(place.line - 1, len(self._lines)):
-            begin = place.column - 1 if number == place.line - 1 else 0
-            found = self._lines[number].find(text, begin)
-            if found >= 0:
-                return FilePosition(number + 1, found + 1)
-        return place
+    def _find(self, text: str, start: FilePosition) -> FilePosition:
+        for number in range(start.line - 1, len(self._lines)):
+            begin = start.column - 1 if number == start.line - 1 else 0
+            column = self._lines[number].find(text, begin)
+            if column >= 0:
+                return FilePosition(number + 1, column + 1)
+        return start

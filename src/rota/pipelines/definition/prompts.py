@@ -34,13 +34,13 @@ def prompt_places(name: str, folder: Path) -> list[Path]:
 def read_prompt(name: str, folder: Path) -> str:
     """The text of a prompt file without its front matter; a miss names every place."""
     places = prompt_places(name, folder)
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
-        listed = ", ".join(str(place) for place in places)
+    file = next((path for path in places if path.is_file()), None)
+    if file is None:
+        listed = ", ".join(str(path) for path in places)
         raise BadInput(f"the prompt file {name} is not there; looked for {listed}")
-    text = without_front_matter(_text_of(found))
+    text = without_front_matter(_text_of(file))
     if not text.strip():
-        raise BadInput(f"the prompt file {found} is empty")
+        raise BadInput(f"the prompt file {file} is empty")
     return text
 
 
@@ -58,13 +58,13 @@ def read_skill(name: str, folders: Sequence[Path]) -> SkillText:
             f'"{name}" is not the name of a skill; it names a folder, without separators and dots'
         )
     places = [folder / name / SKILL_FILE for folder in folders]
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
-        listed = ", ".join(str(place) for place in places[:4])
+    file = next((path for path in places if path.is_file()), None)
+    if file is None:
+        listed = ", ".join(str(path) for path in places[:4])
         raise BadInput(f"the skill {name} is not there; looked for {listed}")
-    text = without_front_matter(_text_of(found)).strip()
+    text = without_front_matter(_text_of(file)).strip()
     if not text:
-        raise BadInput(f"the skill {name} is empty ({found})")
+        raise BadInput(f"the skill {name} is empty ({file})")
     return SkillText(name, text)
 
 

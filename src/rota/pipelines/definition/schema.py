@@ -78,9 +78,10 @@ a `type` or `enum` is checked. If a reply does not fit, Rota asks the model agai
 def json_schema() -> dict[str, Any]:
     """The schema; its root is the whole file."""
     made = msgspec.json.schema(Pipeline)
-    for part in made["$defs"].values():  # Only Python 3.13 strips the indentation of docstrings.
-        if "description" in part:
-            part["description"] = " ".join(part["description"].split())
+    # Only Python 3.13 strips the indentation of docstrings.
+    for definition in made["$defs"].values():
+        if "description" in definition:
+            definition["description"] = " ".join(definition["description"].split())
     return {"$schema": DIALECT, "title": "pipeline.yaml of Rota", **made}
 
 
@@ -93,26 +94,28 @@ def reference_page() -> str:
     """The reference page: the head, then a table for every mapping of the file."""
     defs = json_schema()["$defs"]
     parts = [HEAD]
-    for name, part in defs.items():
-        if "properties" in part:
-            parts.append(f"\n## {name}\n\n{_tag(part)}{part.get('description', '')}\n\n")
+    for name, definition in defs.items():
+        if "properties" in definition:
+            parts.append(
+                f"\n## {name}\n\n{_tag(definition)}{definition.get('description', '')}\n\n"
+            )
             parts.append("| key | value | default | meaning |\n|---|---|---|---|\n")
-            parts.extend(_rows(part))
+            parts.extend(_rows(definition))
     return "".join(parts)
 
 
-def _tag(part: dict[str, Any]) -> str:
+def _tag(definition: dict[str, Any]) -> str:
     """`type: csv`, for one of several kinds that a key tells apart."""
     for key in ("type", "op"):
-        options = part["properties"].get(key, {}).get("enum", [])
+        options = definition["properties"].get(key, {}).get("enum", [])
         if len(options) == 1:
             return f"`{key}: {options[0]}`. "
     return ""
 
 
-def _rows(part: dict[str, Any]) -> Iterator[str]:
-    required = set(part.get("required", []))
-    for key, value in part["properties"].items():
+def _rows(definition: dict[str, Any]) -> Iterator[str]:
+    required = set(definition.get("required", []))
+    for key, value in definition["properties"].items():
         default = "required" if key in required else _default(value)
         meaning = value.get("description", "").replace("|", "\\|")
         yield f"| `{key}` | {_kind(value)} | {default} | {meaning} |\n"

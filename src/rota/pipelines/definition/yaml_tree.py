@@ -33,19 +33,19 @@ class Document(NamedTuple):
     """The value of a file, and where each of its parts is. An empty path is the whole."""
 
     value: Any
-    places: dict[Path, FilePosition]
-    key_places: dict[Path, FilePosition]
+    positions: dict[Path, FilePosition]
+    key_positions: dict[Path, FilePosition]
     problems: list[Problem]
 
-    def place(self, path: Path) -> FilePosition:
-        """The place of a value, or of the nearest thing around it."""
-        while path not in self.places and path:
+    def position(self, path: Path) -> FilePosition:
+        """The position of a value, or of the nearest thing around it."""
+        while path not in self.positions and path:
             path = path[:-1]
-        return self.places.get(path, FilePosition(1, 1))
+        return self.positions.get(path, FilePosition(1, 1))
 
-    def key_place(self, path: Path) -> FilePosition:
-        """The place of the key of a value; items of a list have none, so their own."""
-        return self.key_places.get(path) or self.place(path)
+    def key_position(self, path: Path) -> FilePosition:
+        """The position of the key of a value; items of a list have none, so their own."""
+        return self.key_positions.get(path) or self.position(path)
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -78,15 +78,15 @@ def read_yaml(raw: bytes | str, file: str) -> Document:
     if not nodes:
         return _broken(file, FilePosition(1, 1), "the file is empty")
     if len(nodes) > 1:
-        place = _place(nodes[1])
-        return _broken(file, place, 'a second document begins here; remove the "---" before it')
+        position = _position(nodes[1])
+        return _broken(file, position, 'a second document begins here; remove the "---" before it')
     reading = _Reading(file)
     value = reading.value(nodes[0], ())
-    return Document(value, reading.places, reading.key_places, reading.problems)
+    return Document(value, reading.positions, reading.key_positions, reading.problems)
 
 
 def _too_deep(text: str) -> FilePosition | None:
-    """The first place with too deep nesting; the composer of the C parser would crash the
+    """The first position with too deep nesting; the composer of the C parser would crash the
     interpreter."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
@@ -100,27 +100,27 @@ def _too_deep(text: str) -> FilePosition | None:
     return None
 
 
-def _broken(file: str, place: FilePosition, message: str) -> Document:
-    return Document(None, {}, {}, [Problem(file, place, message)])
+def _broken(file: str, position: FilePosition, message: str) -> Document:
+    return Document(None, {}, {}, [Problem(file, position, message)])
 
 
 def _syntax(file: str, text: str, error: yaml.YAMLError) -> Document:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     if mark is None:  # a character that YAML does not allow: the error has a position only
-        position = getattr(error, "position", 0)
-        before = text[:position]
-        place = FilePosition(before.count("\n") + 1, position - before.rfind("\n"))
-        return _broken(file, place, "a control character is not allowed here; remove it")
+        offset = getattr(error, "position", 0)
+        before = text[:offset]
+        position = FilePosition(before.count("\n") + 1, offset - before.rfind("\n"))
+        return _broken(file, position, "a control character is not allowed here; remove it")
     begun = getattr(error, "context_mark", None)
     if begun is not None and "end of stream" in str(getattr(error, "problem", "")):
         mark = begun  # report an open quote where it begins, not at the end of the file
-    place = FilePosition(mark.line + 1, mark.column + 1)
+    position = FilePosition(mark.line + 1, mark.column + 1)
     lines = text.splitlines()
     line = lines[mark.line] if mark.line < len(lines) else ""
     if "\t" in line[: len(line) - len(line.lstrip())]:
-        tab = FilePosition(place.line, line.index("\t") + 1)
+        tab = FilePosition(position.line, line.index("\t") + 1)
         return _broken(file, tab, "there is a tab in the indentation; YAML takes spaces only")
-    return _broken(file, place, f"this is not YAML: {_explained(error, line[mark.column :])}")
+    return _broken(file, position, f"this is not YAML: {_explained(error, line[mark.column :])}")
 
 
 def _explained(error: yaml.YAMLError, rest: str) -> str:
@@ -137,7 +137,7 @@ def _explained(error: yaml.YAMLError, rest: str) -> str:
     return f"{context}, {problem}" if context else problem
 
 
-def _place(node: yaml.Node) -> FilePosition:
+def _position(node: yaml.Node) -> FilePosition:
     return FilePosition(node.start_mark.line + 1, node.start_mark.column + 1)
 
 
@@ -146,8 +146,8 @@ class _Reading:
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self.places: dict[Path, FilePosition] = {}
-        self.key_places: dict[Path, FilePosition] = {}
+        self.positions: dict[Path, FilePosition] = {}
+        self.key_positions: dict[Path, FilePosition] = {}
         self.problems: list[Problem] = []
         self._within: list[int] = []  # ids of the nodes around, to see an anchor inside itself
         self._nodes = 0
@@ -157,7 +157,7 @@ class _Reading:
     def value(self, node: yaml.Node, path: Path) -> Any:
         if not self._enters(node):
             return None
-        self.places[path] = _place(node)
+        self.positions[path] = _position(node)
         self._within.append(id(node))
         try:
             return self._content(node, path)
@@ -191,7 +191,7 @@ class _Reading:
         return self._bad(node, f"the tag {shown} is not known here; remove it")
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        plain: dict[str, Any] = {}
         merged: dict[str, Any] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
@@ -204,13 +204,13 @@ class _Reading:
                 continue
             key = str(key_node.value)
             inner = (*path, key)
-            if key in found:
-                first = self.key_places[inner].line
+            if key in plain:
+                first = self.key_positions[inner].line
                 self._bad(key_node, f'"{key}" is here twice; the first is in line {first}')
                 continue
-            self.key_places[inner] = _place(key_node)
-            found[key] = self.value(value_node, inner)
-        return merged | found
+            self.key_positions[inner] = _position(key_node)
+            plain[key] = self.value(value_node, inner)
+        return merged | plain
 
     def _merge(self, node: yaml.Node, path: Path, merged: dict[str, Any]) -> None:
         """`<<: *anchor` or a list of them: the first one wins, and all lose to plain keys."""
@@ -227,7 +227,7 @@ class _Reading:
             self._within.pop()
 
     def _bad(self, node: yaml.Node, message: str) -> None:
-        self.problems.append(Problem(self.file, _place(node), message))
+        self.problems.append(Problem(self.file, _position(node), message))
 
 
 def plain_value(text: str) -> Any:

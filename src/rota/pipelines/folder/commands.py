@@ -103,8 +103,10 @@ class ScheduleCommands:
     async def get_upcoming(self, limit: int = UPCOMING) -> list[Upcoming]:
         """The next executions, across all schedules, soonest first."""
         await self._read()
-        found = [self._upcoming(entry) for entry in self.registry.entries.values()]
-        merged = heapq.merge(*found, key=lambda one: (one.next_run, one.schedule_id))
+        upcoming = [self._upcoming(entry) for entry in self.registry.entries.values()]
+        merged = heapq.merge(
+            *upcoming, key=lambda execution: (execution.next_run, execution.schedule_id)
+        )
         return list(itertools.islice(merged, limit))
 
     def _upcoming(self, entry: ScheduledPipeline) -> Iterator[Upcoming]:

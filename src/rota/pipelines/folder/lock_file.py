@@ -91,13 +91,13 @@ def acquire(
 def heartbeat(lock: Lock, *, now: int) -> Lock:
     """Write that the holder is alive; SchedulerLockError when the lock is not ours any more."""
     with _guarded(lock.path.parent):
-        found = holder(lock.path.parent)
-        if found is not None and _same(found, lock.content):
+        current = holder(lock.path.parent)
+        if current is not None and _identity(current) == _identity(lock.content):
             content = msgspec.structs.replace(lock.content, heartbeat=iso(now))
             write_whole(lock.path, [_text(content)], mode=PRIVATE)
             return Lock(lock.path, content)
     _held.discard(_key(lock.path))
-    state = "it is free" if found is None else f"{_named(found)} holds it"
+    state = "it is free" if current is None else f"{_named(current)} holds it"
     raise SchedulerLockError(
         f"this scheduler no longer holds {lock.path}: {state}",
         hint="This scheduler wrote no heartbeat for too long, so it must stop.",
@@ -108,8 +108,8 @@ def release(lock: Lock) -> bool:
     """Give the lock back; returns whether it was still ours."""
     _held.discard(_key(lock.path))
     with _guarded(lock.path.parent):
-        found = holder(lock.path.parent)
-        if found is None or not _same(found, lock.content):
+        current = holder(lock.path.parent)
+        if current is None or _identity(current) != _identity(lock.content):
             return False
         lock.path.unlink(missing_ok=True)
         return True
@@ -127,10 +127,10 @@ def holder(folder: Path) -> LockContent | None:
 
 def living(folder: Path, *, now: int) -> LockContent | None:
     """The holder of a folder's lock, if it is alive. This process counts like any other."""
-    found = holder(folder)
-    if found is None or _is_stale(found, socket.gethostname(), now, STALE_US, is_alive):
+    current = holder(folder)
+    if current is None or _is_stale(current, socket.gethostname(), now, STALE_US, is_alive):
         return None
-    return found
+    return current
 
 
 def _is_stale(
@@ -186,8 +186,9 @@ def _guarded(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _same(one: LockContent, other: LockContent) -> bool:
-    return (one.pid, one.hostname, one.started_at) == (other.pid, other.hostname, other.started_at)
+def _identity(content: LockContent) -> tuple[int, str, str]:
+    """The part of a lock that stays the same from heartbeat to heartbeat."""
+    return content.pid, content.hostname, content.started_at
 
 
 def _instant(text: str) -> int:

@@ -20,7 +20,7 @@ from rota.engine.wakeups import SCHEDULE
 from rota.errors import BadInput, BadSchedule, RotaError
 from rota.pipelines.definition.discovery import (
     Listed,
-    look,
+    listed_pipeline,
     may_be_pipeline,
     names_in,
     with_chains,
@@ -104,7 +104,7 @@ class PipelineRegistry:
             if row is not None:
                 entry.row = self._in_step(listed, row, now)
                 await self._catch_up(entry)
-                await self._look_at(entry)
+                await self._read_runs(entry)
             self.entries[name] = entry
 
     def _in_step(self, listed: Listed, row: Schedule, now: int) -> Schedule:
@@ -116,12 +116,12 @@ class PipelineRegistry:
 
     async def _discover(self, now: int) -> None:
         names = await asyncio.to_thread(names_in, self.root)
-        await self._look_again({*names, *self._plain}, now)
+        await self._read_folders({*names, *self._plain}, now)
 
-    async def _look_again(self, names: Iterable[str], now: int) -> None:
+    async def _read_folders(self, names: Iterable[str], now: int) -> None:
         """Read these folders; the others stay as they were read last."""
-        looked = await asyncio.to_thread(_looked, self.root, list(names), now, self._trust)
-        for name, listed in looked.items():
+        read = await asyncio.to_thread(_read_listed, self.root, list(names), now, self._trust)
+        for name, listed in read.items():
             if listed is None:
                 self._plain.pop(name, None)
             else:
@@ -203,7 +203,7 @@ class PipelineRegistry:
         )
         entry.state = state_file_sync.caught_up(entry.state, chains, history_max=self.history_max)
 
-    async def _look_at(self, entry: ScheduledPipeline) -> None:
+    async def _read_runs(self, entry: ScheduledPipeline) -> None:
         """Read the executions in progress, and the state of the schedule."""
         assert self._client is not None
         assert entry.row is not None
@@ -224,7 +224,7 @@ class PipelineRegistry:
 
     async def sync(self, names: Sequence[str], *, now: int) -> list[Moved]:
         """Bring the store in step with some pipelines of the folder."""
-        await self._look_again(names, now)
+        await self._read_folders(names, now)
         rows = await self._rows()
         moved = []
         for name in names:
@@ -253,16 +253,16 @@ class PipelineRegistry:
         before = self.entries.get(listed.pipeline_id)
         row = row or await self._row_of_state(listed.folder)
         name = await self._id_of(listed, row)
-        found = state_file_sync.take_over(
+        previous = state_file_sync.take_over(
             listed.folder, schedule_id=name, pipeline_id=listed.pipeline_id,
             is_known=row is not None, now=now,
         )  # fmt: skip
-        if found.warning:
-            log.warning("%s", found.warning)
+        if previous.warning:
+            log.warning("%s", previous.warning)
         block = Block(name, self._client.settings.namespace, self.origin, loaded)
         try:
             synced = await self._client.connection.database.write(
-                schedule_sync.put, block, None if found.fresh else found.state,
+                schedule_sync.put, block, None if previous.fresh else previous.state,
                 new_ids=(self._client.ids.make(now), self._client.ids.make(now)), now=now,
             )  # fmt: skip
         except (BadSchedule, BadInput) as error:
@@ -270,14 +270,14 @@ class PipelineRegistry:
         assert loaded.pipeline.schedule is not None
         config, title = loaded.pipeline.schedule, loaded.pipeline.name
         entry = before or ScheduledPipeline(
-            name, listed.pipeline_id, listed.folder, title, config, synced.row, found.state
+            name, listed.pipeline_id, listed.folder, title, config, synced.row, previous.state
         )
         repaired = entry.problem is not None
         # The same entry: the tracker of its executions continues.
         entry.title, entry.config, entry.row, entry.problem = title, config, synced.row, None
         if before is None and row is not None:
             await self._catch_up(entry)
-        await self._look_at(entry)
+        await self._read_runs(entry)
         self.entries[listed.pipeline_id] = entry
         for problem in listed.problems:
             log.warning("%s", problem)
@@ -307,7 +307,7 @@ class PipelineRegistry:
             entry = self._entry(listed, row, row.name, now)
             if entry is not None:
                 await self._catch_up(entry)
-                await self._look_at(entry)
+                await self._read_runs(entry)
                 self.entries[name] = entry
         if entry is None:
             self.broken[name] = problem
@@ -339,21 +339,23 @@ class PipelineRegistry:
 
 async def _open_of(tx: Tx, schedule_id: str) -> list[list[Attempt]]:
     roots = [root for _, root in await attempts.open_chains(tx, [schedule_id])]
-    found = await attempts.chains(tx, roots) if roots else {}
-    return list(found.values())
+    chains = await attempts.chains(tx, roots) if roots else {}
+    return list(chains.values())
 
 
-def _looked(
+def _read_listed(
     root: Path, names: list[str], now: int, trust: Trust | None
 ) -> dict[str, Listed | None]:
     """Each of these folders as it is now; None for one that is not a pipeline."""
-    found: dict[str, Listed | None] = {}
+    pipelines: dict[str, Listed | None] = {}
     for name in names:
-        found[name] = look(root / name, now=now) if may_be_pipeline(root / name) else None
-        listed = found[name]
+        pipelines[name] = (
+            listed_pipeline(root / name, now=now) if may_be_pipeline(root / name) else None
+        )
+        listed = pipelines[name]
         if trust is not None and listed is not None and listed.loaded is not None:
-            found[name] = _if_trusted(listed, listed.loaded, trust)
-    return found
+            pipelines[name] = _if_trusted(listed, listed.loaded, trust)
+    return pipelines
 
 
 def _if_trusted(listed: Listed, loaded: Loaded, trust: Trust) -> Listed:

@@ -83,7 +83,7 @@ class RunTracker:
         self._since: dict[str, int] = {}
         self._dues: dict[str, int | None] = {}  # as of the last poll
         self._begun_at: int | None = None
-        self._looked_at = 0
+        self._polled_at = 0
         self._awaited: dict[str, asyncio.Task[None]] = {}
         self._news: list[AnyEvent] = []
         self.nudge = asyncio.Event()
@@ -156,7 +156,7 @@ class RunTracker:
         rows = [entry.row for entry in entries.values() if entry.row is not None]
         since = {row_id: self._since[row_id] for row_id in entries if row_id in self._since}
         poll = TrackerPoll(rows, since, self._dues, self._triggers_since(), list(self._open))
-        seen = await self._client.connection.database.read(_look, poll)
+        seen = await self._client.connection.database.read(_poll, poll)
         self._note_created(seen.created, entries)
         for row_id, row in seen.rows.items():
             entries[row_id].row = row
@@ -188,7 +188,7 @@ class RunTracker:
         now = self._client.clock.now()
         if self._begun_at is None:
             self._begun_at = now
-        before, self._looked_at = self._looked_at, now
+        before, self._polled_at = self._polled_at, now
         return max(self._begun_at, before - OVERLAP_US)
 
     def _note_created(
@@ -314,7 +314,7 @@ def _result(attempt: Attempt) -> Any:
     return None if attempt.output is None else msgspec.json.decode(attempt.output)
 
 
-async def _look(tx: Tx, poll: TrackerPoll) -> TrackedRuns:
+async def _poll(tx: Tx, poll: TrackerPoll) -> TrackedRuns:
     """The schedules, open executions and new ones, in one transaction. A schedule that waits for
     the same occurrence as before has no new execution."""
     ids = [row.id for row in poll.rows]
@@ -330,6 +330,6 @@ async def _look(tx: Tx, poll: TrackerPoll) -> TrackedRuns:
         if row_id in poll.since and is_news:
             created += await executions.created_since(tx, row_id, poll.since[row_id])
     roots = {root for _, root in [*open_roots, *triggered]} | set(poll.known)
-    roots |= {one.root_id for one in created if one.status != Status.SKIPPED}
+    roots |= {execution.root_id for execution in created if execution.status != Status.SKIPPED}
     chains = await executions.chains(tx, sorted(roots)) if roots else {}
     return TrackedRuns(rows, open_roots, triggered, created, chains)

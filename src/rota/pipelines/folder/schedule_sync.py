@@ -199,9 +199,9 @@ async def put(
         return Synced(old, None)
     await store.replace(tx, old, fresh, now=now, new_id=new_ids[1])
     await recipients.put(tx, old.id, _receivers(block.loaded))
-    found = await store.find(tx, namespace=block.namespace, name=block.name)
-    assert found is not None
-    return Synced(found, "updated")
+    stored = await store.find(tx, namespace=block.namespace, name=block.name)
+    assert stored is not None
+    return Synced(stored, "updated")
 
 
 def is_ours(row: Schedule, origin: str) -> bool:

@@ -53,7 +53,7 @@ def problem_text(problems: Sequence[Problem]) -> str:
         return "it cannot be read"
     first = wrong[0]
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    return f"{first.file}:{first.place.line}:{first.place.column}: {first.message}{more}"
+    return f"{first.file}:{first.position.line}:{first.position.column}: {first.message}{more}"
 
 
 def in_force(listed: Listed, row: Schedule | None) -> tuple[ScheduleBlock | None, str]:
@@ -86,10 +86,10 @@ def prompt_files(listed: Listed) -> list[str]:
     """Every place where prompt files and skills of a pipeline may be found."""
     if listed.loaded is None:
         return []
-    found: list[Path] = []
-    for _, part, _ in asking_parts(listed.loaded.pipeline):
-        if part.prompt_file:
-            found += prompt_places(part.prompt_file, listed.folder)
-        for name in part.skill_names:
-            found += [place / name / SKILL_FILE for place in skill_folders(listed.folder)]
-    return [str(each) for each in found]
+    files: list[Path] = []
+    for _, section, _ in asking_parts(listed.loaded.pipeline):
+        if section.prompt_file:
+            files += prompt_places(section.prompt_file, listed.folder)
+        for name in section.skill_names:
+            files += [folder / name / SKILL_FILE for folder in skill_folders(listed.folder)]
+    return [str(each) for each in files]

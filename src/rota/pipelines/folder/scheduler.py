@@ -155,14 +155,14 @@ class PipelineScheduler(ScheduleCommands):
 
     async def _load(self) -> None:
         """Read all that must be known before the first schedule fires."""
-        before = await self._look_at_files() or {}
+        before = await self._scan_files() or {}
         moved = await self.registry.sync_all(now=self.now())
         for entry in self.registry.entries.values():
             self._take(entry)
         await self._follower.write()
         self._report(moved)
         # Prompt files are known only now. A change since the pipeline was read counts as a change.
-        seen = await self._look_at_files() or {}
+        seen = await self._scan_files() or {}
         same = {name: each for name, each in seen.items() if name in before}
         same = {name: e for name, e in same.items() if e[: len(before[name])] == before[name]}
         self._watched = Watch(before | same)
@@ -333,7 +333,7 @@ class PipelineScheduler(ScheduleCommands):
     async def look(self) -> None:
         """Poll the files once, and sync pipelines with changes that have settled."""
         assert self._watched is not None
-        seen = await self._look_at_files()
+        seen = await self._scan_files()
         if seen is None:
             return  # the whole folder is gone, as a mount may be: that removes no pipeline
         names = self._watched.changed(seen, self.now())
@@ -350,24 +350,24 @@ class PipelineScheduler(ScheduleCommands):
                 moved = await self.registry.sync_all(now=now)
             else:
                 moved = await self.registry.sync(names, now=now)
-            for one in moved:
-                if one.change == "removed":
-                    self._follower.drop(one.entry)
+            for each in moved:
+                if each.change == "removed":
+                    self._follower.drop(each.entry)
                 else:
-                    self._take(one.entry)
+                    self._take(each.entry)
             await self._follower.write()
             self._report(moved)
 
-    async def _look_at_files(self) -> dict[str, watcher.Seen] | None:
-        return await asyncio.to_thread(watcher.look, self.registry.root, self.registry.beside)
+    async def _scan_files(self) -> dict[str, watcher.Seen] | None:
+        return await asyncio.to_thread(watcher.scan, self.registry.root, self.registry.beside)
 
     def _report(self, moved: Sequence[Moved]) -> None:
-        for one in moved:
+        for each in moved:
             self._events.emit(
                 ScheduleChanged(
-                    at=self.now(), schedule_id=one.entry.schedule_id,
-                    pipeline_id=one.entry.pipeline_id, change=one.change,
-                    problem=one.entry.problem or UNSET,
+                    at=self.now(), schedule_id=each.entry.schedule_id,
+                    pipeline_id=each.entry.pipeline_id, change=each.change,
+                    problem=each.entry.problem or UNSET,
                 )
             )  # fmt: skip
 

@@ -139,7 +139,11 @@ def _unbegun(state: ScheduleState, run_id: str) -> ScheduleState:
 def _uncounted(state: ScheduleState, attempts: Sequence[Attempt]) -> list[Attempt]:
     """The tries that the history does not hold: all, or those after a person's retry."""
     older = {run.started_at for run in state.history if run.run_id is UNSET}
-    tries = [one for one in attempts if has_begun(one) and iso(one.started_at or 0) not in older]
+    tries = [
+        attempt
+        for attempt in attempts
+        if has_begun(attempt) and iso(attempt.started_at or 0) not in older
+    ]
     mine = [run for run in state.history if run.run_id == attempts[0].root_id]
     counted = sum(1 + (run.retry_attempt or 0) for run in mine)
     return tries[counted:]
@@ -221,10 +225,10 @@ def take_over(
     archived = folder / ARCHIVE
     if not (folder / STATE_FILE).exists() and archived.exists():
         archived.replace(folder / STATE_FILE)
-    found = load_state(folder, schedule_id=schedule_id, pipeline_id=pipeline_id)
-    state = found.state if is_known else interrupted(found.state, now)
+    loaded = load_state(folder, schedule_id=schedule_id, pipeline_id=pipeline_id)
+    state = loaded.state if is_known else interrupted(loaded.state, now)
     renamed = msgspec.structs.replace(state, schedule_id=schedule_id, pipeline_id=pipeline_id)
-    return found._replace(state=renamed)
+    return loaded._replace(state=renamed)
 
 
 def archive(folder: Path) -> None:

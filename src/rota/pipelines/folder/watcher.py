@@ -20,12 +20,12 @@ SETTLED_US = SECOND // 2
 Seen: TypeAlias = tuple[tuple[str, int, int, int], ...]
 
 
-def look(root: Path, more: Mapping[str, Iterable[str]] | None = None) -> dict[str, Seen] | None:
+def scan(root: Path, more: Mapping[str, Iterable[str]] | None = None) -> dict[str, Seen] | None:
     """The present state: every pipeline by the name of its folder; None when the folder is gone.
 
     `more` are files beside pipeline.yaml that a pipeline is made of, such as prompt files.
     """
-    found: dict[str, Seen] = {}
+    pipelines: dict[str, Seen] = {}
     try:
         with os.scandir(root) as folders:
             names = [each.name for each in folders if each.is_dir()]
@@ -34,20 +34,20 @@ def look(root: Path, more: Mapping[str, Iterable[str]] | None = None) -> dict[st
     for name in names:
         seen = _traits(os.path.join(root, name, entry) for entry in NAMES)
         if seen:
-            found[name] = seen + _traits((more or {}).get(name, ()))
-    return found
+            pipelines[name] = seen + _traits((more or {}).get(name, ()))
+    return pipelines
 
 
 def _traits(files: Iterable[str]) -> Seen:
     """The traits of files. Paths are texts, since this is done twice a second for every file."""
-    found = []
+    traits = []
     for file in files:
         try:
             status = os.stat(file)
         except OSError:
             continue
-        found.append((file, status.st_mtime_ns, status.st_size, status.st_ino))
-    return tuple(found)
+        traits.append((file, status.st_mtime_ns, status.st_size, status.st_ino))
+    return tuple(traits)
 
 
 class Watch:

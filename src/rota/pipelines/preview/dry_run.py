@@ -135,9 +135,9 @@ class PromptPreview:
         self._ai, self._show = ai, show
         self._failed = 0  # questions that cannot be rendered
 
-    def asking(self, place: str, part: AiSection) -> PromptBuilder:
+    def asking(self, place: str, section: AiSection) -> PromptBuilder:
         """The prompts of a part."""
-        return PromptBuilder(self.snapshot, place, part)
+        return PromptBuilder(self.snapshot, place, section)
 
     def question(
         self, place: str, made: ModelPrompt, number: int | None = None, *, times: int = 1
@@ -157,22 +157,22 @@ class PromptPreview:
         self.forecast.note("an AI filter is taken to keep every item it is asked about")
         return True
 
-    def open_map(self, place: str, part: MapStep | MapNode, count: int) -> None:
+    def open_map(self, place: str, section: MapStep | MapNode, count: int) -> None:
         """Show and count the questions of a map about unknown items: placeholders stay."""
-        batch = part.batch_size if part.batch_size > 1 else None
+        batch = section.batch_size if section.batch_size > 1 else None
         if count:
-            made = self.asking(place, part).for_unknown(batch=batch)
-            self.question(place, made, times=-(-count // part.batch_size))
+            made = self.asking(place, section).for_unknown(batch=batch)
+            self.question(place, made, times=-(-count // section.batch_size))
 
-    def open_results(self, place: str, part: AiSection, replies: int | None) -> None:
+    def open_results(self, place: str, section: AiSection, replies: int | None) -> None:
         """Show and count the calls of a reduce over replies of a guessed length."""
-        room = part.max_chars if isinstance(part, ReduceStep) else ReduceStep(type="ai").max_chars
+        step = section if isinstance(section, ReduceStep) else ReduceStep(type="ai")
         chars = (replies or 1) * ANSWER_TOKENS * ASCII_CHARS
-        parts = max(1, -(-chars // room))
+        parts = max(1, -(-chars // step.max_chars))
         calls = parts + (parts > 1)
         counts = {} if replies is None else Counts(replies, replies, 0).filled()
-        asking = self.asking(place, part)
-        full = asking.for_unknown({**counts, "RESULTS": "x" * min(chars, room)})
+        asking = self.asking(place, section)
+        full = asking.for_unknown({**counts, "RESULTS": "x" * min(chars, step.max_chars)})
         share = self.forecast.share(place)
         share.add(self._priced(place, full), calls=calls, times=calls)
         share.is_bound = True
@@ -232,26 +232,26 @@ async def dry_run(
     return preview.end()
 
 
-def known_items(preview: PromptPreview, part: Input) -> AsyncIterator[Item] | None:
+def known_items(preview: PromptPreview, section: Input) -> AsyncIterator[Item] | None:
     """The items as a stream, or None when only the run finds them, which is noted."""
     options = preview.options
-    if part.generate is not None:
+    if section.generate is not None:
         return None
-    if isinstance(part.source, CommandSource) and not options.runs_commands:
-        preview.forecast.note(f"the items come from `{part.source.run}`, which was not run")
+    if isinstance(section.source, CommandSource) and not options.runs_commands:
+        preview.forecast.note(f"the items come from `{section.source.run}`, which was not run")
         return None
-    if isinstance(part.source, StdinSource) and options.stdin is None:
+    if isinstance(section.source, StdinSource) and options.stdin is None:
         preview.forecast.note("the items come from standard input, and nothing was piped in")
         return None
-    return items_of(part, preview.folder, stdin=options.stdin)
+    return items_of(section, preview.folder, stdin=options.stdin)
 
 
 class MapPreview:
     """The questions of a map, one for each item or batch, while the items come in."""
 
-    def __init__(self, preview: PromptPreview, place: str, part: MapStep | MapNode) -> None:
-        self._preview, self._place, self._size = preview, place, part.batch_size
-        self._asking = preview.asking(place, part)
+    def __init__(self, preview: PromptPreview, place: str, section: MapStep | MapNode) -> None:
+        self._preview, self._place, self._size = preview, place, section.batch_size
+        self._asking = preview.asking(place, section)
         self._batches: dict[Hashable, dict[int, Item]] = {}  # by number
 
     def take(self, item: Item, number: int) -> None:
@@ -307,7 +307,7 @@ async def _linear(preview: PromptPreview, pipeline: Pipeline) -> None:
         preview.open_results("reduce", reduce, calls)
 
 
-def _unknown(preview: PromptPreview, source: Input, ai: AiFilter | None, part: MapStep) -> int:
+def _unknown(preview: PromptPreview, source: Input, ai: AiFilter | None, section: MapStep) -> int:
     """Unknown items: one question of each part, counted as often as the limit allows."""
     if source.generate is not None:
         preview.question("input", generate_question(preview.snapshot, source.generate))
@@ -315,7 +315,7 @@ def _unknown(preview: PromptPreview, source: Input, ai: AiFilter | None, part: M
     count = 1 if limit is None else limit
     if ai is not None and count:
         preview.question("filter", preview.asking("filter", ai).for_unknown(), times=count)
-    preview.open_map("map", part, count)
+    preview.open_map("map", section, count)
     for share in preview.forecast.shares:
         if share.place != "input":
             share.is_bound, share.is_open = limit is not None, limit is None

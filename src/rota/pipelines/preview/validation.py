@@ -42,23 +42,27 @@ def _remarks(loaded: Loaded, given: Mapping[str, Any]) -> list[Problem]:
     # The loader reports these with their position in the prompt.
     reported = {each.placeholder for each in loaded.warnings if each.placeholder is not None}
     positioned = [
-        (document.place(each.keys), each.message)
+        (document.position(each.keys), each.message)
         for each in obstacles(loaded, given=given)
         if each.placeholder not in reported
     ]
     unused = check_given(given, loaded.pipeline, names_of(loaded))
     positioned += [(FilePosition(1, 1), text) for text in unused]
-    return [Problem(str(loaded.file), place, text, Level.WARNING) for place, text in positioned]
+    return [
+        Problem(str(loaded.file), position, text, Level.WARNING) for position, text in positioned
+    ]
 
 
 def models_of(loaded: Loaded) -> list[str]:
     """The models that its calls name, "" for the default; those that items name are skipped."""
     pipeline = loaded.pipeline
-    parts: list[Any] = [part for key, part, _ in asking_parts(pipeline) if key in loaded.prompts]
+    parts: list[Any] = [
+        section for key, section, _ in asking_parts(pipeline) if key in loaded.prompts
+    ]
     if pipeline.input is not None and pipeline.input.generate is not None:
         parts.append(pipeline.input.generate)
     parts += _questions(loaded)
-    named = [part.model or pipeline.settings.model or "" for part in parts]
+    named = [section.model or pipeline.settings.model or "" for section in parts]
     return [each for each in dict.fromkeys(named) if not Template(each).names]
 
 
@@ -77,8 +81,8 @@ def names_of(loaded: Loaded) -> list[str]:
         texts.append(pipeline.input.generate.prompt)
     for question in _questions(loaded):
         texts += [question.prompt, question.model or ""]
-    for part in (pipeline.map, pipeline.job, pipeline.reduce):
-        texts.append(part.model or "" if part is not None else "")
+    for section in (pipeline.map, pipeline.job, pipeline.reduce):
+        texts.append(section.model or "" if section is not None else "")
     for node in (pipeline.nodes or {}).values():
         source = node.source if isinstance(node, LoadNode) else None
         texts.append(str(getattr(source, "prompt", "")))

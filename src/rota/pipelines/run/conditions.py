@@ -31,7 +31,7 @@ from rota.pipelines.snapshot import Snapshot
 from rota.store.backend.database import Tx
 from rota.store.pipelines import dependencies
 
-LOOK_US_MIN, LOOK_US_MAX = SECOND, 60 * SECOND
+POLL_US_MIN, POLL_US_MAX = SECOND, 60 * SECOND
 AFTER, CONDITION = "after", "condition"
 
 
@@ -56,7 +56,7 @@ async def decide(base: EngineContext, claim: Claim, snapshot: Snapshot) -> Outco
     held = await _after(base, claim, block) if block.after_ids else None
     if held is not None or block.condition is None:
         return held
-    unmet = await unmet_condition(block.condition, snapshot.place)
+    unmet = await unmet_condition(block.condition, snapshot.path)
     return None if unmet is None else _skipped(claim, CONDITION, unmet)
 
 
@@ -67,10 +67,10 @@ async def _after(base: EngineContext, claim: Claim, block: ScheduleBlock) -> Out
     due_at, now = claim.due_at or 0, base.clock.now()
     waits_for = None
     for pipeline_id in block.after_ids:
-        found = await base.database.read(dependency_state, own, pipeline_id, due_at=due_at)
-        if found.hopeless is not None:
-            return _skipped(claim, AFTER, found.hopeless)
-        if not found.done:
+        state = await base.database.read(dependency_state, own, pipeline_id, due_at=due_at)
+        if state.hopeless is not None:
+            return _skipped(claim, AFTER, state.hopeless)
+        if not state.done:
             waits_for = waits_for or pipeline_id
     if waits_for is None:
         return None
@@ -78,7 +78,7 @@ async def _after(base: EngineContext, claim: Claim, block: ScheduleBlock) -> Out
     if now >= until:
         waited = span(now - claim.created_at)
         return _skipped(claim, AFTER, f"{waits_for} had not completed after {waited}")
-    pause = min(max((now - claim.created_at) // 10, LOOK_US_MIN), LOOK_US_MAX)
+    pause = min(max((now - claim.created_at) // 10, POLL_US_MIN), POLL_US_MAX)
     return Outcome(claim, "suspend", reason=AFTER, wake_at=min(now + pause, until))
 
 

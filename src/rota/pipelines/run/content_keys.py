@@ -25,5 +25,5 @@ def content_key(kind: str, *parts: Any) -> str:
 
 def schedule_id(pipeline_id: str, folder: Path) -> str:
     """`daily-report-a1b2c3`: two checkouts of one pipeline are two schedules."""
-    place = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:6]
-    return f"{pipeline_id}-{place}"
+    digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:6]
+    return f"{pipeline_id}-{digest}"

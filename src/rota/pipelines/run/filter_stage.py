@@ -15,7 +15,7 @@ from rota.core.pipelines.filter_rules import Rule
 from rota.pipelines.definition.fields import read_decision
 from rota.pipelines.definition.model import Filter
 from rota.pipelines.definition.rules import NodeRule, questions_of, tree_of_node
-from rota.pipelines.definition.sections import AiSection as AskingPart
+from rota.pipelines.definition.sections import AiSection
 from rota.pipelines.run import withheld
 from rota.pipelines.run.context import PipelineContext
 from rota.pipelines.run.model_caller import LOST, STOPPING
@@ -51,13 +51,13 @@ class Judged(NamedTuple):
     error: Exception | None = None  # it could not be asked about
 
 
-def sieve_of_filter(snapshot: Snapshot, part: Filter) -> Sieve:
+def sieve_of_filter(snapshot: Snapshot, section: Filter) -> Sieve:
     """The filter of the linear form."""
     questions = []
-    if part.ai is not None and part.type != "rule":
-        questions = [PromptBuilder(snapshot, "filter", part.ai)]
-    own = part.ai.parallel if part.ai else None
-    return Sieve(tree_of_filter(part), questions, parallel_of(snapshot, own))
+    if section.ai is not None and section.type != "rule":
+        questions = [PromptBuilder(snapshot, "filter", section.ai)]
+    own = section.ai.parallel if section.ai else None
+    return Sieve(tree_of_filter(section), questions, parallel_of(snapshot, own))
 
 
 def sieve_of_node(snapshot: Snapshot, rule: NodeRule) -> Sieve:
@@ -66,7 +66,7 @@ def sieve_of_node(snapshot: Snapshot, rule: NodeRule) -> Sieve:
     questions = [
         PromptBuilder(
             snapshot, "",
-            AskingPart(
+            AiSection(
                 prompt=each.prompt, model=each.model, timeout_ms=each.timeout_ms,
                 **each.call_options,
             ),

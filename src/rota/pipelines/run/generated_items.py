@@ -19,17 +19,19 @@ from rota.pipelines.run.single_call import call
 from rota.pipelines.snapshot import Snapshot
 
 
-def generate_question(snapshot: Snapshot, part: Generate | AiSource) -> ModelPrompt:
+def generate_question(snapshot: Snapshot, source: Generate | AiSource) -> ModelPrompt:
     """The question that asks for items; parameters may be in its prompt."""
-    section = AiSection(prompt=part.prompt, model=part.model, **part.call_options)
-    instructions = list_instruction(fields_of(part.schema))
+    section = AiSection(prompt=source.prompt, model=source.model, **source.call_options)
+    instructions = list_instruction(fields_of(source.schema))
     return PromptBuilder(snapshot, "", section).without_item(more=instructions)
 
 
-async def generated(context: PipelineContext, stage: str, part: Generate | AiSource) -> list[Item]:
+async def generated(
+    context: PipelineContext, stage: str, source: Generate | AiSource
+) -> list[Item]:
     """Ask for items. The call is a step, so a retry does not repeat it."""
-    question = generate_question(context.snapshot, part)
-    fields = fields_of(part.schema)
+    question = generate_question(context.snapshot, source)
+    fields = fields_of(source.schema)
 
     def read(text: str) -> dict[str, Any]:
         return {"items": read_items_reply(text, fields)}
@@ -42,11 +44,11 @@ async def generated(context: PipelineContext, stage: str, part: Generate | AiSou
 def read_items_reply(text: str, fields: Sequence[OutputField]) -> list[Item]:
     """The items of a reply, each with all fields; BadReply with its first problem."""
     try:
-        found = extract(text, lambda value: _listed(value) is not None)
+        reply = extract(text, lambda value: _listed(value) is not None)
     except NoJson as error:
         raise BadReply(f"The reply cannot be read: {error}.") from error
     items: list[Item] = []
-    for number, each in enumerate(_listed(found) or [], start=1):
+    for number, each in enumerate(_listed(reply) or [], start=1):
         if not isinstance(each, dict):
             raise BadReply(f"Item {number} is not an object.")
         try:

@@ -75,10 +75,10 @@ class GraphRunner:
             await context.run_store.put_items(
                 item_list, context.run_store.joined(map(node_output, parents))
             )
-        found = await context.run_store.item_list(item_list) if parents else None
-        moved = moved or may_have_moved(found)
+        incoming = await context.run_store.item_list(item_list) if parents else None
+        moved = moved or may_have_moved(incoming)
         own = context._replace(
-            progress=context.progress.apart(node_id, found.count if found else None)
+            progress=context.progress.apart(node_id, incoming.count if incoming else None)
         )
         try:
             await NodeWork(own, node_id, item_list, parents, moved=moved).perform(node)

@@ -161,18 +161,18 @@ def _json(raw: bytes, name: str, encoding: str) -> Iterator[Item]:
         yield _object(each, f"{name}, item {number}")
 
 
-def _decoded(text: str, place: str) -> Any:
+def _decoded(text: str, where: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise BadInput(f"{place}: not JSON: {error}") from error
+        raise BadInput(f"{where}: not JSON: {error}") from error
     except RecursionError:
-        raise BadInput(f"{place}: this JSON is nested too deeply") from None
+        raise BadInput(f"{where}: this JSON is nested too deeply") from None
 
 
-def _object(value: Any, place: str) -> Item:
+def _object(value: Any, where: str) -> Item:
     if not isinstance(value, dict):
-        raise BadInput(f"{place}: an item must be an object; this is {type(value).__name__}")
+        raise BadInput(f"{where}: an item must be an object; this is {type(value).__name__}")
     return value
 
 
@@ -181,10 +181,10 @@ def _globbed(source: GlobSource, folder: Path) -> Iterator[Item]:
     base = Path(pattern.anchor) if pattern.is_absolute() else folder
     inner = str(pattern.relative_to(pattern.anchor)) if pattern.is_absolute() else source.pattern
     try:
-        found = sorted(path for path in base.glob(inner) if path.is_file())
+        paths = sorted(path for path in base.glob(inner) if path.is_file())
     except (ValueError, NotImplementedError) as error:
         raise BadInput(f"{source.pattern!r} is not a pattern: {error}") from error
-    for path in found:
+    for path in paths:
         shown = path if pattern.is_absolute() else path.relative_to(base)
         item: Item = {
             "path": shown.as_posix(), "name": path.name, "stem": path.stem,
@@ -308,16 +308,16 @@ def source_items(
 
 
 def items_of(
-    part: Input,
+    section: Input,
     folder: Path,
     *,
     given: Iterable[Item] | None = None,
     stdin: IO[bytes] | None = None,
 ) -> AsyncIterator[Item]:
     """The items of an input that needs no AI; `given` takes the place of an empty list."""
-    if part.source is not None and not isinstance(part.source, list):
-        items = source_items(part.source, folder, stdin)
+    if section.source is not None and not isinstance(section.source, list):
+        items = source_items(section.source, folder, stdin)
     else:
-        inline = part.source if isinstance(part.source, list) else part.items
+        inline = section.source if isinstance(section.source, list) else section.items
         items = stream(given if given is not None and not inline else inline or [])
-    return select(items, offset=part.offset, limit=part.limit, sample=part.sample)
+    return select(items, offset=section.offset, limit=section.limit, sample=section.sample)

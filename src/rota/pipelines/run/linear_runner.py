@@ -57,27 +57,27 @@ async def perform_linear(context: PipelineContext, sharding: Sharding | None = N
         await _reduce(context, pipeline.reduce, spool)
 
 
-async def _filter(context: PipelineContext, part: Filter, total: int) -> int:
+async def _filter(context: PipelineContext, section: Filter, total: int) -> int:
     done = await context.run_store.item_list(FILTER)
     if done is None:
         context.progress.enter("filtering", total=total)
         return await filter_items(
-            context, FILTER, INPUT, FILTER, sieve_of_filter(context.snapshot, part)
+            context, FILTER, INPUT, FILTER, sieve_of_filter(context.snapshot, section)
         )
     held = await context.run_store.item_list(FILTER + withheld.SHELF)
     if held is not None and held.count and held.attempt < context.run_store.claim.attempt:
         context.progress.enter("filtering", total=held.count)
-        await ask_again(context, FILTER, FILTER, sieve_of_filter(context.snapshot, part))
+        await ask_again(context, FILTER, FILTER, sieve_of_filter(context.snapshot, section))
     return done.count
 
 
 async def _map(
-    context: PipelineContext, part: MapStep, source: Source, sharding: Sharding | None
+    context: PipelineContext, step: MapStep, source: Source, sharding: Sharding | None
 ) -> list[RunReader]:
     listed = await context.run_store.item_list(source.item_list)
     total = listed.count if listed else 0
     unasked = sum(each.is_failed for each in source.withheld.values())
-    stage = linear_map(context, part, total, failed_before=unasked)
+    stage = linear_map(context, step, total, failed_before=unasked)
     parts = [] if sharding is None else await sharding.parts_of(context, source.item_list, total)
     await stage.mark(parts)
     items = context.run_store.items(source.item_list)
@@ -96,17 +96,17 @@ def check_items(spool: Spool) -> None:
         )
 
 
-async def _reduce(context: PipelineContext, part: ReduceStep, spool: Spool) -> None:
-    if part.type != "ai":
-        await reduce_by_form(context, OUTPUT, part.type, spool.results)
+async def _reduce(context: PipelineContext, step: ReduceStep, spool: Spool) -> None:
+    if step.type != "ai":
+        await reduce_by_form(context, OUTPUT, step.type, spool.results)
         return
     if not spool.tally.processed:
         context.warnings.append("there was nothing to reduce")
         return
     reduce = AiReduce(
-        context, REDUCE, PromptBuilder(context.snapshot, REDUCE, part),
-        pieces_of(spool.results, failures=part.include_failures), spool.tally.counts,
-        part.max_chars,
+        context, REDUCE, PromptBuilder(context.snapshot, REDUCE, step),
+        pieces_of(spool.results, failures=step.include_failures), spool.tally.counts,
+        step.max_chars,
     )  # fmt: skip
     await put_whole(context, OUTPUT, text_of(await reduce.perform()))
 
@@ -120,10 +120,10 @@ def text_of(record: ItemRecord) -> str:
 
 async def perform_job(context: PipelineContext) -> None:
     """One call; its reply is the result."""
-    part = context.snapshot.pipeline.job
-    assert part is not None
+    job = context.snapshot.pipeline.job
+    assert job is not None
     context.progress.enter("mapping", total=1)
-    asking = PromptBuilder(context.snapshot, JOB, part)
+    asking = PromptBuilder(context.snapshot, JOB, job)
     record = await call(context, JOB, asking.without_item(), reader_of(asking.fields))
     context.progress.done = 1
     await put_whole(context, OUTPUT, text_of(record))
@@ -131,28 +131,28 @@ async def perform_job(context: PipelineContext) -> None:
 
 async def load_input(context: PipelineContext) -> int:
     """Record the input items, unless an earlier attempt did; returns how many."""
-    found = await context.run_store.item_list(INPUT)
-    if found is not None:
-        return found.count
+    loaded = await context.run_store.item_list(INPUT)
+    if loaded is not None:
+        return loaded.count
     context.progress.enter("loading")
-    part = context.snapshot.pipeline.input
-    assert part is not None, "checked when the pipeline was read"
-    return await context.run_store.put_items(INPUT, await _items(context, part))
+    section = context.snapshot.pipeline.input
+    assert section is not None, "checked when the pipeline was read"
+    return await context.run_store.put_items(INPUT, await _items(context, section))
 
 
-async def _items(context: PipelineContext, part: Input) -> AsyncIterator[Item]:
+async def _items(context: PipelineContext, section: Input) -> AsyncIterator[Item]:
     given = context.snapshot.items
     limit = context.snapshot.overrides.limit
     if limit is not None:
-        part = msgspec.structs.replace(part, limit=limit)
-    if isinstance(part.source, StdinSource):
+        section = msgspec.structs.replace(section, limit=limit)
+    if isinstance(section.source, StdinSource):
         if given is not None:
-            part = msgspec.structs.replace(part, source=None)
+            section = msgspec.structs.replace(section, source=None)
         elif context.stdin is None:
             raise BadInput(
                 f"{context.snapshot.pipeline_id} reads standard input, and there is none here",
                 hint="Run it with `rota pipeline run` and a pipe, or give items at the start.",
             )
-    if part.generate is not None and given is None:
-        given = await generated(context, "generate", part.generate)
-    return items_of(part, context.snapshot.place, given=given, stdin=context.stdin)
+    if section.generate is not None and given is None:
+        given = await generated(context, "generate", section.generate)
+    return items_of(section, context.snapshot.path, given=given, stdin=context.stdin)

@@ -86,7 +86,7 @@ class MapStage:
 
     async def perform(self, items: AsyncIterator[PositionedItem]) -> None:
         """Ask about every item that is open; raises what stopped it before the end."""
-        await self._look_back()
+        await self._mark_earlier_attempts()
         self._context.progress.report()
         self._check_ceiling()
         count = max(1, min(self._pace.parallel, len(self._marks)))
@@ -111,7 +111,7 @@ class MapStage:
             progress.failed -= 1
         self._marks[position] = FAILED if failed else DONE
 
-    async def _look_back(self) -> None:
+    async def _mark_earlier_attempts(self) -> None:
         """Mark the items that earlier attempts have done."""
         run_store = self._context.run_store
         if run_store.claim.is_fresh or self._moved:
@@ -189,8 +189,8 @@ class MapStage:
             if hit.key == key and cache.reader.root_id == self._context.run_store.root_id:
                 self._count()  # it is there already
             else:
-                found = self._result(placed, content, free(hit.record), None, started_at)
-                await self._write([found])
+                result = self._result(placed, content, free(hit.record), None, started_at)
+                await self._write([result])
             return True
         return False
 
@@ -309,14 +309,14 @@ class MapStage:
 
 
 def linear_map(
-    context: PipelineContext, part: MapStep, total: int, *, failed_before: int = 0
+    context: PipelineContext, step: MapStep, total: int, *, failed_before: int = 0
 ) -> MapStage:
     """The map of the linear form; `failed_before` items failed in the filter."""
     pace = MapOptions(
-        parallel_of(context.snapshot, part.parallel), part.batch_size, part.fail_fast,
-        part.max_failures,
+        parallel_of(context.snapshot, step.parallel), step.batch_size, step.fail_fast,
+        step.max_failures,
     )  # fmt: skip
-    asking = PromptBuilder(context.snapshot, MAP, part)
+    asking = PromptBuilder(context.snapshot, MAP, step)
     return MapStage(context, MAP, asking, pace, total, failed_before=failed_before)
 
 

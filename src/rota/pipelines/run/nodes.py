@@ -63,7 +63,7 @@ class NodeWork:
             case LoadNode():
                 await self._put(await self._loaded(node))
             case ScriptNode():
-                await self._put(script_items(node, self._context.snapshot.place, self._items()))
+                await self._put(script_items(node, self._context.snapshot.path, self._items()))
             case FilterNode():
                 sieve = sieve_of_node(self._context.snapshot, node.rule)
                 await filter_items(self._context, self._stage, self._item_list, self._out, sieve)
@@ -92,7 +92,7 @@ class NodeWork:
         if isinstance(source, AiSource):
             items = stream(await generated(context, self._stage, source))
         else:
-            items = source_items(source, context.snapshot.place, context.stdin)
+            items = source_items(source, context.snapshot.path, context.stdin)
         bounds = (node.limit, context.snapshot.overrides.limit)
         limit = min((each for each in bounds if each is not None), default=None)
         return select(items, offset=node.offset, limit=limit)
@@ -122,8 +122,8 @@ class NodeWork:
 
     async def _map(self, node: MapNode) -> None:
         context = self._context
-        found = await context.run_store.item_list(self._item_list)
-        total = found.count if found else 0
+        incoming = await context.run_store.item_list(self._item_list)
+        total = incoming.count if incoming else 0
         pace = MapOptions(parallel_of(context.snapshot, node.concurrency), node.batch_size)
         asking = PromptBuilder(context.snapshot, self._id, node)
         stage = MapStage(context, self._stage, asking, pace, total, moved=self._moved)

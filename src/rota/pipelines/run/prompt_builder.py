@@ -15,8 +15,7 @@ from rota.core.runs.retry import RetryPolicy
 from rota.pipelines.definition import fields as fields_
 from rota.pipelines.definition.fields import Fields, fields_of
 from rota.pipelines.definition.parameters import values_for
-from rota.pipelines.definition.sections import AiSection as AskingPart
-from rota.pipelines.definition.sections import CallOptions, Retry
+from rota.pipelines.definition.sections import AiSection, CallOptions, Retry
 from rota.pipelines.run.content_keys import content_key
 from rota.pipelines.snapshot import Snapshot
 
@@ -56,20 +55,20 @@ class ModelPrompt(NamedTuple):
 class PromptBuilder:
     """One part of a pipeline that asks: map, filter, reduce, job, or a node."""
 
-    def __init__(self, snapshot: Snapshot, key: str, part: AskingPart) -> None:
+    def __init__(self, snapshot: Snapshot, key: str, section: AiSection) -> None:
         settings, overrides = snapshot.pipeline.settings, snapshot.overrides
-        self.template = Template(snapshot.prompts.get(key, part.prompt or ""))
+        self.template = Template(snapshot.prompts.get(key, section.prompt or ""))
         self._lists = "ITEMS" in self.template.names
-        self.fields = fields_of(part.output)
-        self.model = Template(overrides.model or part.model or settings.model or "")
+        self.fields = fields_of(section.output)
+        self.model = Template(overrides.model or section.model or settings.model or "")
         self.timeout_s = (
-            overrides.timeout_ms or part.timeout_ms or settings.timeout_ms or TIMEOUT_MS
+            overrides.timeout_ms or section.timeout_ms or settings.timeout_ms or TIMEOUT_MS
         ) / 1000
-        self.retry = policy_of(part.retry or settings.retry)
-        self._tries = part.retry or settings.retry
+        self.retry = policy_of(section.retry or settings.retry)
+        self._tries = section.retry or settings.retry
         self._parameters = snapshot.parameters
         self._cwd = working_directory(snapshot)
-        self.options = options_of(part, settings)
+        self.options = options_of(section, settings)
         # The inputs of an answer beside the prompt; a longer bound would have given the same.
         self._more = [
             each for each in (self.options.system, self.options.temperature, self.options.body)
@@ -144,9 +143,9 @@ class PromptBuilder:
         )  # fmt: skip
 
 
-def options_of(part: CallOptions, settings: CallOptions) -> CallOptions:
+def options_of(section: CallOptions, settings: CallOptions) -> CallOptions:
     """The options sent with the prompts of a part: its own over those of the settings."""
-    own, default = part.call_options, settings.call_options
+    own, default = section.call_options, settings.call_options
     chosen = {name: default[name] if value is None else value for name, value in own.items()}
     for name in ("headers", "body"):
         chosen[name] = {**default[name], **own[name]}
@@ -165,7 +164,7 @@ def policy_of(retry: Retry) -> RetryPolicy:
 def working_directory(snapshot: Snapshot) -> str | None:
     """The folder in which commands that answer work."""
     chosen = snapshot.pipeline.working_directory or snapshot.pipeline.settings.working_directory
-    return None if chosen is None else str(snapshot.place / chosen)
+    return None if chosen is None else str(snapshot.path / chosen)
 
 
 def parallel_of(snapshot: Snapshot, own: int | None) -> int:

@@ -72,35 +72,35 @@ def obstacles(
     known = list(parameters_of(pipeline, given))
     if pipeline.mode == "graph":
         return _graph_obstacles(loaded, known)
-    found = _lacking("job", ("job",), prompts.get("job", ""), known)
-    found += _lacking("reduce", ("reduce",), prompts.get("reduce", ""), [*known, *RESERVED])
+    reasons = _lacking("job", ("job",), prompts.get("job", ""), known)
+    reasons += _lacking("reduce", ("reduce",), prompts.get("reduce", ""), [*known, *RESERVED])
     if pipeline.mode == "job":
-        return found
+        return reasons
     generate = pipeline.input.generate if pipeline.input is not None else None
     if generate is not None and items is None:
-        found += _lacking("input.generate", ("input", "generate"), generate.prompt, known)
+        reasons += _lacking("input.generate", ("input", "generate"), generate.prompt, known)
     try:
         fields = _fields(loaded, items)
     except BadInput as error:
-        return [*found, Obstacle(("input", "from", "path"), error.message)]
+        return [*reasons, Obstacle(("input", "from", "path"), error.message)]
     if fields is not None:
         names = [*known, *fields, *BATCH]
-        found += _lacking("filter", ("filter", "ai"), prompts.get("filter", ""), names)
-        found += _lacking("map", ("map",), prompts.get("map", ""), names)
-    return found
+        reasons += _lacking("filter", ("filter", "ai"), prompts.get("filter", ""), names)
+        reasons += _lacking("map", ("map",), prompts.get("map", ""), names)
+    return reasons
 
 
 def _fields(loaded: Loaded, items: Sequence[Item] | None) -> Fields:
     """The fields that every item has, or None when only the run finds them."""
-    part = loaded.pipeline.input
-    if part is None:
+    section = loaded.pipeline.input
+    if section is None:
         return None
-    if part.generate is not None:
-        return _field_names(part.generate.schema)
-    inline = inline_items(part) or items or []
+    if section.generate is not None:
+        return _field_names(section.generate.schema)
+    inline = inline_items(section) or items or []
     if inline:
         return _common_fields(inline)
-    return _fields_of_source(part.source, loaded.folder)
+    return _fields_of_source(section.source, loaded.folder)
 
 
 # -- graphs ----------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def _graph_obstacles(loaded: Loaded, known: Sequence[str]) -> list[Obstacle]:
     """The reasons why a graph could not finish; `known` are the names of parameters."""
     nodes = loaded.pipeline.nodes or {}
     fields: dict[str, Fields] = {}
-    found: list[Obstacle] = []
+    reasons: list[Obstacle] = []
     for node_id in order({each: parents_of(node) for each, node in nodes.items()}):
         node = nodes[node_id]
         try:
@@ -118,11 +118,13 @@ def _graph_obstacles(loaded: Loaded, known: Sequence[str]) -> list[Obstacle]:
         except BadInput as error:
             fields[node_id] = None
             message = f"node {node_id}: {error.message}"
-            found.append(Obstacle(("nodes", node_id, "source", "path"), message))
+            reasons.append(Obstacle(("nodes", node_id, "source", "path"), message))
         names = _names_for(node, [fields[each] for each in parents_of(node)])
         for text in [] if names is None else _prompts(node_id, node, loaded.prompts):
-            found += _lacking(f"node {node_id}", ("nodes", node_id), text, [*known, *(names or ())])
-    return found
+            reasons += _lacking(
+                f"node {node_id}", ("nodes", node_id), text, [*known, *(names or ())]
+            )
+    return reasons
 
 
 def _prompts(node_id: str, node: Node, prompts: Mapping[str, str]) -> list[str]:
@@ -150,7 +152,7 @@ def _after(node: Node, before: list[Fields], loaded: Loaded) -> Fields:
         case MapNode():
             return _with(_common(before), node.output)
         case MergeNode():
-            return None if None in before else [name for one in before for name in one or []]
+            return None if None in before else [name for fields in before for name in fields or []]
         case TransformNode():
             return _transformed(_common(before), node.ops)
         case AiNode() | ReduceNode():
@@ -170,10 +172,12 @@ def _loaded(node: LoadNode, loaded: Loaded) -> Fields:
 
 
 def _common(before: list[Fields]) -> Fields:
-    if None in before:
+    """The fields that the items of all these nodes have."""
+    known = [fields for fields in before if fields is not None]
+    if len(known) < len(before):
         return None
-    several = [one for one in before if one is not None]
-    return [name for name in several[0] if all(name in one for one in several)] if several else []
+    first = known[0] if known else []
+    return [name for name in first if all(name in fields for fields in known)]
 
 
 def _with(incoming: Fields, output: Output) -> Fields:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 WHOLE = 1 << 62
 # Items that one page reads.
-LOOK_MAX = 2_000
+PAGE_ITEMS_MAX = 2_000
 _WORDS: dict[str, OutcomeWord] = {
     "completed": "completed", "cancelled": "cancelled", "failed": "failed", "crashed": "failed",
     "waiting": "failed",
@@ -60,18 +60,18 @@ async def find(client: Client, run_id: str) -> PipelineRun:
 
 async def result(client: Client, run_id: str) -> PipelineResult:
     """The stored result with its whole output; for an open run, the result so far."""
-    found = await find(client, run_id)
-    run = found.run
+    pipeline_run = await find(client, run_id)
+    run = pipeline_run.run
     if run.output is not None:
         stored = msgspec.json.decode(run.output, type=PipelineResult)
         if stored.output is not None or not stored.output_chars:
             return stored
-        text = "".join([piece async for piece in found.reader.text(OUTPUT)])
+        text = "".join([piece async for piece in pipeline_run.reader.text(OUTPUT)])
         return msgspec.structs.replace(stored, output=text)
-    summary = await summary_of(found.reader, found.snapshot, chars_max=WHOLE)
+    summary = await summary_of(pipeline_run.reader, pipeline_run.snapshot, chars_max=WHOLE)
     ended = run.finished_at or run.started_at or run.created_at
     return result_of(
-        summary, found.snapshot, outcome=_WORDS.get(run.status, "partial"),
+        summary, pipeline_run.snapshot, outcome=_WORDS.get(run.status, "partial"),
         duration_ms=(ended - (run.started_at or ended)) // 1000,
         error=read_error(run.error)["message"] if run.error else run.reason,
     )  # fmt: skip
@@ -79,8 +79,8 @@ async def result(client: Client, run_id: str) -> PipelineResult:
 
 async def items(client: Client, run_id: str) -> AsyncIterator[ItemOutcome]:
     """Every item with its outcome."""
-    found = await find(client, run_id)
-    async for each in item_outcomes(found.reader, found.snapshot):
+    pipeline_run = await find(client, run_id)
+    async for each in item_outcomes(pipeline_run.reader, pipeline_run.snapshot):
         yield each
 
 
@@ -94,15 +94,15 @@ async def items_page(
             hint=f"There are: {', '.join(get_args(ItemStatus))}.",
         )
     run = await find(client, run_id)
-    found: list[ItemOutcome] = []
+    page: list[ItemOutcome] = []
     number = after
     async for each in item_outcomes(run.reader, run.snapshot, skip=after):
         number += 1
         if status is None or each.status == status:
-            found.append(each)
-        if len(found) == limit or number - after >= max(LOOK_MAX, limit):
-            return ItemsPage(found, number)
-    return ItemsPage(found, None)
+            page.append(each)
+        if len(page) == limit or number - after >= max(PAGE_ITEMS_MAX, limit):
+            return ItemsPage(page, number)
+    return ItemsPage(page, None)
 
 
 async def cost(client: Client, run_id: str, *, by: CostUnit, after: int, limit: int) -> CostPage:
@@ -111,45 +111,49 @@ async def cost(client: Client, run_id: str, *, by: CostUnit, after: int, limit: 
         raise BadInput(f"by={shown(by)} is not a unit", hint="Give model, day or item.")
     if by == "item":
         page = await items_page(client, run_id, after=after, limit=limit, status=None)
-        shares = [CostShare(of=str(one.position)).plus(one) for one in page.items if one.calls]
+        shares = [
+            CostShare(of=str(outcome.position)).plus(outcome)
+            for outcome in page.items
+            if outcome.calls
+        ]
         return CostPage(by, shares, page.next)
-    found: dict[str, CostShare] = {}
-    async for one in items(client, run_id):
-        if one.calls:
-            of = (one.model or "") if by == "model" else (one.finished_at or "")[:10]
-            found[of] = found.get(of, CostShare(of=of)).plus(one)
-    listed = [found[of] for of in sorted(found)]
+    sums: dict[str, CostShare] = {}
+    async for outcome in items(client, run_id):
+        if outcome.calls:
+            of = (outcome.model or "") if by == "model" else (outcome.finished_at or "")[:10]
+            sums[of] = sums.get(of, CostShare(of=of)).plus(outcome)
+    listed = [sums[of] for of in sorted(sums)]
     end = after + limit
     return CostPage(by, listed[after:end], end if end < len(listed) else None)
 
 
 async def output(client: Client, run_id: str) -> AsyncIterator[str]:
     """The output, piece by piece."""
-    found = await find(client, run_id)
-    async for piece in found.reader.text(OUTPUT):
+    pipeline_run = await find(client, run_id)
+    async for piece in pipeline_run.reader.text(OUTPUT):
         yield piece
 
 
 async def write_results(client: Client, run_id: str, folder: Path | None) -> str | None:
     """Write the results file from the records."""
-    found = await find(client, run_id)
+    pipeline_run = await find(client, run_id)
     ended = await result(client, run_id)
     return await save_results(
-        found.reader, found.snapshot, ended, run_id=found.run.root_id,
-        started_at=found.run.started_at or found.run.created_at,
-        folder=folder or found.snapshot.place,
+        pipeline_run.reader, pipeline_run.snapshot, ended, run_id=pipeline_run.run.root_id,
+        started_at=pipeline_run.run.started_at or pipeline_run.run.created_at,
+        folder=folder or pipeline_run.snapshot.path,
     )  # fmt: skip
 
 
 async def partial_output(client: Client, run_id: str) -> str | None:
     """The items that ended, reduced without a call; None where only an AI could reduce them."""
-    found = await find(client, run_id)
-    reduce = found.snapshot.pipeline.reduce
+    pipeline_run = await find(client, run_id)
+    reduce = pipeline_run.snapshot.pipeline.reduce
     if reduce is None or reduce.type == "ai":
         return None
     ended = [
         ItemResult(each.item, each.output, each.text, each.error)
-        async for each in item_outcomes(found.reader, found.snapshot, dropped=False)
+        async for each in item_outcomes(pipeline_run.reader, pipeline_run.snapshot, dropped=False)
         if each.status in ("completed", "failed")
     ]
     if not any(each.success for each in ended):

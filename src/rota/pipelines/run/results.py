@@ -92,10 +92,10 @@ async def outcomes(source: Source, *, skip: int = 0) -> AsyncIterator[ItemOutcom
             if held.is_failed:
                 yield _unasked(placed.item, held)
             continue
-        found = _best(await own.at(placed.position), placed.item, source.content)
+        step = _best(await own.at(placed.position), placed.item, source.content)
         other = _best(await theirs.at(placed.position), placed.item, None)
         # The run itself comes after its parts: the executed definition counts.
-        yield outcome_of(placed, found or other)
+        yield outcome_of(placed, step or other)
 
 
 async def dropped_items(
@@ -187,8 +187,8 @@ class Ahead:
         while not self._begun or (self._next is not None and self._next[0].position < position):
             self._begun = True
             self._next = await anext(self._steps, None)
-        found = self._next
-        return found if found is not None and found[0].position == position else []
+        steps = self._next
+        return steps if steps is not None and steps[0].position == position else []
 
 
 def outcome_of(placed: PositionedItem, step: StoredStep | None) -> ItemOutcome:
@@ -254,9 +254,9 @@ class Spool:
     def __exit__(self, *exception: object) -> None:
         self._file.close()
 
-    async def take(self, found: AsyncIterator[ItemOutcome], *, whole: bool = False) -> None:
+    async def take(self, outcomes: AsyncIterator[ItemOutcome], *, whole: bool = False) -> None:
         """Write every item. Items that were not begun are only counted, unless `whole`."""
-        async for outcome in found:
+        async for outcome in outcomes:
             self.tally.add(outcome)
             if whole or outcome.status != "skipped":
                 self._file.write(msgspec.json.encode(outcome) + b"\n")
@@ -266,9 +266,9 @@ class Spool:
         decoder = msgspec.json.Decoder(ItemOutcome)
         self._file.seek(0)
         while line := self._file.readline():
-            place = self._file.tell()
+            offset = self._file.tell()
             yield decoder.decode(line)
-            self._file.seek(place)
+            self._file.seek(offset)
 
     def results(self) -> Iterator[ItemResult]:
         """The same, as a reduce takes them."""
@@ -282,10 +282,10 @@ def results_file(text: Iterator[str], path: str) -> Iterator[str]:
 
     A file or a link of that name that is there already is not followed but replaced.
     """
-    place = Path(path)
+    target = Path(path)
     try:
-        place.unlink(missing_ok=True)
-        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        target.unlink(missing_ok=True)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write("[")
             for number, piece in enumerate(text):
@@ -293,4 +293,4 @@ def results_file(text: Iterator[str], path: str) -> Iterator[str]:
             file.write("]")
         yield path
     finally:
-        place.unlink(missing_ok=True)
+        target.unlink(missing_ok=True)

@@ -232,14 +232,14 @@ class RunStore(RunReader):
         return await item_list.close(whole=whole)
 
     async def end(
-        self, place: str, count: int, *, whole: bool = True, replaces: bool = False
+        self, prefix: str, count: int, *, whole: bool = True, replaces: bool = False
     ) -> int:
         """Record that a list or a text is complete. The first writer of an attempt counts: a
         later one, after a crash, has written the same. With `replaces` the last one counts."""
-        key = f"{place}/{_END}/{self.claim.attempt:06d}"
-        found = None if replaces else await self.step(key)
-        if found is not None:
-            return msgspec.json.decode(found.output or "", type=ItemList).count
+        key = f"{prefix}/{_END}/{self.claim.attempt:06d}"
+        known = None if replaces else await self.step(key)
+        if known is not None:
+            return msgspec.json.decode(known.output or "", type=ItemList).count
         end = ItemList(self._writer, count, self.claim.attempt, whole)
         # A completed step is only written again with the same beginning.
         started_at = 0 if replaces else None
@@ -248,20 +248,20 @@ class RunStore(RunReader):
 
     async def put_text(self, name: str, pieces: AsyncIterator[str]) -> int:
         """Write a text in pieces; returns its length. A later attempt writes it again."""
-        place = f"to/{slash_free(name)}"
+        prefix = f"to/{slash_free(name)}"
         number = length = 0
         async for piece in _larger(pieces):
-            key = f"{place}/{self._writer}/{number:09d}"
+            key = f"{prefix}/{self._writer}/{number:09d}"
             await self.put([self.made(key, kind="text", position=number, output=piece)])
             number, length = number + 1, length + len(piece)
-        return await self.end(place, length)
+        return await self.end(prefix, length)
 
 
 class ItemListWriter:
     """Fills an item list, chunk by chunk. It counts only when it was closed."""
 
-    def __init__(self, run_store: RunStore, place: str, writer: str) -> None:
-        self._run_store, self._place, self._writer = run_store, place, writer
+    def __init__(self, run_store: RunStore, prefix: str, writer: str) -> None:
+        self._run_store, self._prefix, self._writer = run_store, prefix, writer
         self._chunk: list[msgspec.Raw] = []
         self._bytes = 0
         self.count = 0
@@ -279,11 +279,11 @@ class ItemListWriter:
         """Write the rest, and record that the list is complete."""
         if self._chunk:
             await self._flush()
-        return await self._run_store.end(self._place, self.count, whole=whole, replaces=replaces)
+        return await self._run_store.end(self._prefix, self.count, whole=whole, replaces=replaces)
 
     async def _flush(self) -> None:
         position = self.count - len(self._chunk)
-        key = f"{self._place}/{self._writer}/{position:09d}"
+        key = f"{self._prefix}/{self._writer}/{position:09d}"
         chunk = packed(self._chunk) if self._run_store.packs else self._chunk
         step = self._run_store.made(key, kind=KIND, position=position, output=chunk)
         await self._run_store.put([step])

@@ -96,7 +96,7 @@ class PipelineRunner:
         )  # fmt: skip
         if context.asker.is_limited and not self._claim.is_fresh:
             context.asker.spent(await self._run_store.call_totals())
-        if not snapshot.place.is_dir():
+        if not snapshot.path.is_dir():
             raise BadInput(
                 f"the folder {snapshot.folder} of {snapshot.pipeline_id} is not there",
                 hint="Put it back, or start the pipeline from where it is now.",
@@ -121,13 +121,13 @@ class PipelineRunner:
         if trust is not None:
             scheduled = self._claim.schedule_id is not None
             await asyncio.to_thread(
-                trust.check_run, snapshot.pipeline, snapshot.place, is_scheduled=scheduled
+                trust.check_run, snapshot.pipeline, snapshot.path, is_scheduled=scheduled
             )
 
     def _here(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with the folder of the pipeline on this machine."""
         known = self._pipelines._folder_of(snapshot.pipeline_id)
-        if snapshot.place.is_dir() or known is None or not known.is_dir():
+        if snapshot.path.is_dir() or known is None or not known.is_dir():
             return snapshot
         return msgspec.structs.replace(snapshot, folder=str(known))
 
@@ -160,18 +160,18 @@ class PipelineRunner:
         error: str | None = None,
     ) -> PipelineResult:
         """Summarise the records of the run, and write the results file beside the pipeline."""
-        found = await summary_of(self._run_store, snapshot, chars_max=OUTPUT_CHARS_MAX)
+        summary = await summary_of(self._run_store, snapshot, chars_max=OUTPUT_CHARS_MAX)
         ms = (self._base.clock.now() - self._claim.started_at) // 1000
         context = self._context
         warnings = [*context.warnings, *context.asker.warnings] if context is not None else []
         result = result_of(
-            found, snapshot, outcome=outcome, duration_ms=ms, error=error, warnings=warnings
+            summary, snapshot, outcome=outcome, duration_ms=ms, error=error, warnings=warnings
         )
         name = None
-        if snapshot.place.is_dir():
+        if snapshot.path.is_dir():
             name = await save_results(
                 self._run_store, snapshot, result, run_id=self._claim.root_id,
-                started_at=self._claim.started_at, folder=snapshot.place,
+                started_at=self._claim.started_at, folder=snapshot.path,
             )  # fmt: skip
         return msgspec.structs.replace(result, result_file=name)
 

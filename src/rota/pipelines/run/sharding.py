@@ -115,11 +115,11 @@ class Sharding(NamedTuple):
 
     def _is_worth_it(self, context: PipelineContext) -> bool:
         """Whether to share: not where one process must count a budget or failures."""
-        part = context.snapshot.pipeline.map
+        step = context.snapshot.pipeline.map
         return (
-            part is not None
-            and not part.fail_fast
-            and part.max_failures is None
+            step is not None
+            and not step.fail_fast
+            and step.max_failures is None
             and not context.asker.is_limited
         )
 
@@ -181,9 +181,9 @@ async def perform_part(
         store = RunStore(base.database, journal, claim)
         progress = ProgressReporter(claim, snapshot.pipeline_id, ())
         context = context_of(snapshot, store, pipelines._invoker(), progress)
-        part = snapshot.pipeline.map
-        assert part is not None
-        stage = linear_map(context, part, given.end)
+        step = snapshot.pipeline.map
+        assert step is not None
+        stage = linear_map(context, step, given.end)
         whole = RunReader(base.database, given.whole)
         held = await withheld.read(whole, FILTER)
         await stage.perform(withheld.without(_items(whole, given), held))

@@ -56,9 +56,9 @@ async def _known(
     """The answer to an earlier attempt, or to an earlier run of equal content."""
     run_store = context.run_store
     if not run_store.claim.is_fresh:
-        found = await run_store.step(key)
-        if found is not None and found.status == "completed":
-            return record_of(found)
+        earlier = await run_store.step(key)
+        if earlier is not None and earlier.status == "completed":
+            return record_of(earlier)
     for cache in context.caches:
         hit = await cache.find(stage, key)
         if hit is not None:

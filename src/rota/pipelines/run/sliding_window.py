@@ -18,7 +18,7 @@ AHEAD = 4  # how many times the window may be begun before the first of it is do
 async def sweep(
     works: AsyncGenerator[T, None],
     parallel: int,
-    one: Callable[[T], Awaitable[None]],
+    perform: Callable[[T], Awaitable[None]],
     stopped: Callable[[], bool],
 ) -> None:
     """Do all works, in any order; begin no further ones once it is stopped."""
@@ -30,7 +30,7 @@ async def sweep(
                 work = await anext(works, None)
             if work is None:
                 return
-            await one(work)
+            await perform(work)
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -43,7 +43,7 @@ async def sweep(
 
 
 async def in_order(
-    works: AsyncIterator[T], parallel: int, one: Callable[[T], Awaitable[R]]
+    works: AsyncIterator[T], parallel: int, perform: Callable[[T], Awaitable[R]]
 ) -> AsyncGenerator[R, None]:
     """The result of each work, in the order of the works, with few of them in memory.
 
@@ -60,7 +60,7 @@ async def in_order(
             if stopped is not None:
                 raise stopped
             try:
-                return await one(work)
+                return await perform(work)
             except STOPPING as error:
                 stopped = error
                 raise

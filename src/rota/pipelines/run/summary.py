@@ -166,16 +166,16 @@ async def _fields(reader: RunReader, snapshot: Snapshot) -> dict[str, object] | 
 
 
 def result_of(
-    found: RunSummary, snapshot: Snapshot, *, outcome: OutcomeWord | None = None, **more: object
+    summary: RunSummary, snapshot: Snapshot, *, outcome: OutcomeWord | None = None, **more: object
 ) -> PipelineResult:
     """The result. Without `outcome`, the items decide between completed and partial."""
-    tally, totals = found.tally, found.totals
+    tally, totals = summary.tally, summary.totals
     word: OutcomeWord = outcome or ("partial" if tally.failed or tally.skipped else "completed")
     return PipelineResult(
-        outcome=word, pipeline_id=snapshot.pipeline_id, total=tally.total + found.filtered,
+        outcome=word, pipeline_id=snapshot.pipeline_id, total=tally.total + summary.filtered,
         processed=tally.processed, failed=tally.failed, skipped=tally.skipped,
-        filtered=found.filtered, output=found.text, output_chars=found.text_chars,
-        output_fields=found.fields, calls=totals.calls, tokens_in=totals.tokens_in,
+        filtered=summary.filtered, output=summary.text, output_chars=summary.text_chars,
+        output_fields=summary.fields, calls=totals.calls, tokens_in=totals.tokens_in,
         tokens_out=totals.tokens_out, cost_usd=round(totals.cost_usd, 9),
         unpriced_calls=totals.unpriced, unanswered_calls=totals.unanswered, errors=tally.errors,
         failed_by=dict(sorted(tally.failed_by.items())),

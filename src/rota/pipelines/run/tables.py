@@ -75,12 +75,12 @@ def _rows(reader: Any, name: str) -> Iterator[tuple[int, list[str]]]:
             yield begins, row
 
 
-def _explained(said: str) -> str:
-    if "unexpected end of data" in said:
+def _explained(message: str) -> str:
+    if "unexpected end of data" in message:
         return "this row opens a quote that is never closed"
-    if "expected after" in said:
+    if "expected after" in message:
         return 'text follows a closing quote; write a quote within quotes as ""'
-    return said
+    return message
 
 
 def _columns(row: Sequence[str], has_headers: bool, name: str) -> list[str]:
@@ -106,23 +106,23 @@ def _check_types(types: Mapping[str, str], columns: list[str], name: str) -> Non
 
 
 def _item(
-    row: list[str], columns: list[str], types: Mapping[str, str], place: str
+    row: list[str], columns: list[str], types: Mapping[str, str], where: str
 ) -> dict[str, Any]:
     if len(row) > len(columns):
         if any(cell.strip() for cell in row[len(columns) :]):
             raise BadInput(
-                f"{place}: {len(row)} cells, but there are {len(columns)} columns",
+                f"{where}: {len(row)} cells, but there are {len(columns)} columns",
                 hint="Put quotes around text that holds the delimiter.",
             )
         row = row[: len(columns)]
     cells = [*row, *[""] * (len(columns) - len(row))]
     item: dict[str, Any] = dict(zip(columns, cells, strict=True))
     for column, kind in types.items():
-        item[column] = typed_cell(item[column], kind, f"{place}: {column}")
+        item[column] = typed_cell(item[column], kind, f"{where}: {column}")
     return item
 
 
-def typed_cell(text: str, kind: str, place: str) -> Any:
+def typed_cell(text: str, kind: str, where: str) -> Any:
     """A cell as a value of a declared type; an empty one is null, save as text."""
     if kind == "string":
         return text
@@ -132,17 +132,17 @@ def typed_cell(text: str, kind: str, place: str) -> Any:
         try:
             return json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise BadInput(f"{place}: {text[:100]!r} is not JSON: {error}") from error
+            raise BadInput(f"{where}: {text[:100]!r} is not JSON: {error}") from error
     if kind == "boolean":
         word = text.strip().lower()
         if word in _TRUE | _FALSE:
             return word in _TRUE
-        raise BadInput(f"{place}: {text!r} is neither true nor false")
+        raise BadInput(f"{where}: {text!r} is neither true nor false")
     number = number_of(text)
     whole = number is not None and number == int(number)
     if number is None or (kind == "integer" and not whole):
         what = "a whole number" if kind == "integer" else "a number"
-        raise BadInput(f"{place}: {text!r} is not {what}")
+        raise BadInput(f"{where}: {text!r} is not {what}")
     return int(number) if whole else float(number)
 
 

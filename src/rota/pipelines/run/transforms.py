@@ -14,18 +14,18 @@ from rota.pipelines.definition.rules import tree_of_group
 Item = dict[str, Any]
 
 
-def tree_of_filter(part: Filter) -> filter_rules.Rule:
+def tree_of_filter(section: Filter) -> filter_rules.Rule:
     """The filter of the linear form as one rule; its question to the AI is number 0.
 
     Rules are looked at first, so the AI is asked (and paid) only for items they leave open.
     """
-    if part.rule is None or part.type == "ai":
+    if section.rule is None or section.type == "ai":
         return filter_rules.Ask(0)
-    group = tree_of_group(part.rule)
-    if part.type == "rule":
+    group = tree_of_group(section.rule)
+    if section.type == "rule":
         return group
     both = (group, filter_rules.Ask(0))
-    return filter_rules.AllOf(both) if part.combine_mode == "and" else filter_rules.AnyOf(both)
+    return filter_rules.AllOf(both) if section.combine_mode == "and" else filter_rules.AnyOf(both)
 
 
 def transformer(

@@ -38,10 +38,10 @@ def failed(position: int, source: int, error: Exception) -> Withheld:
 
 async def read(reader: RunReader, item_list: str) -> dict[int, Withheld]:
     """The withheld items of a list, by position."""
-    found = [
+    listed = [
         msgspec.convert(placed.item, Withheld) async for placed in reader.items(item_list + SHELF)
     ]
-    return {each.position: each for each in found}
+    return {each.position: each for each in listed}
 
 
 async def write(store: RunStore, item_list: str, withheld: Iterable[Withheld]) -> None:
