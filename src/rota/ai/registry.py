@@ -32,18 +32,18 @@ class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """The options that every provider may have. A subclass adds those of its invoker."""
 
     invoker: ClassVar[str]  # module and class; loaded on first use, since it may need an extra
+    reads_env: ClassVar[bool] = True
     kind: str = ""
     limits: Limits | None = None
 
     def build(self, name: str, prices: Prices, env: Env) -> Invoker:
         """The invoker."""
-        return self._made(name=name, prices=prices, env=env)
-
-    def _made(self, **given: Any) -> Invoker:
         module, _, made = self.invoker.partition(":")
-        names = [name for name in self.__struct_fields__ if name not in ("kind", "limits")]
-        options = {name: getattr(self, name) for name in names}
-        invoker: Invoker = getattr(import_module(module), made)(**options, **given)
+        fields = [field for field in self.__struct_fields__ if field not in ("kind", "limits")]
+        options = {field: getattr(self, field) for field in fields}
+        if self.reads_env:
+            options["env"] = env
+        invoker: Invoker = getattr(import_module(module), made)(name=name, prices=prices, **options)
         return invoker
 
 
@@ -87,11 +87,8 @@ class OfflinePart(_Part, frozen=True, kw_only=True):
     """The invoker without a model."""
 
     invoker = "rota.ai.offline:Offline"
+    reads_env = False
     delay_s: float = 0.0
-
-    def build(self, name: str, prices: Prices, env: Env) -> Invoker:
-        """The invoker; it reads no environment."""
-        return self._made(name=name, prices=prices)
 
 
 KINDS: dict[str, type[_Part]] = {

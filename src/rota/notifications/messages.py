@@ -135,15 +135,15 @@ def ping(url: str, event: Ping, run_id: str) -> Delivery:
 
 
 def _to(notice: Notice, event: Event, body: str) -> Delivery:
-    if notice.webhook is not None:
-        return Delivery(
-            way="webhook", target=notice.webhook, event=event, body=body,
-            secret_env=notice.secret_env,
-        )  # fmt: skip
+    is_webhook = notice.webhook is not None
     return Delivery(
-        way="command", target=notice.command or "", event=event, body=body,
+        way="webhook" if is_webhook else "command",
+        target=(notice.webhook if is_webhook else notice.command) or "",
+        event=event,
+        body=body,
+        secret_env=notice.secret_env,
         pass_env=notice.pass_env,
-    )  # fmt: skip
+    )
 
 
 def message(event: Event, recipients: Recipients, facts: Facts) -> Message:

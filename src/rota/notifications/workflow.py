@@ -109,7 +109,10 @@ class NotificationSender:
         try:
             match delivery.way:
                 case "webhook":
-                    await self._post(delivery, message_id)
+                    await webhook.post(
+                        delivery.target, delivery.secret_env, message_id=message_id,
+                        timestamp=self._client.clock.now() // SECOND, body=delivery.body.encode(),
+                    )  # fmt: skip
                 case "command":
                     await self._run(delivery, message_id, recipients)
                 case "ping":
@@ -122,12 +125,6 @@ class NotificationSender:
             )  # fmt: skip
             raise
         return "sent"
-
-    async def _post(self, delivery: Delivery, message_id: str) -> None:
-        await webhook.post(
-            delivery.target, delivery.secret_env, message_id=message_id,
-            timestamp=self._client.clock.now() // SECOND, body=delivery.body.encode(),
-        )  # fmt: skip
 
     async def _run(self, delivery: Delivery, message_id: str, recipients: Recipients) -> None:
         env = {

@@ -45,11 +45,6 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def result_name(started_at: int) -> str:
-    """`.results/2026-01-26T14-00-00.json`, from the time a run began."""
-    return f"{RESULTS}/{moment(started_at):%Y-%m-%dT%H-%M-%S}.json"
-
-
 def write_result(folder: Path, started_at: int, pieces: Iterable[str]) -> str:
     """Write the result of a run beside its pipeline; returns its path relative to the folder.
 
@@ -61,12 +56,13 @@ def write_result(folder: Path, started_at: int, pieces: Iterable[str]) -> str:
 
 
 def free_result_name(folder: Path, started_at: int) -> str:
-    """The name of a result file that is not taken."""
-    name = result_name(started_at)
-    number = 2
+    """`.results/2026-01-26T14-00-00.json` from the time a run began; with a number if it is
+    taken."""
+    stem = f"{RESULTS}/{moment(started_at):%Y-%m-%dT%H-%M-%S}"
+    name, number = f"{stem}.json", 1
     while (folder / name).exists():
-        name = f"{result_name(started_at).removesuffix('.json')}-{number}.json"
         number += 1
+        name = f"{stem}-{number}.json"
     return name
 
 

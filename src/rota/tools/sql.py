@@ -73,7 +73,7 @@ class SqlWrite(Tool):
         found: str | None = None,
     ) -> None:
         self.name = name
-        self._backend = _Lazy(url, name)
+        self._backend = _lazy_backend(url, name)
         texts = [sql] if isinstance(sql, str) else list(sql)
         self._statements = [statement(text) for text in texts]
         if not self._statements:
@@ -102,12 +102,12 @@ class SqlWrite(Tool):
             done = await self._done(tx, params, call)
             return done if done is not None else await self._do(tx, params, call)
 
-        return await self._backend.write(work, call)
+        return await self._backend().write(work, call)
 
     async def look_up(self, params: dict[str, Any], call: Call) -> Verdict:
         """Exact: waits for a call in flight, then looks for the key."""
         try:
-            done = await self._backend.read_only(lambda tx: self._done(tx, params, call), call)
+            done = await self._backend().read_only(lambda tx: self._done(tx, params, call), call)
         except TimeoutError as error:
             return Unknown(f"the database did not answer: {error}", unreachable=True)
         return NotApplied("the key is not there") if done is None else Applied(done)
@@ -146,7 +146,7 @@ class SqlRead(Tool):
         self, url: Text, sql: str, *, name: str = "sql_read", rows_max: int = ROWS_MAX
     ) -> None:
         self.name = name
-        self._backend = _Lazy(url, name)
+        self._backend = _lazy_backend(url, name)
         self._statement = statement(sql)
         self._rows_max = rows_max
 
@@ -161,42 +161,35 @@ class SqlRead(Tool):
         async def work(tx: ToolTx) -> list[dict[str, Any]]:
             return await tx.rows(self._statement, params, self._rows_max + 1)
 
-        rows = await self._backend.read_only(work, call)
+        rows = await self._backend().read_only(work, call)
         return {"rows": rows[: self._rows_max], "cut": len(rows) > self._rows_max}
 
 
-class _Lazy:
-    """The backend of a URL, found when it is first needed: the URL may be a secret."""
+def _lazy_backend(url: Text, tool: str) -> Callable[[], Backend]:
+    """The backend of a URL, made for each call: the URL may be a secret, which may change."""
+    if isinstance(url, str):
+        _backend_class(url, tool)  # a missing extra should show at once
 
-    def __init__(self, url: Text, tool: str) -> None:
-        self._url = url
-        self._tool = tool
-        if isinstance(url, str):
-            self._backend_class(url)  # a missing extra should show at once
-
-    async def write(self, work: Work[T], call: Call) -> T:
-        return await self._backend().write(work, call)
-
-    async def read_only(self, work: Work[T], call: Call) -> T:
-        return await self._backend().read_only(work, call)
-
-    def _backend(self) -> Backend:
-        url = reveal(self._url)
+    def make() -> Backend:
+        revealed = reveal(url)
         try:
-            backend: Backend = self._backend_class(url)(url, self._tool)
+            backend: Backend = _backend_class(revealed, tool)(revealed, tool)
         except (UsageError, MissingExtra) as error:  # of a secret: only seen now
             raise Rejected(error.message, hint=error.advice) from error
         return backend
 
-    def _backend_class(self, url: str) -> Any:
-        if url.startswith("sqlite:///"):
-            return import_module("rota.tools.sql_sqlite").Sqlite
-        if url.startswith(("postgresql://", "postgres://")):
-            return import_module("rota.tools.sql_postgres").Postgres
-        raise UsageError(
-            f"{self._tool}: the database URL is neither of SQLite nor of PostgreSQL",
-            hint="Write sqlite:///path/to/file.db or postgresql://user@host:5432/name.",
-        )
+    return make
+
+
+def _backend_class(url: str, tool: str) -> Any:
+    if url.startswith("sqlite:///"):
+        return import_module("rota.tools.sql_sqlite").Sqlite
+    if url.startswith(("postgresql://", "postgres://")):
+        return import_module("rota.tools.sql_postgres").Postgres
+    raise UsageError(
+        f"{tool}: the database URL is neither of SQLite nor of PostgreSQL",
+        hint="Write sqlite:///path/to/file.db or postgresql://user@host:5432/name.",
+    )
 
 
 def _matched(values: dict[str, Any], names: frozenset[str], tool: str) -> dict[str, Any]:

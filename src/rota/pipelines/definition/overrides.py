@@ -9,7 +9,7 @@ import msgspec
 
 from rota.errors import BadInput
 from rota.pipelines.definition.loader import Loaded
-from rota.pipelines.definition.model import Input, Pipeline, Sample
+from rota.pipelines.definition.model import Pipeline, Sample
 from rota.pipelines.definition.nodes import LoadNode
 from rota.pipelines.definition.sources import (
     CsvSource,
@@ -46,7 +46,16 @@ def adjusted(
     mode = pipeline.mode
     if mode == "map-reduce":
         assert pipeline.input is not None
-        section = _input(pipeline.input, items, form, limit, sample, seed)
+        changes: dict[str, Any] = {}
+        if items is not None:
+            changes |= {"source": source_of(items, form), "items": None, "generate": None}
+        if limit is not None:
+            changes["limit"] = limit
+        if sample is not None:
+            declared_seed = pipeline.input.sample.seed if pipeline.input.sample else 0
+            chosen_seed = declared_seed if seed is None else seed
+            changes["sample"] = Sample(size=sample, seed=chosen_seed)
+        section = msgspec.structs.replace(pipeline.input, **changes)
         return loaded._replace(pipeline=msgspec.structs.replace(pipeline, input=section))
     if items is not None or sample is not None:
         raise BadInput(
@@ -58,25 +67,6 @@ def adjusted(
     if mode == "job":
         raise BadInput(f"{loaded.pipeline_id} has no items to limit: it is a job")
     return loaded._replace(pipeline=_limited(pipeline, limit))
-
-
-def _input(
-    section: Input,
-    items: str | None,
-    form: Format | None,
-    limit: int | None,
-    sample: int | None,
-    seed: int | None,
-) -> Input:
-    changes: dict[str, Any] = {}
-    if items is not None:
-        changes |= {"source": source_of(items, form), "items": None, "generate": None}
-    if limit is not None:
-        changes["limit"] = limit
-    if sample is not None:
-        old = section.sample.seed if section.sample else 0
-        changes["sample"] = Sample(size=sample, seed=old if seed is None else seed)
-    return msgspec.structs.replace(section, **changes)
 
 
 def source_of(text: str, form: Format | None) -> FileSource:

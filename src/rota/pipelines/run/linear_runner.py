@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 
 import msgspec
 
@@ -18,13 +19,8 @@ from rota.pipelines.run.generated_items import generated
 from rota.pipelines.run.inputs import Item, items_of
 from rota.pipelines.run.map_stage import linear_map, reader_of
 from rota.pipelines.run.prompt_builder import PromptBuilder
-from rota.pipelines.run.reduce_stage import (
-    OUTPUT,
-    AiReduce,
-    pieces_of,
-    put_whole,
-    reduce_by_form,
-)
+from rota.pipelines.run.reduce_formats import shown
+from rota.pipelines.run.reduce_stage import OUTPUT, AiReduce, put_whole, reduce_by_form
 from rota.pipelines.run.results import Source, Spool, outcomes
 from rota.pipelines.run.run_store import ItemRecord, RunReader
 from rota.pipelines.run.sharding import Sharding
@@ -45,14 +41,12 @@ async def perform_linear(context: PipelineContext, sharding: Sharding | None = N
         context.progress.filtered, total = total - kept + late, kept
     assert pipeline.map is not None
     assert pipeline.reduce is not None
-    item_list = mapped_list(context.snapshot)
+    source = Source(context.run_store, mapped_list(context.snapshot), MAP, withheld=held)
     context.progress.enter("mapping", total=total - len(held))
-    parts = await _map(
-        context, pipeline.map, Source(context.run_store, item_list, MAP, (), held), sharding
-    )
+    parts = await _map(context, pipeline.map, source, total, sharding)
     context.progress.enter("reducing", total=total)
     with Spool() as spool:
-        await spool.take(outcomes(Source(context.run_store, item_list, MAP, parts, held)))
+        await spool.take(outcomes(source._replace(parts=parts)))
         check_items(spool)
         await _reduce(context, pipeline.reduce, spool)
 
@@ -72,10 +66,8 @@ async def _filter(context: PipelineContext, section: Filter, total: int) -> int:
 
 
 async def _map(
-    context: PipelineContext, step: MapStep, source: Source, sharding: Sharding | None
+    context: PipelineContext, step: MapStep, source: Source, total: int, sharding: Sharding | None
 ) -> list[RunReader]:
-    listed = await context.run_store.item_list(source.item_list)
-    total = listed.count if listed else 0
     unasked = sum(each.is_failed for each in source.withheld.values())
     stage = linear_map(context, step, total, failed_before=unasked)
     parts = [] if sharding is None else await sharding.parts_of(context, source.item_list, total)
@@ -105,7 +97,7 @@ async def _reduce(context: PipelineContext, step: ReduceStep, spool: Spool) -> N
         return
     reduce = AiReduce(
         context, REDUCE, PromptBuilder(context.snapshot, REDUCE, step),
-        pieces_of(spool.results, failures=step.include_failures), spool.tally.counts,
+        partial(shown, spool.results, failures=step.include_failures), spool.tally.counts,
         step.max_chars,
     )  # fmt: skip
     await put_whole(context, OUTPUT, text_of(await reduce.perform()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any
 
 from rota.pipelines.definition.nodes import (
@@ -26,8 +27,8 @@ from rota.pipelines.run.inputs import select, source_items, stream
 from rota.pipelines.run.linear_runner import check_items, text_of
 from rota.pipelines.run.map_stage import MapOptions, MapStage, reader_of
 from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
-from rota.pipelines.run.reduce_formats import ItemResult, Results
-from rota.pipelines.run.reduce_stage import AiReduce, pieces_of, put_whole, reduce_by_form
+from rota.pipelines.run.reduce_formats import ItemResult, Results, shown
+from rota.pipelines.run.reduce_stage import AiReduce, put_whole, reduce_by_form
 from rota.pipelines.run.results import Spool, outcomes, source_of_node
 from rota.pipelines.run.run_store import Item, ItemRecord, PositionedItem
 from rota.pipelines.run.script import script_items
@@ -148,7 +149,7 @@ class NodeWork:
                 context.warnings.append(f"node {self._id}: there was nothing to reduce")
                 await self._put(stream([]))
                 return
-            pieces = pieces_of(_results(spool), failures=False)
+            pieces = partial(shown, _results(spool))
             asking = PromptBuilder(context.snapshot, self._id, node)
             reduce = AiReduce(context, self._stage, asking, pieces, spool.tally.counts, CHARS_MAX)
             record = await reduce.perform()

@@ -24,7 +24,6 @@ from rota.pipelines.run.reduce_formats import (
     part_instruction,
     parts_of,
     reduced,
-    shown,
 )
 from rota.pipelines.run.results import results_file
 from rota.pipelines.run.run_store import PIECE_CHARS, ItemRecord
@@ -115,11 +114,6 @@ class AiReduce(NamedTuple):
 
     def _filled(self, results: str) -> dict[str, Any]:
         return {"RESULTS": results, **self.counts.filled()}
-
-
-def pieces_of(results: Results, *, failures: bool) -> Pieces:
-    """Each result as the JSON that {{RESULTS}} is made of."""
-    return lambda: shown(results, failures=failures)
 
 
 def _parts(pieces: Pieces, chars_max: int) -> list[BatchRange]:
