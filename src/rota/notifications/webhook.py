@@ -48,22 +48,6 @@ def key_bytes(key: str) -> bytes:
     return key.encode()
 
 
-def signed_headers(
-    key: str | None, *, message_id: str, timestamp: int, body: bytes
-) -> dict[str, str]:
-    """The headers of a message; without a key it is not signed."""
-    headers = {
-        "content-type": "application/json",
-        "webhook-id": message_id,
-        "webhook-timestamp": str(timestamp),
-    }
-    if key is not None:
-        headers["webhook-signature"] = signature(
-            key, message_id=message_id, timestamp=timestamp, body=body
-        )
-    return headers
-
-
 def resolved(address: str) -> str:
     """An address as it is, or what the variable holds that `env:NAME` names."""
     if not address.startswith(ENV):
@@ -96,12 +80,18 @@ async def post(
     address: str, secret_env: str | None, *, message_id: str, timestamp: int, body: bytes
 ) -> None:
     """Send one message, signed if `secret_env` names the variable with the key."""
-    key = None
+    headers = {
+        "content-type": "application/json",
+        "webhook-id": message_id,
+        "webhook-timestamp": str(timestamp),
+    }
     if secret_env is not None:
         key = os.environ.get(secret_env, "")
         if not key:
             raise Transient(f"the environment has no {secret_env}, and nothing goes unsigned")
-    headers = signed_headers(key, message_id=message_id, timestamp=timestamp, body=body)
+        headers["webhook-signature"] = signature(
+            key, message_id=message_id, timestamp=timestamp, body=body
+        )
     await call("POST", resolved(address), headers=headers, body=body)
 
 

@@ -77,7 +77,7 @@ def take(
     )  # fmt: skip
 
 
-def text_of(loaded: Loaded) -> str:
+def encoded(loaded: Loaded) -> str:
     """The input of a schedule's runs, as stored."""
     return msgspec.json.encode(take(loaded)).decode()
 

@@ -304,9 +304,9 @@ async def test_what_has_ended_is_not_kept_in_memory(small: FolderWorld) -> None:
         for count in range(1, 31):
             small.pass_time("1m")
             await small.until(lambda count=count: small.total("job") >= count)  # type: ignore[misc]
-        await small.until(lambda: not scheduler._follower.open_count)
+        await small.until(lambda: not scheduler._tracker.open_count)
         await scheduler.list_schedules()
-        assert not scheduler._follower._awaited
+        assert not scheduler._tracker._awaited
         assert scheduler.begun_count == 0
     assert len(small.of("execution:complete")) == small.total("job")
 

@@ -90,7 +90,7 @@ def new_schedule(
         schedule_id, block.namespace, block.name, QUEUE, PRIORITY,
         Status.PAUSED if reason else Status.SCHEDULED, reason, at, due_at, intent.text,
         store.stored(intent), run_options(intent.policies).stored(),
-        snapshot.text_of(block.loaded), now, block.origin,
+        snapshot.encoded(block.loaded), now, block.origin,
     )  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def changed(old: Schedule, block: Block, *, now: int) -> Schedule:
     intent = block.intent if problem is not None else _in_zone_of(before, block)
     fresh = msgspec.structs.replace(
         old, queue=QUEUE, priority=PRIORITY, cron_expr=intent.text, parent_id=block.origin,
-        options=run_options(intent.policies).stored(), input=snapshot.text_of(block.loaded),
+        options=run_options(intent.policies).stored(), input=snapshot.encoded(block.loaded),
     )  # fmt: skip
     if problem is None:
         fresh, intent = overlaid(fresh, intent, old, before)

@@ -99,7 +99,7 @@ class PipelineScheduler(ScheduleCommands):
         self.registry = PipelineRegistry(
             self._app, self.directory, history_max=self._history_max, trust=self._pipelines.trust
         )
-        self._follower = RunTracker(self._app, self.registry, self._events)
+        self._tracker = RunTracker(self._app, self.registry, self._events)
 
     # -- events ----------------------------------------------------------------------------
 
@@ -159,7 +159,7 @@ class PipelineScheduler(ScheduleCommands):
         moved = await self.registry.sync_all(now=self.now())
         for entry in self.registry.entries.values():
             self._take(entry)
-        await self._follower.write()
+        await self._tracker.write()
         self._report(moved)
         # Prompt files are known only now. A change since the pipeline was read counts as a change.
         seen = await self._scan_files() or {}
@@ -171,7 +171,7 @@ class PipelineScheduler(ScheduleCommands):
         """Execute the runs of an entry here, and track them."""
         if entry.row is not None:
             self._pipelines.know(schedule_sync.pipeline_of(entry.row), entry.folder)
-            self._follower.take(entry)
+            self._tracker.take(entry)
 
     async def _run(self) -> None:
         self._unlisten = self._pipelines.listen(self._progressed)
@@ -203,7 +203,7 @@ class PipelineScheduler(ScheduleCommands):
     @property
     def begun_count(self) -> int:
         """Executions that are in progress."""
-        return self._follower.begun_count
+        return self._tracker.begun_count
 
     async def _end(self, timeout_s: float) -> None:
         await self._cease("watch")
@@ -215,7 +215,7 @@ class PipelineScheduler(ScheduleCommands):
         await self._cease("follow")
         if self._stop_listening():
             await self._quietly(self._follow)
-        self._follower.close()
+        self._tracker.close()
         await self._cease("heartbeat")
         self._lock.release()
         self._begin_again()
@@ -225,18 +225,18 @@ class PipelineScheduler(ScheduleCommands):
     async def _drain(self, timeout_s: float) -> None:
         """Wait for executions in a worker that is not ours to stop."""
         until = self.now() + micros(timeout_s)
-        while self._follower.begun_count and self.now() < until:
-            self._follower.nudge.clear()
+        while self._tracker.begun_count and self.now() < until:
+            self._tracker.nudge.clear()
             await self._quietly(self._follow)
-            if self._follower.begun_count:
-                await self._clock.wait(self._follower.nudge, min(until, self.now() + BUSY_US))
+            if self._tracker.begun_count:
+                await self._clock.wait(self._tracker.nudge, min(until, self.now() + BUSY_US))
 
     def dispose(self) -> None:
         """Release the lock and stop all tasks at once, without waiting."""
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
-        self._follower.close()
+        self._tracker.close()
         self._events.clear()
         self._stop_listening()
         self._lock.release()
@@ -279,25 +279,25 @@ class PipelineScheduler(ScheduleCommands):
 
     async def _follow_on(self) -> None:
         while True:
-            self._follower.nudge.clear()
+            self._tracker.nudge.clear()
             await self._quietly(self._follow)
             await self._clock.wait(asyncio.Event(), self.now() + GAP_US)
-            rest = BUSY_US if self._follower.open_count else IDLE_US
-            await self._clock.wait(self._follower.nudge, self.now() + rest)
+            rest = BUSY_US if self._tracker.open_count else IDLE_US
+            await self._clock.wait(self._tracker.nudge, self.now() + rest)
 
     async def _follow(self) -> None:
         async with self._changing:
-            gone = await self._follower.follow()
+            gone = await self._tracker.follow()
         if gone and self.is_running:  # the files decide
             log.warning("deleted, but still in its file: %s", ", ".join(gone))
             await self.refresh(gone)
 
     def _notified(self, topic: str) -> None:
-        self._follower.nudge.set()
+        self._tracker.nudge.set()
 
     def _progressed(self, progress: Progress) -> None:
         if progress.phase in ("begun", "ended"):
-            self._follower.nudge.set()
+            self._tracker.nudge.set()
         self._report_wait(progress)
 
     def _report_wait(self, progress: Progress) -> None:
@@ -352,10 +352,10 @@ class PipelineScheduler(ScheduleCommands):
                 moved = await self.registry.sync(names, now=now)
             for each in moved:
                 if each.change == "removed":
-                    self._follower.drop(each.entry)
+                    self._tracker.drop(each.entry)
                 else:
                     self._take(each.entry)
-            await self._follower.write()
+            await self._tracker.write()
             self._report(moved)
 
     async def _scan_files(self) -> dict[str, watcher.Seen] | None:
@@ -388,7 +388,7 @@ class PipelineScheduler(ScheduleCommands):
     async def trigger_now(self, schedule_id: str) -> PipelineResult:
         """Run it now, beside its schedule, and wait for the result; RunFailed when it fails."""
         run_id = await self.trigger(schedule_id)
-        self._follower.nudge.set()
+        self._tracker.nudge.set()
         ended = await self._app.runs.wait(run_id)
         if self.is_running:
             await self._follow()

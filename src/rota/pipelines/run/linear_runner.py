@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from functools import partial
 
@@ -20,9 +19,9 @@ from rota.pipelines.run.inputs import Item, items_of
 from rota.pipelines.run.map_stage import linear_map, reader_of
 from rota.pipelines.run.prompt_builder import PromptBuilder
 from rota.pipelines.run.reduce_formats import shown
-from rota.pipelines.run.reduce_stage import OUTPUT, AiReduce, put_whole, reduce_by_form
+from rota.pipelines.run.reduce_stage import OUTPUT, AiReduce, put_reply, reduce_by_form
 from rota.pipelines.run.results import Source, Spool, outcomes
-from rota.pipelines.run.run_store import ItemRecord, RunReader
+from rota.pipelines.run.run_store import RunReader
 from rota.pipelines.run.sharding import Sharding
 from rota.pipelines.run.single_call import call
 from rota.pipelines.run.stages import FILTER, INPUT, JOB, MAP, REDUCE, mapped_list
@@ -58,7 +57,7 @@ async def _filter(context: PipelineContext, section: Filter, total: int) -> int:
         return await filter_items(
             context, FILTER, INPUT, FILTER, sieve_of_filter(context.snapshot, section)
         )
-    held = await context.run_store.item_list(FILTER + withheld.SHELF)
+    held = await context.run_store.item_list(FILTER + withheld.SUFFIX)
     if held is not None and held.count and held.attempt < context.run_store.claim.attempt:
         context.progress.enter("filtering", total=held.count)
         await ask_again(context, FILTER, FILTER, sieve_of_filter(context.snapshot, section))
@@ -100,14 +99,7 @@ async def _reduce(context: PipelineContext, step: ReduceStep, spool: Spool) -> N
         partial(shown, spool.results, failures=step.include_failures), spool.tally.counts,
         step.max_chars,
     )  # fmt: skip
-    await put_whole(context, OUTPUT, text_of(await reduce.perform()))
-
-
-def text_of(record: ItemRecord) -> str:
-    """The reply as a text: itself, or its fields as JSON."""
-    if record.output is None:
-        return record.text or ""
-    return json.dumps(record.output, ensure_ascii=False, indent=2) + "\n"
+    await put_reply(context, OUTPUT, await reduce.perform())
 
 
 async def perform_job(context: PipelineContext) -> None:
@@ -118,7 +110,7 @@ async def perform_job(context: PipelineContext) -> None:
     asking = PromptBuilder(context.snapshot, JOB, job)
     record = await call(context, JOB, asking.without_item(), reader_of(asking.fields))
     context.progress.done = 1
-    await put_whole(context, OUTPUT, text_of(record))
+    await put_reply(context, OUTPUT, record)
 
 
 async def load_input(context: PipelineContext) -> int:

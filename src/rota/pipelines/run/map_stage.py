@@ -68,7 +68,7 @@ class MapStage:
         context: PipelineContext,
         name: str,
         asking: PromptBuilder,
-        pace: MapOptions,
+        options: MapOptions,
         total: int,
         *,
         moved: bool = False,
@@ -79,8 +79,8 @@ class MapStage:
         `failed_before`: the number of items that failed in an earlier stage; they count.
         """
         self._moved, self._failed_before = moved, failed_before
-        self._context, self._name, self._asking, self._pace = context, name, asking, pace
-        self._failures_max = pace.failures_max(total)
+        self._context, self._name, self._asking, self._options = context, name, asking, options
+        self._failures_max = options.failures_max(total)
         self._marks = bytearray(total)
         self._stopped: Exception | None = None
 
@@ -89,7 +89,7 @@ class MapStage:
         await self._mark_earlier_attempts()
         self._context.progress.report()
         self._check_ceiling()
-        count = max(1, min(self._pace.parallel, len(self._marks)))
+        count = max(1, min(self._options.parallel, len(self._marks)))
         await sweep(self._works(items), count, self._in_slot, lambda: self._stopped is not None)
         if self._stopped is not None:
             raise self._stopped
@@ -126,7 +126,7 @@ class MapStage:
         progress = self._context.progress
         progress.running += len(work)
         try:
-            if self._pace.batch_size == 1:
+            if self._options.batch_size == 1:
                 await self._single(work[0])
             else:
                 await self._batch(work, Usage())
@@ -138,7 +138,7 @@ class MapStage:
     async def _works(
         self, items: AsyncIterator[PositionedItem]
     ) -> AsyncGenerator[list[PositionedItem], None]:
-        size = self._pace.batch_size
+        size = self._options.batch_size
         waiting: dict[Hashable, list[PositionedItem]] = {}
         async for placed in items:
             if self._marks[placed.position] != OPEN:
@@ -301,7 +301,7 @@ class MapStage:
         failed, limit = self._context.progress.failed + self._failed_before, self._failures_max
         if limit is None or failed <= limit or self._stopped is not None:
             return
-        allowed = "fail_fast allows none" if self._pace.fail_fast else f"max_failures is {limit}"
+        allowed = "fail_fast allows none" if self._options.fail_fast else f"max_failures is {limit}"
         self._stopped = ItemsFailed(
             f"stopped after {failed} of {len(self._marks)} items failed; {allowed}",
             failed=failed,
@@ -312,12 +312,12 @@ def linear_map(
     context: PipelineContext, step: MapStep, total: int, *, failed_before: int = 0
 ) -> MapStage:
     """The map of the linear form; `failed_before` items failed in the filter."""
-    pace = MapOptions(
+    options = MapOptions(
         parallel_of(context.snapshot, step.parallel), step.batch_size, step.fail_fast,
         step.max_failures,
     )  # fmt: skip
     asking = PromptBuilder(context.snapshot, MAP, step)
-    return MapStage(context, MAP, asking, pace, total, failed_before=failed_before)
+    return MapStage(context, MAP, asking, options, total, failed_before=failed_before)
 
 
 def reader_of(fields: Fields) -> Callable[[str], Any]:

@@ -24,11 +24,11 @@ from rota.pipelines.run.context import Cache, PipelineContext
 from rota.pipelines.run.filter_stage import filter_items, sieve_of_node
 from rota.pipelines.run.generated_items import generated
 from rota.pipelines.run.inputs import select, source_items, stream
-from rota.pipelines.run.linear_runner import check_items, text_of
+from rota.pipelines.run.linear_runner import check_items
 from rota.pipelines.run.map_stage import MapOptions, MapStage, reader_of
 from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
 from rota.pipelines.run.reduce_formats import ItemResult, Results, shown
-from rota.pipelines.run.reduce_stage import AiReduce, put_whole, reduce_by_form
+from rota.pipelines.run.reduce_stage import AiReduce, put_reply, reduce_by_form
 from rota.pipelines.run.results import Spool, outcomes, source_of_node
 from rota.pipelines.run.run_store import Item, ItemRecord, PositionedItem
 from rota.pipelines.run.script import script_items
@@ -125,9 +125,9 @@ class NodeWork:
         context = self._context
         incoming = await context.run_store.item_list(self._item_list)
         total = incoming.count if incoming else 0
-        pace = MapOptions(parallel_of(context.snapshot, node.concurrency), node.batch_size)
+        options = MapOptions(parallel_of(context.snapshot, node.concurrency), node.batch_size)
         asking = PromptBuilder(context.snapshot, self._id, node)
-        stage = MapStage(context, self._stage, asking, pace, total, moved=self._moved)
+        stage = MapStage(context, self._stage, asking, options, total, moved=self._moved)
         await stage.perform(_sound(context.run_store.items(self._item_list)))
         with Spool() as spool:
             source = await source_of_node(context.run_store, context.snapshot, self._id, node)
@@ -153,7 +153,7 @@ class NodeWork:
             asking = PromptBuilder(context.snapshot, self._id, node)
             reduce = AiReduce(context, self._stage, asking, pieces, spool.tally.counts, CHARS_MAX)
             record = await reduce.perform()
-        await put_whole(context, self._out, text_of(record))
+        await put_reply(context, self._out, record)
         await self._put(stream([_item_of(record)]))
 
     async def _ai(self, node: AiNode) -> None:

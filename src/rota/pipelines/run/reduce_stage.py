@@ -42,8 +42,11 @@ async def reduce_by_form(context: PipelineContext, name: str, kind: str, results
         await context.run_store.put_text(name, _pieces(file.read))
 
 
-async def put_whole(context: PipelineContext, name: str, text: str) -> None:
-    """Record a text that is in memory."""
+async def put_reply(context: PipelineContext, name: str, record: ItemRecord) -> None:
+    """Record a reply as a text: itself, or its fields as JSON."""
+    text = record.text or ""
+    if record.output is not None:
+        text = json.dumps(record.output, ensure_ascii=False, indent=2) + "\n"
     await context.run_store.put_text(name, _pieces(io.StringIO(text).read))
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 WHOLE = 1 << 62
 # Items that one page reads.
 PAGE_ITEMS_MAX = 2_000
-_WORDS: dict[str, OutcomeWord] = {
+_OUTCOMES: dict[str, OutcomeWord] = {
     "completed": "completed", "cancelled": "cancelled", "failed": "failed", "crashed": "failed",
     "waiting": "failed",
 }  # fmt: skip
@@ -71,7 +71,7 @@ async def result(client: Client, run_id: str) -> PipelineResult:
     summary = await summary_of(pipeline_run.reader, pipeline_run.snapshot, chars_max=WHOLE)
     ended = run.finished_at or run.started_at or run.created_at
     return result_of(
-        summary, pipeline_run.snapshot, outcome=_WORDS.get(run.status, "partial"),
+        summary, pipeline_run.snapshot, outcome=_OUTCOMES.get(run.status, "partial"),
         duration_ms=(ended - (run.started_at or ended)) // 1000,
         error=read_error(run.error)["message"] if run.error else run.reason,
     )  # fmt: skip

@@ -1,8 +1,8 @@
-"""The names of stages and item lists: which stages have items, and on which lists these are."""
+"""The names of stages and of the lists that hold their items."""
 
 from __future__ import annotations
 
-from rota.pipelines.definition.nodes import FilterNode, MapNode, parents_of
+from rota.pipelines.definition.nodes import parents_of
 from rota.pipelines.snapshot import Snapshot
 
 INPUT, FILTER, MAP, REDUCE, JOB = "input", "filter", "map", "reduce", "job"
@@ -15,18 +15,6 @@ RESULT = "result"  # the field of an item that holds a reply without fields
 def mapped_list(snapshot: Snapshot) -> str:
     """The list of the items that the map of the linear form maps."""
     return FILTER if snapshot.pipeline.filter is not None else INPUT
-
-
-def map_nodes(snapshot: Snapshot) -> list[tuple[str, MapNode]]:
-    """The nodes of a graph with counted items."""
-    nodes = (snapshot.pipeline.nodes or {}).items()
-    return [(node_id, node) for node_id, node in nodes if isinstance(node, MapNode)]
-
-
-def filter_nodes(snapshot: Snapshot) -> list[str]:
-    """The lists that filter nodes fill."""
-    nodes = (snapshot.pipeline.nodes or {}).items()
-    return [node_output(node_id) for node_id, node in nodes if isinstance(node, FilterNode)]
 
 
 def node_stage(node_id: str) -> str:

@@ -16,6 +16,7 @@ from typing import IO, NamedTuple
 import msgspec
 
 from rota.core.runs.model import StoredStep
+from rota.pipelines.definition.nodes import FilterNode, MapNode
 from rota.pipelines.files import prune_results, write_result
 from rota.pipelines.outcome import ItemOutcome, OutcomeWord, PipelineResult
 from rota.pipelines.run import withheld
@@ -39,15 +40,8 @@ from rota.pipelines.run.run_store import (
     stage_prefix,
 )
 from rota.pipelines.run.sharding import part_readers
-from rota.pipelines.run.stages import (
-    FILTER,
-    INPUT,
-    JOB,
-    MAP,
-    filter_nodes,
-    map_nodes,
-    mapped_list,
-)
+from rota.pipelines.run.stages import FILTER, INPUT, JOB, MAP, mapped_list, node_output
+from rota.pipelines.run.withheld import Withheld
 from rota.pipelines.snapshot import Snapshot
 
 log = logging.getLogger("rota.pipelines")
@@ -99,8 +93,9 @@ async def item_outcomes(
         async for outcome in outcomes(source, skip=skip):
             yield outcome
         skip = max(0, skip - await count_outcomes(source)) if skip else 0
-    for item_list in filter_nodes(snapshot):
-        async for outcome in unasked(reader, item_list):
+    nodes = (snapshot.pipeline.nodes or {}).items()
+    for node_id in [node_id for node_id, node in nodes if isinstance(node, FilterNode)]:
+        async for outcome in unasked(reader, node_output(node_id)):
             if skip == 0:
                 yield outcome
             skip = max(0, skip - 1)
@@ -118,16 +113,16 @@ async def _of_job(reader: RunReader, snapshot: Snapshot, skip: int) -> AsyncIter
 
 
 async def _sources(
-    reader: RunReader,
-    snapshot: Snapshot,
-    parts: list[RunReader],
-    held: Mapping[int, withheld.Withheld],
+    reader: RunReader, snapshot: Snapshot, parts: list[RunReader], held: Mapping[int, Withheld]
 ) -> list[Source]:
     """The stages with counted items: the map, or the map nodes of a graph."""
     if snapshot.pipeline.mode == "map-reduce":
         return [Source(reader, mapped_list(snapshot), MAP, parts, held)]
-    nodes = map_nodes(snapshot)
-    return [await source_of_node(reader, snapshot, node_id, node) for node_id, node in nodes]
+    return [
+        await source_of_node(reader, snapshot, node_id, node)
+        for node_id, node in (snapshot.pipeline.nodes or {}).items()
+        if isinstance(node, MapNode)
+    ]
 
 
 async def _filtered(reader: RunReader, snapshot: Snapshot) -> int:

@@ -12,7 +12,7 @@ import msgspec
 
 from rota.pipelines.run.run_store import MESSAGE_CHARS_MAX, PositionedItem, RunReader, RunStore
 
-SHELF = ".withheld"  # the list beside that of the filter
+SUFFIX = ".withheld"  # the list beside that of the filter
 
 
 class Withheld(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -39,14 +39,14 @@ def failed(position: int, source: int, error: Exception) -> Withheld:
 async def read(reader: RunReader, item_list: str) -> dict[int, Withheld]:
     """The withheld items of a list, by position."""
     listed = [
-        msgspec.convert(placed.item, Withheld) async for placed in reader.items(item_list + SHELF)
+        msgspec.convert(placed.item, Withheld) async for placed in reader.items(item_list + SUFFIX)
     ]
     return {each.position: each for each in listed}
 
 
 async def write(store: RunStore, item_list: str, withheld: Iterable[Withheld]) -> None:
     """Write the items that this attempt withholds, in place of those of earlier attempts."""
-    listed = store.fill(item_list + SHELF)
+    listed = store.fill(item_list + SUFFIX)
     for each in withheld:
         await listed.add(msgspec.to_builtins(each))
     await listed.close(replaces=True)
