@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from rota.ai.base import Request, passing
 from rota.ai.priced_invoker import count
-from rota.ai.prices import Prices
-from rota.ai.provider_call import Home, HttpInvoker, ReplyParser
+from rota.ai.provider_call import Home, HttpInvoker, HttpInvokerOptions, ReplyParser
 
 VERSION = "2023-06-01"
 MAX_TOKENS = 4096  # the API requires a limit; this is the default
@@ -94,6 +91,7 @@ class Anthropic(HttpInvoker):
     """
 
     home = Home("https://api.anthropic.com", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY")
+    key_header = "x-api-key"
     path = "/v1/messages"
     base_suffix = "/v1"
     own_headers: ClassVar = {"anthropic-version": VERSION}
@@ -103,18 +101,10 @@ class Anthropic(HttpInvoker):
         self,
         name: str = "anthropic",
         *,
-        base_url: str | None = None,
-        key_env: str | None = None,
-        key_header: str = "x-api-key",
-        stream: bool = True,
         max_tokens: int = MAX_TOKENS,
-        prices: Prices | None = None,
-        env: Mapping[str, str] = os.environ,
+        **options: Unpack[HttpInvokerOptions],
     ) -> None:
-        super().__init__(
-            name, base_url=base_url, key_env=key_env, key_header=key_header, stream=stream,
-            prices=prices, env=env,
-        )  # fmt: skip
+        super().__init__(name, **options)
         self._max_tokens = max_tokens
 
     def answer_tokens_max(self, request: Request) -> int:

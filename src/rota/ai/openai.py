@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from rota.ai.base import Request, passing
 from rota.ai.priced_invoker import counts
-from rota.ai.prices import Prices
-from rota.ai.provider_call import Home, HttpInvoker, ReplyParser
+from rota.ai.provider_call import Home, HttpInvoker, HttpInvokerOptions, ReplyParser
 
 # Other servers have values of their own for an answer that was cut off.
 _FINISH = {"max_tokens": "length", "MAX_TOKENS": "length", "SAFETY": "content_filter"}
@@ -79,6 +76,7 @@ class OpenAI(HttpInvoker):
     """
 
     home = Home("https://api.openai.com/v1", "OPENAI_BASE_URL", "OPENAI_API_KEY")
+    key_header = "Authorization"
     path = "/chat/completions"
     parser = _CompletionParser
 
@@ -86,18 +84,10 @@ class OpenAI(HttpInvoker):
         self,
         name: str = "openai",
         *,
-        base_url: str | None = None,
-        key_env: str | None = None,
-        key_header: str = "Authorization",
-        stream: bool = True,
         json_mode: bool = True,
-        prices: Prices | None = None,
-        env: Mapping[str, str] = os.environ,
+        **options: Unpack[HttpInvokerOptions],
     ) -> None:
-        super().__init__(
-            name, base_url=base_url, key_env=key_env, key_header=key_header, stream=stream,
-            prices=prices, env=env,
-        )  # fmt: skip
+        super().__init__(name, **options)
         self._json_mode = json_mode
 
     def _body(self, request: Request) -> dict[str, Any]:

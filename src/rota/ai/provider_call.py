@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypedDict
 from urllib.parse import SplitResult, urlunsplit
 
 import msgspec
@@ -78,6 +79,17 @@ class Home(NamedTuple):
         return address == self.url or address.startswith(f"{self.url.removesuffix('/v1')}/")
 
 
+class HttpInvokerOptions(TypedDict, total=False):
+    """The options that all providers over HTTP have."""
+
+    base_url: str | None
+    key_env: str | None
+    key_header: str
+    stream: bool
+    prices: Prices | None
+    env: Mapping[str, str]
+
+
 class HttpInvoker(Priced, ABC):
     """Base of the invokers that ask a provider over HTTP; it keeps their connections.
 
@@ -86,6 +98,7 @@ class HttpInvoker(Priced, ABC):
     """
 
     home: Home
+    key_header: str
     path: str
     base_suffix = ""  # the end of a base URL that `path` begins with
     own_headers: ClassVar[Mapping[str, str]] = {}
@@ -95,14 +108,16 @@ class HttpInvoker(Priced, ABC):
         self,
         name: str,
         *,
-        base_url: str | None,
-        key_env: str | None,
-        key_header: str,
-        stream: bool,
-        prices: Prices | None,
-        env: Mapping[str, str],
+        base_url: str | None = None,
+        key_env: str | None = None,
+        key_header: str | None = None,
+        stream: bool = True,
+        prices: Prices | None = None,
+        env: Mapping[str, str] = os.environ,
     ) -> None:
         super().__init__(name, prices)
+        if key_header is not None:
+            self.key_header = key_header
         base = base_url or env.get(self.home.url_variable) or self.home.url
         parts = _checked_base(base, name)
         path = parts.path.rstrip("/").removesuffix(self.base_suffix) + self.path
@@ -110,9 +125,9 @@ class HttpInvoker(Priced, ABC):
         self._at_home = self.home.has(base)
         trusted = self._at_home or base_url is None
         variable = key_env or (self.home.key_variable if trusted else None)
-        prefix = "Bearer " if key_header.lower() == "authorization" else ""
+        prefix = "Bearer " if self.key_header.lower() == "authorization" else ""
         self._key = ApiKey(variable, name, prefix=prefix, env=env) if variable else None
-        self._key_header, self._needs_key = key_header, self._at_home or key_env is not None
+        self._needs_key = self._at_home or key_env is not None
         self._stream = stream
         self._connections = KeptConnections()
 
@@ -141,9 +156,9 @@ class HttpInvoker(Priced, ABC):
         headers: dict[str, Text] = {"content-type": "application/json", **self.own_headers}
         headers |= given
         if self._key is not None and (self._needs_key or self._key.value()):
-            name = self._key_header.lower()
+            name = self.key_header.lower()
             headers = {other: text for other, text in headers.items() if other.lower() != name}
-            headers[self._key_header] = self._key
+            headers[self.key_header] = self._key
         return headers
 
     async def _post(self, request: Request, parser: ReplyParser) -> None:

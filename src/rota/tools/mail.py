@@ -172,7 +172,8 @@ class SendMail(Tool):
         timeout_s: float,
     ) -> None:
         with self._connected(timeout_s) as server:
-            self._log_in(server)
+            if self._user is not None and self._password is not None:
+                server.login(reveal(self._user), reveal(self._password))
             addresses = [_address(each, self.name).addr_spec for each in recipients]
             self._expect(server.mail(self._sender.addr_spec))
             for address in addresses:
@@ -213,11 +214,6 @@ class SendMail(Tool):
                 server.docmd("QUIT")  # the server has the mail; an error of QUIT changes nothing
         finally:
             server.close()
-
-    def _log_in(self, server: smtplib.SMTP) -> None:
-        if self._user is None or self._password is None:
-            return
-        server.login(reveal(self._user), reveal(self._password))
 
     def _expect(self, reply: tuple[int, bytes], *, good: int = 2, about: str = "") -> None:
         """Any other reply means that the mail was not taken: SMTP leaves no doubt here."""

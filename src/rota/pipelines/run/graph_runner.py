@@ -52,7 +52,8 @@ class GraphRunner:
             await self._done[parent].wait()
         done = await self._context.run_store.item_list(node_output(node_id))
         moved = done is not None and await self._is_older(done, self._parents[node_id])
-        if done is None or moved or self._may_have_more(done):
+        claim = self._context.run_store.claim
+        if done is None or moved or (not done.whole and done.attempt < claim.attempt):
             await self._performed(node_id, node, moved=moved)
         self._done[node_id].set()
 
@@ -64,9 +65,6 @@ class GraphRunner:
         return any(
             item_list is not None and item_list.attempt > done.attempt for item_list in item_lists
         )
-
-    def _may_have_more(self, done: ItemList) -> bool:
-        return not done.whole and done.attempt < self._context.run_store.claim.attempt
 
     async def _performed(self, node_id: str, node: Node, *, moved: bool) -> None:
         context, parents = self._context, self._parents[node_id]
