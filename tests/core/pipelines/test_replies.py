@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.pipelines.replies import NoJson, extract, read_value
+from rota.core.pipelines.replies import NoJson, extract, only_value, read_value
 from tests.kit.sampling import examples
 
 WANT = {"a": 1, "b": "x"}
@@ -65,6 +65,47 @@ def test_what_is_mended_and_what_is_not(text: str, value: Any) -> None:
         return
     with pytest.raises(NoJson):
         extract(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "A", "author": {"title": "Dr"}, "title": "The "New" Tea"}',
+        '{"title": "The "New" Tea", "author": {"title": "Dr"}}',
+        '```json\n{"title": "Tea", "author": {"title": "Dr"}, "text": "cut\n```',
+        '{"author": {"title": "Dr"}, "text": "it breaks o',
+        '[{"title": "One"}, {"title": "Two"}, {"title": "Thr',
+    ],
+)
+def test_a_part_of_a_broken_value_is_not_the_answer(text: str) -> None:
+    with pytest.raises(NoJson):
+        extract(text, lambda value: isinstance(value, dict) and "title" in value)
+
+
+def test_an_answer_behind_a_broken_value_is_found() -> None:
+    text = 'Such as {"a": 0, ...}. See [1, and so on]. So: {"a": 1, "b": "x"}'
+    assert extract(text, lambda value: isinstance(value, dict) and "a" in value) == WANT
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{"id": 1}\n{"id": 2}\n', "it holds 2 JSON values"),
+        ('[{"id": 1}, {"id": 2}, {"id"', "cannot be read beyond character"),
+        ('[{"id": 1}, {"id\n{"id": 2}', "cannot be read beyond character"),
+        ("5", "it holds no JSON"),
+        ("null", "it holds no JSON"),
+        ("", "it holds no JSON"),
+    ],
+)
+def test_the_output_of_a_program_is_one_list_or_object(text: str, problem: str) -> None:
+    with pytest.raises(NoJson, match=problem):
+        only_value(text)
+
+
+def test_a_program_may_log_around_its_json() -> None:
+    assert only_value('[info] reading\n[{"id": 1}]\ndone (1 row)\n') == [{"id": 1}]
+    assert only_value('{"items": []}') == {"items": []}
 
 
 def test_the_wrong_sort_of_json_is_distinguished_from_none() -> None:

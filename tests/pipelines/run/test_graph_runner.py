@@ -118,6 +118,17 @@ async def test_a_failed_node_aborts_or_warns(database_url: str, tmp_path: Path) 
         assert (await it.run(everywhere, name="c")).outcome == "completed"
 
 
+@pytest.mark.parametrize("printed", ['{"x": 1}\\n{"x": 2}', '[{"x": 1}, {"x": 2}, {"x'])
+async def test_a_script_that_prints_no_single_json_value_fails(
+    tmp_path: Path, printed: str
+) -> None:
+    node = msgspec.convert(
+        {"type": "script", "run": f"printf '{printed}'", "output": "json"}, ScriptNode
+    )
+    with pytest.raises(BadInput, match="did not print one JSON list or object"):
+        [item async for item in script_items(node, tmp_path, stream([]))]
+
+
 async def test_a_shell_that_is_not_installed_is_named(tmp_path: Path) -> None:
     node = msgspec.convert(
         {"type": "script", "from": "a", "run": "Get-Date", "shell": "powershell",

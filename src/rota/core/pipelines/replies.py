@@ -2,7 +2,7 @@
 
 The reader below takes JSON and what models make of it: comments, trailing commas, a comma
 forgotten at a line's end, single quotes, bare keys, Python's True and None, raw newlines in text.
-It repairs spelling only: text that stops in the middle is not a value.
+It repairs spelling only: text that stops in the middle is not a value, and neither is a part of it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ DEPTH_MAX = 100
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)")
 _TAGS = ("json", "json5", "jsonc", "javascript", "js")
 _BRACKET = re.compile(r"[\[{]")
+_EITHER_BRACKET = re.compile(r"[\[{}\]]")
 _SPACE = re.compile(r"(?:[ \t\r\n\f\v\ufeff\u00a0]+|//[^\n]*|/\*.{0,1000}?\*/)*", re.S)
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?(?![\w.])")
 _BARE_KEY = re.compile(r"[A-Za-z_$][\w$-]*")
@@ -42,6 +43,17 @@ def extract(text: str, accept: Callable[[Any], bool] = lambda _: True) -> Any:
         if accept(value):
             return value
     raise NoJson("its JSON is not what was asked for" if seen else "it holds no JSON")
+
+
+def only_value(text: str) -> Any:
+    """The one list or object that a program printed, whatever it logged around it."""
+    broken: list[int] = []
+    found = list(_values(text, broken))
+    if broken:
+        raise NoJson(f"its JSON cannot be read beyond character {broken[0] + 1}")
+    if len(found) != 1:
+        raise NoJson(f"it holds {len(found)} JSON values" if found else "it holds no JSON")
+    return found[0]
 
 
 def _candidates(text: str) -> Iterator[Any]:
@@ -72,8 +84,12 @@ def _fenced(text: str) -> Iterator[str]:
         yield from (inner for tag, inner in reversed(blocks) if (tag in _TAGS) is tagged)
 
 
-def _values(text: str) -> Iterator[Any]:
-    """Objects and lists that begin somewhere in a text, from left to right, not within another."""
+def _values(text: str, broken: list[int] | None = None) -> Iterator[Any]:
+    """Objects and lists that begin somewhere in a text, from left to right, not within another.
+
+    A part of a broken one, such as an object inside of a reply that breaks off, is not the answer.
+    `broken` receives the positions that could not be read.
+    """
     at = 0
     reader = _Lenient(text)
     patience = PATIENCE * (len(text) + 1000)  # nonsense must not be read over and over
@@ -81,14 +97,28 @@ def _values(text: str) -> Iterator[Any]:
         found = _BRACKET.search(text, at)
         if found is None:
             return
-        reader.reached = found.start()
+        reader.reached, reader.whole_parts = found.start(), 0
         try:
             value, at = read_value(text, found.start(), reader)
         except (NoJson, RecursionError):
-            at = found.start() + 1
             patience -= 100 + reader.reached - found.start()
+            at = found.start() + 1
+            if reader.whole_parts:  # brackets of prose have no readable part
+                at = _closed_at(text, found.start())
+                if broken is not None:
+                    broken.append(reader.reached)
         else:
             yield value
+
+
+def _closed_at(text: str, at: int) -> int:
+    """The end of the brackets that open at a position; quotes do not count, they are broken."""
+    depth = 0
+    for found in _EITHER_BRACKET.finditer(text, at):
+        depth += 1 if found.group() in "[{" else -1
+        if depth == 0:
+            return found.end()
+    return len(text)
 
 
 def read_value(text: str, at: int, reader: _Lenient | None = None) -> tuple[Any, int]:
@@ -112,6 +142,7 @@ class _Lenient:
     def __init__(self, text: str) -> None:
         self._text = text
         self.reached = 0  # how far it came, even when it failed
+        self.whole_parts = 0  # members and elements that it read, even when it failed
 
     def value(self, at: int, depth: int) -> tuple[Any, int]:
         at = self.reached = self._space(at)
@@ -150,6 +181,7 @@ class _Lenient:
             if self._text[at : at + 1] != ":":
                 raise NoJson(f"no colon at {at}")
             found[key], at = self.value(at + 1, depth + 1)
+            self.whole_parts += 1
             at = self._comma(at, "}")
 
     def _list(self, at: int, depth: int) -> tuple[list[Any], int]:
@@ -160,6 +192,7 @@ class _Lenient:
                 return found, at + 1
             value, at = self.value(at, depth + 1)
             found.append(value)
+            self.whole_parts += 1
             at = self._comma(at, "]")
 
     def _key(self, at: int) -> tuple[str, int]:

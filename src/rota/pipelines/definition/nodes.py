@@ -74,7 +74,7 @@ class ScriptNode(GraphNode, frozen=True, kw_only=True, tag="script", tag_field="
     ] = "none"
     output: Annotated[
         Literal["json", "csv", "text", "passthrough"],
-        Meta(description="How to read its output; passthrough keeps the items unchanged."),
+        Meta(description="How to read its output. json: one list; passthrough: the same items."),
     ] = "passthrough"
     shell: Annotated[
         Literal["default", "powershell", "bash"], Meta(description="The shell to use.")

@@ -12,7 +12,7 @@ from typing import IO
 
 import msgspec
 
-from rota.core.pipelines.replies import NoJson, extract
+from rota.core.pipelines.replies import NoJson, only_value
 from rota.errors import BadInput
 from rota.net.subprocesses import environment
 from rota.pipelines.definition.nodes import ScriptNode
@@ -84,9 +84,12 @@ def _read(node: ScriptNode, out: IO[bytes]) -> Iterator[Item]:
 def _json_items(text: str, name: str) -> Iterator[Item]:
     """JSON as programs print it: a list, an object with a list under items, or one object."""
     try:
-        value = extract(text, lambda value: isinstance(value, list | dict))
+        value = only_value(text)
     except NoJson as error:
-        raise BadInput(f"{name} did not print JSON: {error}") from error
+        raise BadInput(
+            f"{name} did not print one JSON list or object: {error}",
+            hint="Print all items as one list: [{…}, {…}].",
+        ) from error
     if isinstance(value, dict):
         value = value["items"] if isinstance(value.get("items"), list) else [value]
     for number, each in enumerate(value, start=1):
