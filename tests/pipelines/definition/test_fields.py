@@ -144,6 +144,8 @@ INCLUDE = fields_of(["include", "reason"])
     [
         ("Yes, because it is.", [], True), ("no", [], False), ("**PASS**", [], True),
         ("Exclude it", [], False), ('{"include": true}', [], True),
+        ('{"include": false}', [], False), ('```json\n{"include": false}\n```', [], False),
+        ('include: {"include": false}', [], False), ("n", [], False), ("Y.", [], True),
         ('{"include": false, "reason": "old"}', INCLUDE, False),
     ],
 )  # fmt: skip
@@ -151,7 +153,19 @@ def test_a_decision_is_read(reply: str, fields: list[OutputField], kept: bool) -
     assert read_decision(reply, fields)[0] is kept
 
 
-@pytest.mark.parametrize("reply", ["Perhaps", "", "It is not clear, yes and no"])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Perhaps",
+        "",
+        "It is not clear, yes and no",
+        "N/A",
+        "y'all",
+        "yes/no",
+        "Yes or no?",
+        "No. Yes!",
+    ],
+)
 def test_a_decision_that_is_none_is_bad(reply: str) -> None:
     with pytest.raises(BadReply, match="neither yes nor no"):
         read_decision(reply, [])
@@ -160,3 +174,11 @@ def test_a_decision_that_is_none_is_bad(reply: str) -> None:
 def test_a_decision_in_json_must_be_true_or_false() -> None:
     with pytest.raises(BadReply, match='"include" must be true or false; it is "yes"'):
         read_decision('{"include": "yes"}', INCLUDE)
+    with pytest.raises(BadReply, match='"include" must be true or false; it is "no"'):
+        read_decision('{"include": "no"}', [])
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "[1, 1e400]"])
+def test_a_number_that_is_too_large_for_json_is_not_null(number: str) -> None:
+    with pytest.raises(BadReply, match="cannot be read"):
+        read_reply(f'{{"severity": {number}}}', NAMES)

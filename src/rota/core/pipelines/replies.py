@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -60,7 +61,7 @@ def _candidates(text: str) -> Iterator[Any]:
     """All values, the likeliest first: the whole, fenced blocks, whatever is in the prose."""
     whole = text.strip()
     with contextlib.suppress(ValueError, RecursionError):
-        yield json.loads(whole, parse_constant=_no_constant)
+        yield _STRICT.decode(whole)
     for block in _fenced(text):
         yield from _values(block)
     yield from reversed(list(_values(text)))
@@ -133,7 +134,15 @@ def _no_constant(name: str) -> Any:
     raise ValueError(name)
 
 
-_STRICT = json.JSONDecoder(parse_constant=_no_constant)
+def _finite(digits: str) -> float:
+    """A number that a float can hold; infinity would be stored as null."""
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"{digits} is too large")
+    return number
+
+
+_STRICT = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
 
 
 class _Lenient:
@@ -166,8 +175,8 @@ class _Lenient:
     @staticmethod
     def _number(found: re.Match[str]) -> Any:
         try:
-            return json.loads(found.group())
-        except ValueError as error:  # more digits than Python reads
+            return _STRICT.decode(found.group())
+        except ValueError as error:  # more digits than Python reads, or too large for a float
             raise NoJson(f"a number of {len(found.group())} digits") from error
 
     def _object(self, at: int, depth: int) -> tuple[dict[str, Any], int]:

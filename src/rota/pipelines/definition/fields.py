@@ -134,14 +134,22 @@ def read_decision(text: str, fields: Fields) -> tuple[bool, str]:
         if not isinstance(include, bool):
             raise BadReply(f'"include" must be true or false; it is {_shown(include)}.')
         return include, str(answer.get("reason") or "")
-    words = re.findall(r"[a-z]+", text.lower())
-    if words and words[0] in _YES | _NO:
-        return words[0] in _YES, text.strip()
-    try:
+    try:  # first: `{"include": false}` begins with a word that means yes
         value = extract(text, lambda value: _object(value, ["include"]) is not None)
     except NoJson as error:
-        raise BadReply("The reply begins with neither yes nor no.") from error
+        return _yes_or_no(text, error), text.strip()
     return read_decision(json.dumps(value), [OutputField(name="include")])
+
+
+def _yes_or_no(text: str, error: NoJson) -> bool:
+    """The first word of a reply, unless its opposite follows at once or it is part of another."""
+    words = re.findall(r"[a-z]+", text.lower())
+    first = words[0] if words else ""
+    opposite = {"yes": "no", "no": "yes"}.get(first)
+    is_letter = len(first) == 1 and len(words) > 1
+    if first not in _YES | _NO or is_letter or opposite in words[1:3]:
+        raise BadReply("The reply begins with neither yes nor no.") from error
+    return first in _YES
 
 
 def _object(value: Any, names: Sequence[str]) -> dict[str, Any] | None:
