@@ -80,7 +80,9 @@ def test_columns_may_have_types() -> None:
         ("integer", "5.5", "'5.5' is not a whole number"),
         ("number", "five", "'five' is not a number"),
         ("boolean", "maybe", "'maybe' is neither true nor false"),
-        ("json", "{", "'{' is not JSON: Expecting property name"),
+        ("json", "{", "'{' is not JSON: Input data was truncated"),
+        ("json", "NaN", "'NaN' is not JSON"),
+        ("json", "1e400", "'1e400' is not JSON: Number out of range"),
     ],
 )
 def test_a_cell_of_another_type_is_reported_with_its_line(kind: str, cell: str, said: str) -> None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from rota.core.pipelines.filter_rules import number_of
 from rota.core.pipelines.templates import text_of
@@ -130,8 +131,8 @@ def typed_cell(text: str, kind: str, where: str) -> Any:
         return None
     if kind == "json":
         try:
-            return json.loads(text)
-        except (ValueError, RecursionError) as error:
+            return msgspec.json.decode(text)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise BadInput(f"{where}: {text[:100]!r} is not JSON: {error}") from error
     if kind == "boolean":
         word = text.strip().lower()
