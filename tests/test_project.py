@@ -88,6 +88,8 @@ def test_no_project_is_none_and_a_named_one_must_be_there(tmp_path: Path) -> Non
         ),
         ("[settings]\nslot = 5\n", r"rota.toml \[settings\]: there is no setting slot"),
         ("[settings]\nslots = 0\n", r"rota.toml \[settings\]: slots = 0: expected int >= 1"),
+        ("[settings]\nkeep_days = inf\n", "keep_days = inf: expected float <= 36500"),
+        ("[settings]\npoll_s = 1e300\n", "poll_s = 1e[+]300: expected float <= 3153600000"),
         ("schedules = 3\n", "rota.toml: schedules is not a table"),
         ("[queues.mail]\nrate = '5'\n", r"rota.toml \[queues.mail\]: '5' is not a rate"),
         ("[queues.mail]\nrate = '0/1m'\n", "'0/1m' is not a rate"),
@@ -116,6 +118,18 @@ def test_a_bad_file_is_named_with_the_bad_key(tmp_path: Path, text: str, says: s
     write(tmp_path, toml=text)
     with pytest.raises(BadSetting, match=says):
         project.find(None, tmp_path)
+
+
+def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    write(tmp_path, toml="\ufeff[settings]\nslots = 7\n")
+    found = project.find(None, tmp_path)
+    assert found is not None
+    assert found.file.settings == {"slots": 7}
+
+
+def test_an_endless_duration_in_the_environment_is_refused() -> None:
+    with pytest.raises(BadSetting, match="ROTA_KEEP_DAYS='inf': expected float <= 36500"):
+        project.given({"ROTA_KEEP_DAYS": "inf"})
 
 
 # -- loading -----------------------------------------------------------------------------------
@@ -150,6 +164,7 @@ def test_modules_beside_the_file_can_be_imported(tmp_path: Path) -> None:
     [
         (APP, "jbos:app", r"there is no jbos \(looked in "),
         (APP, "jobs:ap", "jobs has no Rota app called 'ap'"),
+        (APP, ":app", "':app' names no module"),
         ("x = 1\n", "jobs.py", "jobs.py has no Rota apps"),
         (APP + "b = Rota()\n", "jobs.py", "jobs.py has several Rota apps: app, b"),
         ("import nowhere_at_all\n", "jobs:app", "jobs cannot be imported: ModuleNotFoundError"),

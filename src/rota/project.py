@@ -123,7 +123,7 @@ def find(target: str | None, folder: Path) -> Project | None:
 def read(path: Path) -> Project:
     """A project from its file; every problem names the file and the key."""
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors write a mark
     except FileNotFoundError as error:
         raise UsageError(
             f"there is no {path}", hint=f"A project is a folder with a {FILE}, or module:app."
@@ -300,6 +300,11 @@ def load(project: Project) -> Rota:
             f"{project.source} names no app", hint='Add app = "module:app" under [project].'
         )
     location, attribute = _split(project.app)
+    if not location:
+        raise UsageError(
+            f"{project.source}: {project.app!r} names no module",
+            hint="Name the app as package.module:app or as path/to/file.py.",
+        )
     if str(project.folder) not in sys.path:
         sys.path.insert(0, str(project.folder))
     try:
@@ -421,6 +426,20 @@ def configure(app: Rota, project: Project, chosen: Given) -> Rota:
         app.declared.add_file(origin, project.file.schedules, project.bad_schedules)
         app.notifications.declared.add_file(origin, project.file.notifications)
     return app
+
+
+def unfit_schedules(app: Rota, project: Project) -> list[BadSetting]:
+    """The schedules of rota.toml that a deploy refuses because of the app's code."""
+    found: list[BadSetting] = []
+    for name, table in project.file.schedules.items():
+        try:
+            workflow = app.starter.workflow_named(table.workflow)
+            limit = app.settings.payload_bytes_max
+            workflow.signature.write((), table.input, what=workflow.name, bytes_max=limit)
+        except RotaError as error:
+            where = f"{project.source} [schedules.{name}]"
+            found.append(BadSetting(f"{where}: {error.message}", hint=error.advice))
+    return found
 
 
 def _move(app: Rota, url: str) -> None:

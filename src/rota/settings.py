@@ -13,6 +13,7 @@ from rota.errors import BadSetting
 Meta = msgspec.Meta
 # Earlier name → name of today.
 RENAMED = {"seats": "slots"}
+DAYS_MAX = 36_500  # for every duration; longer ones do not fit into instants
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -214,12 +215,22 @@ def load(values: Mapping[str, Any], *, source: str) -> Settings:
             else suggestion(first, known, listed),
         )
     try:
-        return msgspec.convert(_listed(values), Settings, strict=False)
+        return _converted(values)
     except msgspec.ValidationError as error:
         refused, _, path = str(error).partition(" - at `$.")
         name = path.rstrip("`")
         shown = f"{name} = {values[name]!r}: " if name in values else ""
         raise BadSetting(f"{source}: {shown}{_plain(refused)}") from error
+
+
+def _converted(values: Mapping[str, Any]) -> Settings:
+    """Values as settings; msgspec's error names the first that does not fit."""
+    found = msgspec.convert(_listed(values), Settings, strict=False)
+    for name in values:
+        longest = DAYS_MAX if name.endswith("_days") else DAYS_MAX * 86_400
+        if isinstance(value := getattr(found, name), float) and value > longest:  # also infinity
+            raise msgspec.ValidationError(f"Expected `float` <= {longest} - at `$.{name}`")
+    return found
 
 
 def _listed(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -247,7 +258,7 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     found = {names[key]: value for key, value in environ.items() if key in names}
     for name, value in found.items():
         try:
-            msgspec.convert(_listed({name: value}), Settings, strict=False)
+            _converted({name: value})
         except msgspec.ValidationError as error:
             refused = _plain(str(error).partition(" - at `")[0])
             raise BadSetting(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from rota.client.client import Client
 from rota.client.operations import ARM_HINT, disarmed_clause
 from rota.core import redaction
 from rota.core.redaction import Redactor
+from rota.errors import RotaError
 from rota.http import options
 from rota.http.options import HttpOptions
 from rota.project import Given, Project, ProjectLocation
@@ -59,6 +60,20 @@ def project_app(call: CommonOptions) -> Rota | None:
     """The app of the project, if there is a project and it names one."""
     found = project_of(call)
     return None if found is None or found.app is None else app_of(call, found)
+
+
+def bad_schedules(call: CommonOptions) -> Sequence[RotaError]:
+    """The tables of rota.toml that a deploy refuses; the code is imported only if there are any."""
+    known = project_of(call)
+    if known is None:
+        return []
+    unreadable = list(known.bad_schedules.values())
+    if known.app is None or not known.file.schedules:
+        return unreadable
+    try:
+        return [*unreadable, *project.unfit_schedules(app_of(call, known), known)]
+    except RotaError as error:  # the code cannot be imported, so nothing is deployed
+        return [*unreadable, error]
 
 
 def client_of(call: CommonOptions) -> Client:

@@ -242,6 +242,34 @@ def test_the_doctor_names_a_bad_table(shell: Shell) -> None:
     assert finding["hint"].startswith("Use one of: workflow, when")
 
 
+@pytest.mark.parametrize(
+    ("table", "says", "hint"),
+    [
+        ('workflow = "ad"\nwhen = "@daily"\n', "there is no workflow 'ad'", "Did you mean add"),
+        ('workflow = "add"\nwhen = "@daily"\n', "add: missing a required argument: 'n'", "Compare"),
+    ],
+)
+def test_the_doctor_names_a_table_that_the_code_does_not_fit(
+    shell: Shell, table: str, says: str, hint: str
+) -> None:
+    write(shell, "[schedules.bad]\n" + table + GOOD)
+    deploy(shell)
+    found = shell.json("doctor", code=1)
+    [finding] = [one for one in found["findings"] if one["what"] == "rota.toml"]
+    assert finding["says"].endswith(f"[schedules.bad]: {says}")
+    assert finding["hint"].startswith(hint)
+
+
+def test_the_doctor_names_code_that_cannot_be_imported(shell: Shell) -> None:
+    write(shell, GOOD)
+    deploy(shell)
+    path = shell.folder / "rota.toml"
+    path.write_text(path.read_text().replace("jobs:", "nowhere:"))
+    found = shell.json("doctor", code=1)
+    [finding] = [one for one in found["findings"] if one["what"] == "rota.toml"]
+    assert finding["says"].startswith("there is no nowhere")
+
+
 def test_a_time_that_is_over_does_not_keep_a_worker_from_starting(
     shell: Shell, caplog: pytest.LogCaptureFixture
 ) -> None:

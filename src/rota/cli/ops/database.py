@@ -132,9 +132,10 @@ def doctor(call: CommonOptions, repairs: bool, full: bool) -> int:
     Checks the database, clock, invariants, workers, queues and stuck runs. Changes nothing without
     --repair. The exit code is 0 if nothing is bad, 3 if the database cannot be used, otherwise 1.
     """
-    known = connect.project_of(call)
-    bad = known.bad_schedules.values() if known is not None else ()
-    declared = [Finding("bad", "rota.toml", error.message, error.advice) for error in bad]
+    declared = [
+        Finding("bad", "rota.toml", error.message, error.advice)
+        for error in connect.bad_schedules(call)
+    ]
     place = connect.place_of(call)
     project.must_exist(place.url)
     done = asyncio.run(store_doctor.repair(place.url, place.settings)) if repairs else []
