@@ -110,7 +110,10 @@ class MergeNode(GraphNode, frozen=True, kw_only=True, tag="merge", tag_field="ty
 
     strategy: Annotated[
         Literal["concat", "zip"],
-        Meta(description="One after the other; or side by side, later parents override fields."),
+        Meta(
+            description="One after the other; or side by side, as far as the shortest (a longer one"
+            " is a warning). Later parents override fields."
+        ),
     ] = "concat"
 
 

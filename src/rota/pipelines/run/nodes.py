@@ -109,6 +109,7 @@ class NodeWork:
             async for item in self._context.run_store.joined(item_lists):
                 yield item
             return
+        await self._warn_of_lengths(item_lists)
         columns = [self._context.run_store.joined([item_list]) for item_list in item_lists]
         while True:
             together: Item = {}
@@ -118,6 +119,16 @@ class NodeWork:
                 except StopAsyncIteration:
                     return  # the shortest is over
             yield together
+
+    async def _warn_of_lengths(self, item_lists: list[str]) -> None:
+        found = [await self._context.run_store.item_list(each) for each in item_lists]
+        counts = [each.count if each else 0 for each in found]
+        if len(set(counts)) > 1:
+            listed = ", ".join(map(str, counts))
+            self._context.warnings.append(
+                f"node {self._id}: its parents have {listed} items; zip omits those beyond "
+                f"number {min(counts)}"
+            )
 
     # -- nodes that ask --------------------------------------------------------------------
 
