@@ -50,6 +50,18 @@ def test_json_holds_everything() -> None:
     ]
 
 
+def test_a_csv_result_can_be_the_input_of_the_same_pipeline() -> None:
+    again = [
+        ItemResult({"id": "1", "out_n": "5", "out_success": "true"}, output={"n": 6, "success": 0})
+    ]
+    text = made("csv", again)
+    assert text.splitlines()[0] == (
+        "id,out_n,out_success,out_out_n,out_out_success,out_out_out_success,out_error"
+    )
+    [row] = read_csv(text.splitlines(keepends=True), name="t")
+    assert (row["out_n"], row["out_out_n"]) == ("5", "6")
+
+
 def test_csv_has_all_columns_of_all_items_and_cuts_nothing() -> None:
     text = made("csv", RESULTS)
     assert text.splitlines()[0] == "title,n,more,out_level,out_tags,out_success,out_error"

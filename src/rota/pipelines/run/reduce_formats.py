@@ -66,8 +66,12 @@ def as_json(results: Results) -> Iterator[str]:
 def as_csv(results: Results) -> Iterator[str]:
     """Input columns, output columns with a prefix, success and error."""
     inputs, outputs = _columns(results)
-    named = [PREFIX + column for column in outputs]
-    head = [*inputs, *named, PREFIX + "success", PREFIX + "error"]
+    head = list(inputs)
+    for column in (*outputs, "success", "error"):
+        name = PREFIX + column
+        while name in head:  # the input is the result of another pipeline, or has such a field
+            name = PREFIX + name
+        head.append(name)
     yield from write_csv(head, (_cells(each, inputs, outputs) for each in results()))
 
 
