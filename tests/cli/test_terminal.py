@@ -103,10 +103,16 @@ def test_prose_at_the_end_goes_below_its_row_where_it_cannot_be_read(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "40")
     rows = [
-        ("nightly-report", "scheduled", "in 1h33m", "at 02:00, every day (Europe/Berlin)", ""),
-        ("fx-rates", "paused", "-", "at 16:10, Monday to Friday", "the feed ends"),
-    ]
-    render.table(("name", "status", "next", "means", "note"), rows, "")
+        {
+            "name": "nightly-report", "status": "scheduled", "next": "in 1h33m",
+            "means": "at 02:00, every day (Europe/Berlin)", "note": "",
+        },
+        {
+            "name": "fx-rates", "status": "paused", "next": "-",
+            "means": "at 16:10, Monday to Friday", "note": "the feed ends",
+        },
+    ]  # fmt: skip
+    render.table(rows, "")
     assert re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines() == [
         "NAME            STATUS     NEXT",
         "    MEANS, NOTE",
