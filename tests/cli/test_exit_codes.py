@@ -37,6 +37,12 @@ def test_the_help_page_lists_the_exit_codes() -> None:
         assert f"{code:<5}{meaning}" in page
 
 
+def test_a_path_that_the_system_refuses_is_an_error_of_its_own(shell: Shell) -> None:
+    text = shell.error("pipeline", "run", "a" * 300, code=2)
+    assert "cannot be used: File name too long" in text
+    assert "Hint: Check the path." in text
+
+
 @pytest.mark.parametrize(
     ("words", "says", "hint"),
     [

@@ -98,6 +98,10 @@ def as_ours(error: BaseException) -> RotaError:
         return _usage(error)
     if isinstance(error, click.ClickException):
         return UsageError(error.format_message(), hint="See `rota --help`.")
+    if isinstance(error, OSError) and error.filename is not None:
+        return UsageError(
+            f"{error.filename} cannot be used: {error.strerror}", hint="Check the path."
+        )
     return RotaError(
         f"unexpected {type(error).__name__}: {error}",
         hint="This should not happen. Repeat with --debug for the traceback, and report it.",

@@ -231,6 +231,18 @@ def test_the_questions_of_filter_rules_are_checked_before_the_run(tmp_path: Path
     assert models_of(loaded) == ["offline:one", ""]
 
 
+def test_the_model_of_a_load_node_that_makes_items_is_checked_before_the_run(
+    tmp_path: Path,
+) -> None:
+    text = """
+name: n
+nodes:
+  rows: {type: load, source: {type: ai, prompt: "Give towns", schema: [town], model: "offline:two"}}
+  end: {type: reduce, from: rows, strategy: list}
+"""
+    assert models_of(load(tmp_path / "p", text)) == ["offline:two"]
+
+
 def test_a_file_that_a_node_before_may_write_is_left_to_the_run(tmp_path: Path) -> None:
     text = """
 name: n

@@ -11,10 +11,12 @@ from rota.errors import BadPipeline
 from rota.pipelines.definition.discovery import Listed
 from rota.pipelines.definition.loader import Loaded, asking_parts, entry_file, problems_of
 from rota.pipelines.definition.locate import open_pipeline
+from rota.pipelines.definition.model import Generate
 from rota.pipelines.definition.nodes import FilterNode, LoadNode
 from rota.pipelines.definition.parameters import check_given
 from rota.pipelines.definition.problems import FilePosition, Level, Problem, ordered
 from rota.pipelines.definition.rules import AiRule, questions_of
+from rota.pipelines.definition.sources import AiSource
 from rota.pipelines.definition.yaml_tree import read_yaml
 from rota.pipelines.run.readiness import obstacles
 
@@ -59,11 +61,21 @@ def models_of(loaded: Loaded) -> list[str]:
     parts: list[Any] = [
         section for key, section, _ in asking_parts(pipeline) if key in loaded.prompts
     ]
-    if pipeline.input is not None and pipeline.input.generate is not None:
-        parts.append(pipeline.input.generate)
-    parts += _questions(loaded)
+    parts += [*_generators(loaded), *_questions(loaded)]
     named = [section.model or pipeline.settings.model or "" for section in parts]
     return [each for each in dict.fromkeys(named) if not Template(each).names]
+
+
+def _generators(loaded: Loaded) -> list[Generate | AiSource]:
+    """The calls that make items, of the input and of load nodes."""
+    section = loaded.pipeline.input
+    generators: list[Generate | AiSource] = []
+    if section is not None and section.generate is not None:
+        generators.append(section.generate)
+    for node in (loaded.pipeline.nodes or {}).values():
+        if isinstance(node, LoadNode) and isinstance(node.source, AiSource):
+            generators.append(node.source)
+    return generators
 
 
 def _questions(loaded: Loaded) -> list[AiRule]:
@@ -77,15 +89,12 @@ def names_of(loaded: Loaded) -> list[str]:
     """Every name that a template of the pipeline asks for."""
     pipeline = loaded.pipeline
     texts = list(loaded.prompts.values())
-    if pipeline.input is not None and pipeline.input.generate is not None:
-        texts.append(pipeline.input.generate.prompt)
+    texts += [generator.prompt for generator in _generators(loaded)]
     for question in _questions(loaded):
         texts += [question.prompt, question.model or ""]
     for section in (pipeline.map, pipeline.job, pipeline.reduce):
         texts.append(section.model or "" if section is not None else "")
     for node in (pipeline.nodes or {}).values():
-        source = node.source if isinstance(node, LoadNode) else None
-        texts.append(str(getattr(source, "prompt", "")))
         texts.append(str(getattr(node, "model", None) or ""))
         texts.extend(str(getattr(op, "value", "")) for op in getattr(node, "ops", []))
     return list(dict.fromkeys(name for text in texts for name in Template(text).names))
