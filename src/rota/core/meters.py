@@ -102,6 +102,9 @@ class HistogramMeter(ProcessMeter):
 
     def observe_all(self, values: Sequence[float], *key: str) -> None:
         """Count many values, under the same values of the labels."""
+        if len(values) == 1:  # automations end one by one: each has a name of its own
+            self.observe(values[0], *key)
+            return
         counts = self._counts.get(key)
         if counts is None:
             key, counts = self._added(key)
