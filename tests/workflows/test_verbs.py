@@ -98,6 +98,7 @@ async def test_a_verb_of_another_client_in_a_workflow_is_refused(
         assert f"{verb} was called in a workflow" in (await trouble(run))["message"]
 
 
+@pytest.mark.wall_clock("a second client on the real clock beside a virtual one")
 async def test_reads_through_another_client_in_a_workflow_are_allowed(database_url: str) -> None:
     app = Rota()
 
