@@ -43,10 +43,11 @@ IDS_MAX = 1000
 LOG_LINES_MAX = 1000
 LOG_CHARS_MAX = 1000
 NAME_CHARS_MAX = 500
-# The result of `sys.getrefcount` for a context that only the host refers to, and while the handler
-# asks for its change. More means that a task may have it too: the search for one reads the frames
-# of all tasks of the event loop.
-HELD_BY_HOST, HELD_IN_CHANGE = 4, 10
+# By version of Python, the result of `sys.getrefcount` for a context that only the host refers to,
+# and while the handler asks for its change. More means that a task may have it too: the search for
+# one reads the frames of all tasks of the event loop. An unknown version always searches.
+_HELD = {(3, 11): (4, 10), (3, 12): (4, 10), (3, 13): (4, 9)}
+HELD_BY_HOST, HELD_IN_CHANGE = _HELD.get(sys.version_info[:2], (0, 0))
 ONE_CHANGE = (
     "Write `return await ctx.call(...)` where either of several calls is meant; make several "
     "changes with one tool, or with a consumer for each."
