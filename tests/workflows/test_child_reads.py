@@ -65,3 +65,33 @@ async def test_a_cancelled_await_does_not_take_the_reading_of_its_siblings_along
         await world.drain()
         assert await result(run) == [1, 2, 3, 4]
         await sound(app)
+
+
+async def test_a_child_that_ended_while_its_parent_worked_is_read_without_a_suspension(
+    database_url: str,
+) -> None:
+    app = Rota()
+    gate = asyncio.Event()
+
+    @app.step
+    async def work() -> None:
+        await gate.wait()
+
+    @app.workflow
+    async def child() -> str:
+        return "done"
+
+    @app.workflow
+    async def parent() -> str:
+        handle = await app.start(child)
+        await work()
+        return await handle.result()
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(parent)
+        await world.settle()
+        await world.advance("2s")
+        gate.set()
+        await world.drain()
+        assert await result(run) == "done"
+        assert (await run.run()).claim_count == 1

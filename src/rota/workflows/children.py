@@ -205,9 +205,10 @@ def _look_again_at(child_id: str, now: int) -> int:
 async def _awaited(flow: WorkflowRun, key: str, child_id: str, siblings: Siblings) -> ChainResult:
     """Wait until a child has ended, or until its record is gone."""
     if child_id in flow.new_children:
-        # It was started a moment ago. Its end wakes this run, at the latest when it suspends.
         flow.new_children.discard(child_id)
-        await flow.wait("child", None)
+        # Started a moment ago, it is still open: its end wakes this run when it has suspended.
+        if flow.clock.now() - created_at_of(child_id) < LOOK_US_MIN:
+            await flow.wait("child", None)
     while True:
         with flow:
             seen = await flow.ours(siblings.look(flow, child_id))
