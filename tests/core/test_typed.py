@@ -242,3 +242,38 @@ def test_a_batch_with_one_nan_is_refused_and_none_stays_none() -> None:
 
 def _loose(x: Any) -> None:
     """Takes anything."""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {1: "a", "1": "b"},
+        {1.5: "a", "1.5": "b"},
+        {Colour.RED: 1, "red": 2},
+        {date(2026, 1, 1): 1, "2026-01-01": 2},
+        [{"inner": {UUID(int=1): 1, str(UUID(int=1)): 2}}],
+    ],
+)
+def test_a_dict_with_two_keys_that_json_writes_alike_is_refused(value: Any) -> None:
+    with pytest.raises(NotSerialisable, match="two keys that JSON writes as"):
+        encode(value, what="the result", bytes_max=LIMIT)
+
+    async def work(first: Any) -> None: ...
+
+    signature = Signature(work)
+    with pytest.raises(NotSerialisable, match="argument first of work"):
+        signature.write((value,), {}, what="work", bytes_max=LIMIT)
+    with pytest.raises(NotSerialisable, match="argument first of work"):
+        signature.write_all([({"a": 1},), (value,)], what="work", bytes_max=LIMIT)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {1: "a", 2: "b", "x": 1.0, "y": 1e22, "z": "quote \" and \n"},
+        {"raw": msgspec.Raw(b'{ "a" : 1.50 }')},
+        {"deep": [{"1": 1}, {"1": 2}]},
+    ],
+)
+def test_keys_and_texts_that_only_look_alike_are_written(value: Any) -> None:
+    assert encode(value, what="the result", bytes_max=LIMIT)

@@ -7,6 +7,7 @@ to the bad field. Nothing is ever pickled.
 from __future__ import annotations
 
 import inspect
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import starmap
@@ -60,6 +61,8 @@ def encode(value: Any, *, what: str, bytes_max: int) -> str:
         text = raw.decode()
         if "null" in text:
             _refuse_non_finite(value, what)
+        if "{" in text and not _reads_whole(raw):
+            _refuse_equal_keys(text, what)
     except RecursionError:
         raise NotSerialisable(
             f"{what} is nested too deeply, or refers to itself, and cannot be written as JSON"
@@ -96,6 +99,27 @@ def _non_finite(value: Any, path: str) -> str | None:
     else:
         return None
     return next((found for each, at in inner if (found := _non_finite(each, at))), None)
+
+
+def _reads_whole(raw: bytes) -> bool:
+    """Whether a reader gets as much as was written: of equal keys it gets the last."""
+    return len(_ENCODER.encode(msgspec.json.decode(raw))) == len(raw)
+
+
+def _refuse_equal_keys(text: str, what: str) -> None:
+    """A dict may have keys that are equal as JSON only, such as 1 and "1"."""
+
+    def checked(pairs: list[tuple[str, Any]]) -> None:
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise NotSerialisable(
+                    f"{what} holds a dict with two keys that JSON writes as {json_text(key)}",
+                    hint="Use keys of one type.",
+                )
+            seen.add(key)
+
+    json.loads(text, object_pairs_hook=checked)
 
 
 class JsonReader:
@@ -218,6 +242,9 @@ class Signature:
                 texts = raw.decode().split("\n")[:-1]
                 if b"null" in raw:
                     _refuse_non_finite(items, what)
+                has_dicts = raw.count(b"{") > len(items)
+                if has_dicts and not all(map(_reads_whole, raw.splitlines())):
+                    raise ValueError("equal keys")
                 if len(texts) == len(items) and _each_within(bytes_max, raw):
                     return list(texts)
             except Exception:
