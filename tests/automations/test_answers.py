@@ -236,3 +236,6 @@ async def test_an_answer_that_is_none_or_a_filter_that_is_none_is_refused() -> N
             await app.automations.answer_all("maybe")  # type: ignore[arg-type]
         with pytest.raises(UnknownOption, match="'names'"):
             await app.automations.answer_all("skip", names="a*")  # type: ignore[call-arg]
+        with pytest.raises(BadInput, match="no automation waits for 'transent'") as typo:
+            await app.automations.answer_all("skip", reason="transent")
+        assert typo.value.advice == "Did you mean transient?"

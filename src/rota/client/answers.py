@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 import msgspec
 
 from rota.core.automations.model import NewAnswer, Resolution
+from rota.core.automations.text import WAITS
 from rota.core.runs.lifecycle import Status
+from rota.core.suggest import suggestion
 from rota.errors import BadInput, WrongState
 
 if TYPE_CHECKING:
@@ -75,6 +77,12 @@ async def answer_all(
     only if it still waits for what was counted."""
     if how not in get_args(Answer):
         raise BadInput(f"{how!r} answers nothing", hint=f"Use: {', '.join(get_args(Answer))}.")
+    reason = options.get("reason")
+    if reason is not None and reason not in WAITS:
+        raise BadInput(
+            f"no automation waits for {reason!r}",
+            hint=suggestion(reason, WAITS, f"Use: {', '.join(WAITS)}."),
+        )
     found = [view async for view in every_automation(automations) if _fits(view, how, options)]
     answered = BulkAnswer([], {})
     for view in found:
