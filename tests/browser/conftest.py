@@ -32,9 +32,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[BrowserThread]:
-    """One browser for this process."""
+    """One browser for this process, closed after the last test that uses it: an open one uses
+    the processor even without a page."""
     path = chromium()
     if path is None:
         pytest.skip(MISSING)

@@ -12,9 +12,7 @@ import pytest
 
 from rota import Rota
 from rota.errors import StoreUnreachable, WrongState
-from tests.crash.kit import (
-    MakeDatabase,
-)
+from tests.crash.kit import KillAt, KillLoop, KillSlice, MakeDatabase, kill_at_each
 from tests.crash.kit.command_life import make_app, nothing_open
 from tests.kit import PATIENCE_S, Effects, broken, select, until
 from tests.kit.warm_children import WarmChild
@@ -23,6 +21,7 @@ pytestmark = pytest.mark.timeout(600)
 
 KILLS_MAX = 100
 AT_ONCE = 4
+TAKEOVER = KillLoop(least=10, most=KILLS_MAX)
 
 
 class Scene:
@@ -61,15 +60,11 @@ Prepare = Callable[[Scene], Awaitable[str]]
 Check = Callable[[Scene, str], Awaitable[None]]
 
 
-async def at_every_point(
-    make_database: MakeDatabase, folder: Path, verb: str, prepare: Prepare, check: Check
-) -> None:
-    """Kill `verb` at its nth point on a fresh database, then check, for n = 1, 2, 3 …"""
+def killed(verb: str, prepare: Prepare, check: Check) -> KillAt:
+    """Kill `verb` at its nth point, then check; whether there was such a point."""
 
-    async def at(nth: int) -> bool:
-        place = folder / str(nth)
-        place.mkdir()
-        scene = Scene(make_database(), place)
+    async def at(nth: int, url: str, folder: Path) -> bool:
+        scene = Scene(url, folder)
         run_id = await prepare(scene)
         child = scene.child(verb, run_id, nth)
         code = await asyncio.to_thread(child.wait)
@@ -79,8 +74,19 @@ async def at_every_point(
         assert await broken(scene.url) == [], f"kill {nth}"
         return code == -signal.SIGKILL
 
+    return at
+
+
+async def at_every_point(make_database: MakeDatabase, folder: Path, at: KillAt) -> None:
+    """Call `at` with a fresh database for each point, 1, 2, 3 …"""
+
+    async def at_point(nth: int) -> bool:
+        place = folder / str(nth)
+        place.mkdir()
+        return await at(nth, make_database(), place)
+
     for first in range(1, KILLS_MAX, AT_ONCE):
-        struck = await asyncio.gather(*(at(nth) for nth in range(first, first + AT_ONCE)))
+        struck = await asyncio.gather(*map(at_point, range(first, first + AT_ONCE)))
         if not all(struck):
             assert first > 1 or any(struck), "nothing was ever killed"
             return
@@ -113,7 +119,7 @@ async def test_a_killed_cancel_cancels_the_whole_family_or_nobody(
                 await app.runs.cancel(run_id)
             assert await app.runs.counts() == {"cancelled": 3}
 
-    await at_every_point(make_database, tmp_path, "cancel", resting("family"), check)
+    await at_every_point(make_database, tmp_path, killed("cancel", resting("family"), check))
 
 
 async def test_a_killed_retry_makes_one_successor_or_none(
@@ -129,7 +135,7 @@ async def test_a_killed_retry_makes_one_successor_or_none(
         assert scene.effects.count("r/note#0") == 1
         assert scene.effects.count("r/note#1") == 1
 
-    await at_every_point(make_database, tmp_path, "retry", resting("fails_once"), check)
+    await at_every_point(make_database, tmp_path, killed("retry", resting("fails_once"), check))
 
 
 async def test_a_killed_fork_leaves_a_chain_that_remembers_everything_or_none(
@@ -151,7 +157,7 @@ async def test_a_killed_fork_leaves_a_chain_that_remembers_everything_or_none(
             await app.runs.handle(run_id).result(timeout=PATIENCE_S)
         return run_id
 
-    await at_every_point(make_database, tmp_path, "fork", listened, check)
+    await at_every_point(make_database, tmp_path, killed("fork", listened, check))
 
 
 async def test_a_killed_signal_wakes_its_run_or_was_never_sent(
@@ -166,18 +172,19 @@ async def test_a_killed_signal_wakes_its_run_or_was_never_sent(
             assert await app.runs.handle(run_id).result(timeout=PATIENCE_S) == "heard"
         assert scene.effects.count("r/note#1") == 1
 
-    await at_every_point(make_database, tmp_path, "signal", resting("listens"), check)
+    await at_every_point(make_database, tmp_path, killed("signal", resting("listens"), check))
 
 
 async def test_a_killed_takeover_of_a_dead_workers_runs_gives_each_one_line_of_successors(
-    make_database: MakeDatabase, tmp_path: Path
+    make_database: MakeDatabase, tmp_path: Path, kills: KillSlice
 ) -> None:
     async def check(scene: Scene, _: str) -> None:
         second = scene.child("work")
         assert await asyncio.to_thread(second.wait) == 0, second.tail()
         await check_taken_over(scene, 3)
 
-    await at_every_point(make_database, tmp_path, "work", leave_behind, check)
+    takeover = killed("work", leave_behind, check)
+    await kill_at_each(kills, takeover, make_database, tmp_path, TAKEOVER)
 
 
 async def leave_behind(scene: Scene, count: int = 3) -> str:

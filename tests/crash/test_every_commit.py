@@ -69,9 +69,9 @@ async def _check(url: str, effects: Effects, nth: int) -> None:
 
 @pytest.mark.timeout(600)
 async def test_a_kill_at_every_commit_loses_nothing_and_doubles_nothing(
-    make_database: MakeDatabase, tmp_path: Path, kills: KillSlice
+    make_new_database: MakeDatabase, tmp_path: Path, kills: KillSlice
 ) -> None:
     async def at(nth: int, url: str, folder: Path) -> bool:
         return await asyncio.to_thread(kill_and_restart, url, folder, nth)
 
-    await kill_at_each(kills, at, make_database, tmp_path, KILLS)
+    await kill_at_each(kills, at, make_new_database, tmp_path, KILLS)

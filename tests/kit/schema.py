@@ -10,6 +10,7 @@ import asyncio
 import secrets
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -66,6 +67,57 @@ def shared_schema(postgres_url: str) -> Iterator[SharedSchema]:
         schema.drop()
 
 
+@contextmanager
+def schema_pool(postgres_url: str) -> Iterator[SchemaPool]:
+    """Migrated schemas for tests that need many, dropped at the end."""
+    # A thread with an event loop of its own: schemas are asked for inside the loops of tests.
+    with ThreadPoolExecutor(1) as thread, asyncio.Runner() as runner:
+        pool = SchemaPool(postgres_url, runner, thread)
+        yield pool
+        pool.drop()
+
+
+class SchemaPool:
+    """Migrated schemas without rows, used again by one test after the other."""
+
+    def __init__(
+        self, postgres_url: str, runner: asyncio.Runner, thread: ThreadPoolExecutor
+    ) -> None:
+        self._server = postgres_url
+        self._runner = runner
+        self._thread = thread
+        self._free: list[SharedSchema] = []
+        self._taken: list[SharedSchema] = []
+
+    def take(self) -> str:
+        """The URL of a schema that no other test uses."""
+        schema = self._free.pop() if self._free else self._thread.submit(self._make).result()
+        self._taken.append(schema)
+        return schema.url
+
+    def empty(self) -> None:
+        """Delete the rows of all schemas that were taken."""
+        self._thread.submit(self._empty).result()
+        self._free += self._taken
+        self._taken = []
+
+    def drop(self) -> None:
+        """Remove all schemas."""
+        for schema in self._free + self._taken:
+            self._thread.submit(schema.drop).result()
+
+    def _make(self) -> SharedSchema:
+        schema = SharedSchema(self._server, self._runner)
+        schema.make()
+        schema.disconnect()
+        return schema
+
+    def _empty(self) -> None:
+        for schema in self._taken:
+            schema.empty()
+            schema.disconnect()
+
+
 class SharedSchema:
     """One migrated PostgreSQL schema, which `empty` gives back as it was made."""
 
@@ -89,6 +141,10 @@ class SharedSchema:
     def drop(self) -> None:
         """Remove the schema and end the connection."""
         self._runner.run(self._drop())
+
+    def disconnect(self) -> None:
+        """End the connection; the next call makes another."""
+        self._runner.run(self._connection.close())
 
     async def _make(self) -> None:
         await _migrate(self.url)

@@ -25,6 +25,8 @@ async def has_tables(url: str) -> bool:
 
 
 MakeDatabase = Callable[[], str]
+# Kills at the nth point on a database, in a folder; whether there was such a point.
+KillAt = Callable[[int, str, Path], Awaitable[bool]]
 
 
 class KillSlice(NamedTuple):
@@ -61,7 +63,7 @@ class KillLoop(NamedTuple):
 
 async def kill_at_each(
     kills: KillSlice,
-    at: Callable[[int, str, Path], Awaitable[bool]],
+    at: KillAt,
     make_database: MakeDatabase,
     tmp_path: Path,
     loop: KillLoop,
