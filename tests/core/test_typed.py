@@ -270,7 +270,7 @@ def test_a_dict_with_two_keys_that_json_writes_alike_is_refused(value: Any) -> N
 @pytest.mark.parametrize(
     "value",
     [
-        {1: "a", 2: "b", "x": 1.0, "y": 1e22, "z": "quote \" and \n"},
+        {1: "a", 2: "b", "x": 1.0, "y": 1e22, "z": 'quote " and \n'},
         {"raw": msgspec.Raw(b'{ "a" : 1.50 }')},
         {"deep": [{"1": 1}, {"1": 2}]},
     ],

@@ -280,6 +280,11 @@ async def _drop(url: str) -> None:
         await sql(db, f"drop schema {url.rpartition('schema=')[2]} cascade")
 
 
+def _asks(dialect: str, case: Case) -> bool:
+    """Whether this database has the query, which may be a form of another."""
+    return case.query.removesuffix("_by_code") in queries.texts(dialect)
+
+
 async def _plan(tx: Tx, case: Case) -> str:
     query = queries.compiled(tx.dialect.name, tx.schema)[case.query]
     if isinstance(tx, SqliteTx):
@@ -315,7 +320,7 @@ async def test_the_query_reads_an_index_and_never_the_whole_table(
     if case.query in LATE and "empty" in request.node.callspec.params["full_url"]:
         pytest.skip("it is rare")
     async with opened(full_url, migrated=False) as db:
-        if case.query not in queries.compiled(db.dialect.name):
+        if not _asks(db.dialect.name, case):
             pytest.skip("the other database asks it")
         plan = await db.read(_plan, case)
     assert any(index in plan for index in case.indexes), plan
@@ -344,7 +349,8 @@ async def _batch_plans(tx: Tx) -> dict[str, str]:
     """The outermost loop of every statement that takes many items."""
     assert isinstance(tx, SqliteTx)
     plans = {}
-    for name, query in queries.compiled("sqlite").items():
+    for name in queries.texts("sqlite"):
+        query = queries.compiled("sqlite")[name]
         if query.columns:
             given = ("[]", *("" for _ in query.parameters))
             rows = tx.connection.execute(f"explain query plan {query.text}", given)
@@ -381,7 +387,7 @@ async def _run_again(tx: Tx) -> set[str]:
         return apsw.SQLITE_OK
 
     tx.connection.set_authorizer(compiling)
-    for case in (case for case in CASES if case.query in queries.compiled("sqlite")):
+    for case in (case for case in CASES if _asks("sqlite", case)):
         running = case.query
         for open_run in range(3):
             given = {name: _other(value, open_run) for name, value in case.parameters.items()}

@@ -62,8 +62,9 @@ async def test_every_query_prepares(db: Database) -> None:
     async def prepare(tx: Tx) -> list[str]:
         failed = []
         prepared = queries.compiled(tx.dialect.name, tx.schema)
-        for name, query in prepared.items():
-            for text in {query.text, query.single}:
+        for name in queries.texts(tx.dialect.name):
+            forms = [prepared[name], prepared[queries.served_query(name, "code")]]
+            for text in {text for form in forms for text in (form.text, form.single)}:
                 try:
                     if isinstance(tx, SqliteTx):
                         tx._cursor.execute(f"explain {text}", [None] * _slots(text)).fetchall()
@@ -126,8 +127,8 @@ def test_every_parameter_is_passed_and_no_other(name: str) -> None:
     wanted = {
         parameter
         for dialect in ("sqlite", "postgres")
+        if name in queries.texts(dialect)
         for form in (name, queries.served_query(name, "code"))
-        if form in queries.compiled(dialect)
         for parameter in queries.compiled(dialect)[form].parameters
     }
     for module, call in _calls().get(name, []):

@@ -28,12 +28,12 @@ from rota.settings import Settings
 from rota.store.backend.background import own_context
 from rota.store.backend.call_meter import count_call, count_error
 from rota.store.backend.database import Row, Taken, hosts_of, postgres_url
-from rota.store.backend.dialect import POSTGRES, Compiled
+from rota.store.backend.dialect import POSTGRES
 from rota.store.backend.postgres_abandoned import AbandonedProcesses
 from rota.store.backend.postgres_connection import CONNECT_TIMEOUT_S, Connector
 from rota.store.backend.postgres_errors import UNSTORABLE, ends_connection, translate
 from rota.store.backend.postgres_watchdog import ConnectionWatchdog, WatchedConnection
-from rota.store.backend.queries import compiled
+from rota.store.backend.queries import Queries, compiled
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class PostgresTx(WatchedConnection):
 
     dialect = POSTGRES
 
-    def __init__(self, connection: Any, schema: str, queries: dict[str, Compiled]) -> None:
+    def __init__(self, connection: Any, schema: str, queries: Queries) -> None:
         super().__init__(connection)
         self.schema = schema
         self._queries = queries

@@ -166,25 +166,39 @@ def texts(dialect_name: str) -> dict[str, str]:
     return shared | parse((folder / f"{dialect_name}.sql").read_text())
 
 
-@cache
-def compiled(dialect_name: str, schema: str = "rota") -> dict[str, Compiled]:
-    """Every query ready for one database. On PostgreSQL each names its schema: the search path of a
-    session is lost behind a pooler.
+class Queries(dict[str, Compiled]):
+    """The queries of one database by name, each compiled when it is first asked for: most processes
+    use a few of them. On PostgreSQL each names its schema: the search path of a session is lost
+    behind a pooler.
     """
-    dialect: Dialect = SQLITE if dialect_name == "sqlite" else POSTGRES
+
+    def __init__(self, dialect: Dialect, schema: str) -> None:
+        super().__init__()
+        self._dialect = dialect
+        self._schema = schema
+
+    def __missing__(self, name: str) -> Compiled:
+        base, served = name, _SERVED_BY_NAME
+        if name.endswith(_BY_CODE):
+            base, served = name.removesuffix(_BY_CODE), _SERVED_BY_CODE
+        one = self._dialect.compile(_expand(_whole(self._dialect.name, base), served))
+        if self._dialect is POSTGRES:
+            one = one._replace(
+                text=qualified(one.text, self._schema), single=qualified(one.single, self._schema)
+            )
+        self[name] = one
+        return one
+
+
+@cache
+def compiled(dialect_name: str, schema: str = "rota") -> Queries:
+    """The queries of one database."""
+    return Queries(SQLITE if dialect_name == "sqlite" else POSTGRES, schema)
+
+
+def _whole(dialect_name: str, name: str) -> str:
     found = texts(dialect_name)
-    ready: dict[str, Compiled] = {}
-    for name, text in found.items():
-        whole = _include(text, found).replace("{claimable runs}", _CLAIMABLE)
-        ready[name] = dialect.compile(_expand(whole, _SERVED_BY_NAME))
-        if _SERVED.search(whole):
-            ready[f"{name}{_BY_CODE}"] = dialect.compile(_expand(whole, _SERVED_BY_CODE))
-    if dialect is SQLITE:
-        return ready
-    return {
-        name: one._replace(text=qualified(one.text, schema), single=qualified(one.single, schema))
-        for name, one in ready.items()
-    }
+    return _include(found[name], found).replace("{claimable runs}", _CLAIMABLE)
 
 
 def qualified(text: str, schema: str) -> str:
