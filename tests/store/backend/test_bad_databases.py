@@ -48,7 +48,8 @@ def _reported(error: RotaError) -> str:
         "postgresql://localhost/rota?schema=a;drop", "postgresql://[::1/rota",
         "postgresql://localhost/rota?statement_cache_size=many",
         "postgresql://db1:many/rota", "postgresql://db1:5432,db2:many/rota",
-        "postgresql://db1:99999,db2/rota",
+        "postgresql://db1:99999,db2/rota", "sqlite:///folder-\udcff/rota.db",
+        "postgresql://localhost/\udcff",
     ],
 )  # fmt: skip
 def test_a_url_that_makes_no_sense_is_refused(url: str) -> None:

@@ -151,6 +151,8 @@ class Database(Protocol):
 
 def open_url(url: str, settings: Settings) -> Database:
     """The database behind a URL, not yet open."""
+    if any("\ud800" <= each <= "\udfff" for each in url):  # how Python holds such bytes of a path
+        raise BadDatabaseUrl(f"{_without_secret(url)!a} has bytes that are not UTF-8")
     scheme, separator, rest = url.partition("://")
     if not separator:
         scheme = ""
