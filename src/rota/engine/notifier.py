@@ -24,9 +24,9 @@ from rota.core.notifications.model import (
 from rota.core.notifications.rules import NotificationMessage, dispatch
 from rota.core.runs.lifecycle import Trigger
 from rota.core.runs.model import NewRun
-from rota.core.time.instants import micros
 from rota.engine.context import EngineContext
-from rota.engine.wakeups import ANY, READY
+from rota.engine.timed_loop import TimedLoop
+from rota.engine.wakeups import READY
 from rota.store.backend.database import Tx
 from rota.store.notifications import record, rules
 from rota.store.notifications.record import FreshNotification
@@ -34,7 +34,6 @@ from rota.store.notifications.rules import StoredRule
 from rota.store.runs.start import start_runs
 
 BATCH = 500
-POLLS = 5
 # READY is notified for work of every kind; the notifier looks at most this often.
 GAP_S = 0.5
 # The workflow that sends a message, and its queue: a channel that is down delays no other work.
@@ -56,24 +55,11 @@ class Dispatched(NamedTuple):
     next_at: int | None
 
 
-class Notifier:
+class Notifier(TimedLoop):
     """Dispatches the notifications of one namespace."""
 
     def __init__(self, base: EngineContext) -> None:
-        self._base = base
-        self._wake = asyncio.Event()
-        self.next_at: int | None = 0
-        self.armed = True
-        base.wakeups.subscribe(self._notified)
-
-    def _notified(self, topic: str) -> None:
-        if topic in (READY, ANY):
-            self.poll()
-
-    def poll(self) -> None:
-        """Read recorded notifications at once."""
-        self.next_at = 0
-        self._wake.set()
+        super().__init__(base, READY)
 
     def is_due(self) -> bool:
         """Whether something may have been recorded, or a digest is due."""
@@ -81,15 +67,11 @@ class Notifier:
 
     async def run(self) -> None:
         """Dispatch and sleep until cancelled."""
-        clock = self._base.clock
         while True:
             self._wake.clear()
             await self.tick()
             await asyncio.sleep(GAP_S)
-            poll_at = clock.now() + POLLS * micros(self._base.settings.poll_s)
-            await clock.wait(
-                self._wake, poll_at if self.next_at is None else min(poll_at, self.next_at)
-            )
+            await self._base.clock.wait(self._wake, self._rest_until())
 
     async def tick(self) -> int:
         """Dispatch everything recorded; returns how many messages were started."""

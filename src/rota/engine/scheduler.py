@@ -10,37 +10,24 @@ import asyncio
 import logging
 
 from rota.core.meters import SCHEDULE_LATENESS, SCHEDULE_SKIPPED
-from rota.core.time.instants import SECOND, micros
+from rota.core.time.instants import SECOND
 from rota.engine.context import EngineContext
-from rota.engine.wakeups import ANY, CANCEL, DONE, READY, SCHEDULE
+from rota.engine.timed_loop import TimedLoop
+from rota.engine.wakeups import CANCEL, DONE, READY, SCHEDULE
 from rota.store.schedules import expiry, fire
 from rota.store.schedules.fire import Fired
 
 log = logging.getLogger("rota.scheduler")
 
 BATCH = 1000
-POLLS = 5
 GLANCE_S = 0.1
 
 
-class Scheduler:
+class Scheduler(TimedLoop):
     """Fires schedules of one namespace."""
 
     def __init__(self, base: EngineContext) -> None:
-        self._base = base
-        self._wake = asyncio.Event()
-        self.next_at: int | None = 0
-        self.armed = True
-        base.wakeups.subscribe(self._notified)
-
-    def _notified(self, topic: str) -> None:
-        if topic in (SCHEDULE, ANY):
-            self.poll()
-
-    def poll(self) -> None:
-        """Look at the schedules at once: one was made, changed or resumed."""
-        self.next_at = 0
-        self._wake.set()
+        super().__init__(base, SCHEDULE)
 
     async def run(self) -> None:
         """Fire and sleep until cancelled."""
@@ -48,11 +35,8 @@ class Scheduler:
         while True:
             self._wake.clear()
             created = await self.tick()
-            # The timer is exact and changes are notified; this poll is only a safety net.
-            poll_at = clock.now() + POLLS * micros(self._base.settings.poll_s)
-            rest = poll_at if self.next_at is None else min(poll_at, self.next_at)
-            if rest > clock.now():
-                await clock.wait(self._wake, rest)
+            if (rest_until := self._rest_until()) > clock.now():
+                await clock.wait(self._wake, rest_until)
             elif not created:
                 # Another scheduler holds the row locks. Retry shortly instead of spinning.
                 await asyncio.sleep(GLANCE_S)
@@ -109,9 +93,8 @@ class Scheduler:
             count, more = await self._base.database.write(
                 expiry.expire, namespace=namespace, now=now
             )
-            if (
-                count
-            ):  # Runs that waited behind them may start, and callers that await them are notified.
+            if count:
+                # Runs that waited behind them may start, and callers that await them are notified.
                 self._base.wakeups.notify_soon(READY)
                 self._base.wakeups.notify_soon(DONE)
 

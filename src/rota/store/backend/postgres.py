@@ -353,10 +353,8 @@ class PostgresDatabase:
     async def notify(self, topics: Sequence[str], *, often: bool = False) -> None:
         """NOTIFY now, in a transaction of its own; `often`: only now and then."""
         if often and self._is_recent(topics):
-            for topic in topics:
-                self.notify_soon(
-                    topic
-                )  # sooner than listeners look again, if the event loop continues
+            for topic in topics:  # sooner than listeners look again, if the event loop continues
+                self.notify_soon(topic)
             return
 
         async def send(tx: PostgresTx) -> None:
