@@ -11,6 +11,7 @@ from rota import Rota, RunFailed
 from rota.core.time.instants import SECOND
 from rota.engine import liveness
 from rota.errors import RunCrashed
+from rota.store.runs import recover
 from rota.testing import World, virtual
 from tests.engine.kit import Gate, ghost_claim, ghost_row, here
 from tests.workflows.kit import result, sound
@@ -261,6 +262,40 @@ async def test_a_jump_of_the_clock_reaps_nobody(database_url: str) -> None:
         assert await run.status() == "running"
         # Its holder had a whole lease to renew and did not.
         await world.advance("2s")
+        await world.beat()
+        assert (await app.runs.chain(run.id))[0].label == "crashed:lapsed"
+
+
+async def test_a_jump_of_the_clock_reaps_no_worker_elsewhere(database_url: str) -> None:
+    app, flow = plain()
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await ghost_row(app, "far")
+        await ghost_claim(app, "far")
+        world.clock.jump("2h")
+        await world.beat()
+        assert await run.status() == "running"
+        assert "far" in [row.id for row in await app.workers()]
+        # Its holder had a whole lease to renew and did not.
+        await world.advance("31s")
+        await world.beat()
+        assert (await app.runs.chain(run.id))[0].label == "crashed:lapsed"
+        assert "far" not in [row.id for row in await app.workers()]
+
+
+async def test_a_silent_worker_elsewhere_keeps_its_runs_until_they_lapse(database_url: str) -> None:
+    app, flow = plain(lease_s=30)
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await ghost_row(app, "far")
+        [held] = await ghost_claim(app, "far")
+        # Its heartbeat is slow, or its lease is longer than ours.
+        far_lease = world.clock.now() + 600 * SECOND
+        await app.connection.database.write(recover.renew_leases, [held], lease_until=far_lease)
+        await world.advance("5m")
+        await world.beat()
+        assert await run.status() == "running"
+        await world.advance("6m")
         await world.beat()
         assert (await app.runs.chain(run.id))[0].label == "crashed:lapsed"
 

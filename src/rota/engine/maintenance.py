@@ -159,12 +159,15 @@ class Maintenance:
     async def reap(self) -> int:
         """Recover the runs of dead or silent workers: each gets a successor."""
         now = self._clock.now()
-        gone = await self._gone(now)
+        rows = await self._database.read(workers.listing, namespace=self._settings.namespace)
+        self._wakeups.fleet = self._fleet(rows, now)
+        gone = self._gone(rows)
         total = 0
         while (reaped := await self._reap_some(now, gone)) == REAP_BATCH:
             total += reaped
-        if gone:  # only now: their runs are found by their worker ids
-            await self._database.write(workers.stop, gone, now=now)
+        # Only now: runs of the dead are found by their worker ids.
+        if offline := gone + self._silent(rows, now):
+            await self._database.write(workers.stop, offline, now=now)
         if total + reaped:
             self._wakeups.notify_soon(READY)
             self._wakeups.notify_soon(DONE)
@@ -172,13 +175,12 @@ class Maintenance:
         return total + reaped
 
     async def _reap_some(self, now: int, gone: list[str]) -> int:
-        steady = self._clock.steady_for() >= micros(self._settings.lease_s)
         reaped = await self._database.write(
             reap_runs,
             namespace=self._settings.namespace,
             now=now,
             # After a jump of the clock every lease looks lapsed until its holder has renewed it.
-            lapsed_before=now if steady else 0,
+            lapsed_before=now if self._is_steady() else 0,
             gone=gone,
             held=list(self._worker.held),
             recoveries_max=self._settings.recoveries_max,
@@ -197,22 +199,27 @@ class Maintenance:
             )  # fmt: skip
         return len(reaped)
 
-    async def _gone(self, now: int) -> list[str]:
-        """Workers that are certainly dead. On this machine their process has ended; on others they
-        have been silent for so long that all their leases have lapsed."""
-        silent_at = now - 2 * micros(self._settings.lease_s)
-        rows = await self._database.read(workers.listing, namespace=self._settings.namespace)
-        self._wakeups.fleet = self._fleet(rows, now)
+    def _gone(self, rows: Sequence[WorkerRow]) -> list[str]:
+        """Workers that are certainly dead: their process on this machine has ended."""
         return [
             row.id
             for row in rows
             if row.id != self._worker.id
-            and (
-                not liveness.lives(row.pid, row.pid_started)
-                if row.host == self._host
-                else row.heartbeat_at < silent_at
-            )
+            and row.host == self._host
+            and not liveness.lives(row.pid, row.pid_started)
         ]
+
+    def _silent(self, rows: Sequence[WorkerRow], now: int) -> list[str]:
+        """Workers of other machines without a heartbeat for long. Silence alone proves no death, so
+        their runs keep their leases. After a jump of the clock every worker looks silent."""
+        if not self._is_steady():
+            return []
+        silent_at = now - 2 * micros(self._settings.lease_s)
+        return [row.id for row in rows if row.host != self._host and row.heartbeat_at < silent_at]
+
+    def _is_steady(self) -> bool:
+        """Whether every living worker had time to renew its leases since the last jump."""
+        return self._clock.steady_for() >= micros(self._settings.lease_s)
 
     def _fleet(self, rows: Sequence[WorkerRow], now: int) -> Fleet:
         """The workers that can execute the same runs as this one and sent a heartbeat lately."""
