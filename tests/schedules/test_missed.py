@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rota import Rota, sleep, this_run
 from rota.errors import BadSchedule
 from rota.explain.schedule import why
 from rota.testing import virtual
@@ -267,3 +268,77 @@ async def test_what_expired_while_nobody_was_there_never_begins(database_url: st
         assert app.dues == []
         assert await lines(app, "s") == ["02 00:00:00 skipped:expired"]
         await sound(app)
+
+
+def windows(app: Rota) -> list[str]:
+    """Adds a workflow `window` of 90 minutes to an app; the windows of its runs."""
+    found: list[str] = []
+
+    @app.workflow
+    async def window() -> None:
+        run = this_run()
+        before = "-" if run.previous_due_at is None else f"{run.previous_due_at:%H:%M}"
+        due = "-" if run.due_at is None else f"{run.due_at:%H:%M}"
+        if (shown := f"{before} {due}") not in found:  # a replay
+            found.append(shown)
+        await sleep("90m")
+
+    return found
+
+
+@pytest.mark.parametrize("overlap", ["queue", "queue-all"])
+async def test_the_window_after_an_expired_occurrence_has_no_gap(
+    database_url: str, overlap: str
+) -> None:
+    app = Noted()
+    found = windows(app)
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create(
+            "s", "window", HOURLY, overlap=overlap, expires_after="25m", **PLAIN
+        )
+        await world.advance("6h26m")
+        assert found == ["- 01:00", "01:00 03:00", "03:00 05:00"]
+        await app.schedules.trigger("s")
+        await world.settle()
+        assert found[3:] == ["05:00 -"]
+        await sound(app)
+
+
+@pytest.mark.parametrize("overlap", ["allow", "queue-all"])
+async def test_occurrences_that_wait_behind_expired_ones_have_windows_without_a_gap(
+    database_url: str, overlap: str
+) -> None:
+    app = Noted()
+    found = windows(app)
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create(
+            "s", "window", HOURLY, overlap=overlap, expires_after="2h30m", **PLAIN
+        )
+        await world.advance("1h")
+        await app.pause_queue("default")
+        await world.advance("5h")  # 02:00 and 03:00 expire, 04:00 to 06:00 wait
+        assert (await lines(app, "s"))[1:3] == [
+            "01 02:00:00 skipped:expired", "01 03:00:00 skipped:expired",
+        ]  # fmt: skip
+        await app.pause_queue("default", paused=False)
+        await world.beat()
+        await world.advance("1m")
+        assert found[:2] == ["- 01:00", "01:00 04:00"]
+        await world.advance("1h")
+        wide = {"allow": ["04:00 05:00", "05:00 06:00", "06:00 07:00"], "queue-all": []}
+        assert found[2:] == wide[overlap]
+
+
+async def test_if_the_first_occurrence_expires_the_next_has_none_before_it(
+    database_url: str,
+) -> None:
+    app = Noted()
+    found = windows(app)
+    async with virtual(app, url=database_url) as world:
+        await app.pause_queue("default")
+        await app.schedules.create("s", "window", HOURLY, expires_after="25m", **PLAIN)
+        await world.advance("2h30m")
+        await app.pause_queue("default", paused=False)
+        await world.beat()
+        await world.advance("30m")
+        assert found == ["- 03:00"]

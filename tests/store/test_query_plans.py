@@ -134,6 +134,7 @@ CASES += [
     Case("soonest_schedules", ("runs_timer",), SPOT),
     Case("overdue_schedules", ("runs_timer",), SPOT | {"at": 0, "id": ""}),
     Case("fired_between", ("runs_occurrence",), RANGE),
+    Case("next_not_begun", ("runs_occurrence",), {}, ("s1", 0)),
     Case("get_schedule", ("runs_templates",), SPOT),
     Case("list_schedules", ("runs_templates",), SPOT | {"after": "name2"} | ANY_NAME),
     Case("count_listed_schedules", ("runs_templates",), SPOT | ANY_NAME),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rota.core.runs.lifecycle import PARENT_ENDED
 from rota.store.backend.database import Row, Tx
@@ -29,12 +30,20 @@ async def cancel_children(tx: Tx, parents: Sequence[str], now: int) -> list[str]
     return await cancel_chains(tx, children, reason=PARENT_ENDED, now=now) if children else []
 
 
-async def expire_runs(tx: Tx, ids: Sequence[str], *, now: int) -> list[str]:
+class ExpiredRun(NamedTuple):
+    """A run that waited too long before it began."""
+
+    schedule_id: str | None
+    due_at: int | None
+    options: str | None
+
+
+async def expire_runs(tx: Tx, ids: Sequence[str], *, now: int) -> list[ExpiredRun]:
     """End runs that waited too long before they began; claimed runs are left alone."""
     rows = await tx.rows("expire_runs", ids=sorted(ids), now=now)
     await after_ends(tx, [EndedChain(row[1], row[2], row[3]) for row in rows], now)
     await record.skipped(tx, [(row[0], row[2] or row[3], row[4]) for row in rows], now=now)
-    return [row[0] for row in rows]
+    return [ExpiredRun(row[2], row[4], row[5]) for row in rows]
 
 
 async def _family(tx: Tx, root_ids: Sequence[str]) -> list[str]:

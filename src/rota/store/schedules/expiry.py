@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
+from rota.core.runs.options import StoredRunOptions
 from rota.store.backend.database import Row, Tx
-from rota.store.runs.cancel import expire_runs
+from rota.store.runs.cancel import ExpiredRun, expire_runs
 
 BATCH = 500
 
@@ -22,8 +25,35 @@ async def expire(tx: Tx, *, namespace: str, now: int) -> tuple[int, bool]:
     if not ids:
         return 0, False
     ended = await expire_runs(tx, ids, now=now)
+    await _join_windows(tx, ended)
     await tx.rows("delete_expiries", ids=ids)
     return len(ended), len(ids) == BATCH
+
+
+async def _join_windows(tx: Tx, ended: Sequence[ExpiredRun]) -> None:
+    """Let the next occurrence follow the one before the expired one (`previous_due_at`), so that
+    its window has no gap."""
+    before: dict[tuple[str, int | None], int | None] = {
+        (run.schedule_id, run.due_at): StoredRunOptions.read(run.options).previous_due_at
+        for run in ended
+        if run.schedule_id is not None and run.due_at is not None
+    }
+    # Oldest first: the one before may have expired too.
+    for key in sorted(before, key=lambda one: one[1] or 0):
+        earlier = (key[0], before[key])
+        before[key] = before.get(earlier, before[key])
+    if not before:
+        return
+    later = []
+    for run_id, schedule_id, text in await tx.many("next_not_begun", list(before)):
+        options = StoredRunOptions.read(text)
+        key = (schedule_id, options.previous_due_at)
+        if key in before:
+            joined = msgspec.structs.replace(options, previous_due_at=before[key])
+            later.append((run_id, joined.text()))
+    if later:
+        await tx.change("put_options", later)
+    await tx.change("move_back_fired", [(*key, at) for key, at in before.items()])
 
 
 async def next_at(tx: Tx, *, namespace: str) -> int | None:

@@ -20,4 +20,4 @@ returning id, parent_id, schedule_id, root_id
 update runs
 set status = 'skipped', reason = 'expired', finished_at = :now
 where id {in ids} and claim_count = 0 and (status = 'pending' or status = 'sleeping')
-returning id, parent_id, schedule_id, root_id, due_at
+returning id, parent_id, schedule_id, root_id, due_at, options
