@@ -14,6 +14,7 @@ from rota.errors import RunCrashed
 from rota.store.runs import recover
 from rota.testing import World, virtual
 from tests.engine.kit import Gate, ghost_claim, ghost_row, here
+from tests.kit.builders import opened, raw
 from tests.workflows.kit import result, sound
 
 
@@ -117,6 +118,32 @@ async def test_a_dead_neighbour_is_noticed_without_waiting_for_its_lease(databas
             "completed",
         ]
         assert [row.id for row in await app.workers()] != ["dead"]
+
+
+async def test_a_run_of_a_dead_neighbour_that_is_locked_is_recovered_at_the_next_heartbeat(
+    database_url: str,
+) -> None:
+    if database_url.startswith("sqlite"):
+        pytest.skip("SQLite has one writer at a time")
+    app, flow = plain()
+    async with virtual(app, url=database_url) as world, opened(database_url, migrated=False) as db:
+        run = await app.start(flow)
+        await ghost_row(app, "dead", **here() | {"pid_started": "1"})
+        await ghost_claim(app, "dead")
+
+        async def settling(tx: Any) -> None:
+            # The server has not noticed yet that the worker is dead, and holds its locks.
+            await raw(tx, f"select 1 from runs where id = '{run.id}' for update")
+            await world.beat()
+            assert "dead" in [row.id for row in await app.workers()]
+
+        await db.write(settling)
+        assert await run.status() == "running"
+        await world.beat()
+        await world.settle()
+        assert await run.status() == "completed"
+        await world.beat()
+        assert "dead" not in [row.id for row in await app.workers()]
 
 
 async def test_dead_neighbours_are_noticed_at_start(database_url: str) -> None:

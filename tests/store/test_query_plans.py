@@ -84,6 +84,7 @@ CASES = [
     Case("ready_runs", ("runs_ready",), PLACE | LEASE),
     Case("pick_unkeyed", ("runs_ready",), PLACE | {"per_key": 1}),
     Case("pick_keyed", ("runs_limit_keys",), PLACE | {"key_running_max": 2}),
+    Case("stop_workers", ("runs_running",), {"ids": ["w1"], "now": NOW}),
     Case("count_running", ("runs_running",), {"namespace": SPACE, "queue": "default"}),
     Case("wake_due", ("runs_timer",), {"namespace": SPACE, "now": NOW, "limit": 10}),
     Case("next_due", ("runs_timer",), {"namespace": SPACE}),

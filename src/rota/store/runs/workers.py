@@ -65,7 +65,7 @@ async def beat(
 
 
 async def stop(tx: Tx, worker_ids: Sequence[str], *, now: int) -> None:
-    """Mark workers offline."""
+    """Mark workers without runs offline."""
     await tx.rows("stop_workers", ids=list(worker_ids), now=now, alone=True)
 
 

@@ -35,7 +35,11 @@ returning id, exists (select 1 from runs where runs.namespace = workers.namespac
     (select at from disarmed), (select reason from disarmed)
 
 -- name: stop_workers
-update workers set status = 'offline', stopped_at = :now where id {in ids} and status <> 'offline'
+-- A worker with a run that is not settled or recovered yet stays: it is how that run is found.
+update workers set status = 'offline', stopped_at = :now
+where id {in ids} and status <> 'offline'
+    and not exists (select 1 from runs where runs.namespace = workers.namespace
+        and runs.status = 'running' and runs.lease_owner = workers.id)
 
 -- name: list_workers
 select id, namespace, host, pid, pid_started, queues, names, seats, status, version, started_at,
