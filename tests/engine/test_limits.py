@@ -150,6 +150,49 @@ async def test_a_burst_and_the_rate_after_it_are_all_a_window_holds(
     assert at[-1] <= 40  # and the rate is used
 
 
+async def test_a_changed_rate_does_not_wait_for_the_period_of_the_old_one(
+    database_url: str,
+) -> None:
+    gate = Gate()
+    gate.open.set()
+    before, flow = limited(gate, rate=(2, "1d"))
+    async with virtual(before, url=database_url) as world:
+        await before.start_many(flow, [(n,) for n in range(8)])
+        await world.settle()
+        assert len(gate.entered) == 2
+        later = world.clock.now() + 60 * SECOND
+    after, _ = limited(gate, rate=(2, "1m"))
+    async with virtual(after, url=database_url, start=later) as world:
+        await world.settle()
+        assert len(gate.entered) == 3  # no burst: what the old rate allowed has been used
+        await world.advance("29s")
+        assert len(gate.entered) == 3
+        await world.advance("1s")
+        assert len(gate.entered) == 4
+        await world.advance("2m")
+        assert len(gate.entered) == 8
+
+
+@pytest.mark.parametrize("count", [1, 5])
+async def test_a_clock_that_is_set_back_does_not_stop_a_queue_with_a_rate(
+    database_url: str, count: int
+) -> None:
+    gate = Gate()
+    gate.open.set()
+    app, flow = limited(gate, rate=(count, "1m"))
+    async with virtual(app, url=database_url) as world:
+        world.clock.jump("3h")
+        await app.start_many(flow, [(n,) for n in range(count)])
+        await world.settle()
+        assert len(gate.entered) == count
+        world.clock.jump(-3 * 3600)
+        await app.start_many(flow, [(n,) for n in range(3)])
+        await world.advance("10s")
+        assert len(gate.entered) == count + 1
+        await world.advance("2m")
+        assert len(gate.entered) == count + 3
+
+
 async def test_a_rate_holds_across_workers(database_url: str) -> None:
     gate = Gate()
     gate.open.set()

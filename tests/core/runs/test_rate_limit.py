@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.runs.rate_limit import Rate, advance, allowed, next_free_at
+from rota.core.runs.rate_limit import SKEW_US, Rate, advance, allowed, next_free_at
 from rota.core.time.instants import DAY, SECOND
 
 T0 = 1_700_000_000_000_000
@@ -99,8 +99,25 @@ def test_ten_a_second_come_at_once_then_every_tenth() -> None:
     assert next_free_at(rate, ready_at=ready_at) == T0 + 100_000
 
 
-@pytest.mark.parametrize("days_back", [0, 1, 365])
-def test_a_clock_that_steps_back_gives_no_extra_slot(days_back: int) -> None:
+@pytest.mark.parametrize(("days_back", "extra"), [(0, 0), (1, 1), (365, 1)])
+def test_a_clock_that_steps_back_gives_no_burst(days_back: int, extra: int) -> None:
     rate = Rate(5, SECOND)
     ready_at = advance(rate, ready_at=0, now=T0, taken=5)
-    assert allowed(rate, ready_at=ready_at, now=T0 - days_back * DAY) == 0
+    assert allowed(rate, ready_at=ready_at, now=T0 - days_back * DAY) == extra
+
+
+@given(rates, st.integers(1, 400 * DAY))
+def test_an_instant_that_this_rate_cannot_have_set_lets_one_start_through(
+    rate: Rate, beyond_us: int
+) -> None:
+    ready_at = T0 + rate.per_us + SKEW_US + beyond_us
+    assert allowed(rate, ready_at=ready_at, now=T0) == 1
+    after = advance(rate, ready_at=ready_at, now=T0, taken=1)
+    assert after == T0 + rate.per_us
+    assert allowed(rate, ready_at=after, now=T0) == 0
+
+
+@given(rates, st.integers(0, SKEW_US))
+def test_a_worker_with_a_clock_that_is_behind_gets_no_more_starts(rate: Rate, behind: int) -> None:
+    full = advance(rate, ready_at=0, now=T0, taken=rate.count)
+    assert allowed(rate, ready_at=full, now=T0 - behind) == 0

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from rota.core.time.instants import SECOND
+
+# Clocks of workers differ by less than this. An instant beyond a whole period and this has another
+# reason: the rate was changed, or the clock was set back.
+SKEW_US = 10 * SECOND
+
 
 class Rate(msgspec.Struct, frozen=True):
     """A token bucket: `count` starts per `per_us` on average, and as many at once after a rest."""
@@ -14,13 +20,21 @@ class Rate(msgspec.Struct, frozen=True):
 
 def allowed(rate: Rate, *, ready_at: int, now: int) -> int:
     """How many may start now; `ready_at` is the stored instant of the queue."""
-    spare = now + rate.per_us - max(ready_at, now)
+    spare = now + rate.per_us - max(_bounded(rate, ready_at, now), now)
     return max(0, min(rate.count, spare * rate.count // rate.per_us))
 
 
 def advance(rate: Rate, *, ready_at: int, now: int, taken: int) -> int:
     """The instant to store after `taken` starts."""
-    return max(ready_at, now) + -(-taken * rate.per_us // rate.count)
+    return max(_bounded(rate, ready_at, now), now) + -(-taken * rate.per_us // rate.count)
+
+
+def _bounded(rate: Rate, ready_at: int, now: int) -> int:
+    """The stored instant, or one that lets a single start through if this rate cannot have set it.
+    The queue would otherwise wait for the period of an earlier rate, or for the old clock."""
+    if ready_at <= now + rate.per_us + SKEW_US:
+        return ready_at
+    return now + rate.per_us - -(-rate.per_us // rate.count)
 
 
 def next_free_at(rate: Rate, *, ready_at: int) -> int:
