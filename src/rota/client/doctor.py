@@ -195,7 +195,8 @@ class Doctor:
         await self._database.read(migrate.check)
         newest = f"{migrate.shipped()[-1].number:04d}, up to date"
         try:
-            # A write that changes nothing: it finds locks, full disks and missing permissions.
+            # A write that changes nothing: it finds locks and missing permissions. A full disk
+            # shows only if the log of SQLite has to be created.
             await self._database.write(workers.stop, [], now=self._now)
         except StoreReadOnly as error:
             if self._database.is_local:
