@@ -121,6 +121,21 @@ async def test_finished_runs_are_pruned_when_they_are_old(database_url: str) -> 
         await sound(app)
 
 
+async def test_a_clock_that_is_wrong_for_a_moment_deletes_nothing(database_url: str) -> None:
+    app, flow = plain(keep_days=7)
+    async with virtual(app, url=database_url) as world:
+        await app.start(flow, 1)
+        await world.settle()
+        world.clock.jump("60d")
+        await world.beat()
+        await world.advance("20s")
+        await world.beat()
+        assert len(await app.runs.list()) == 1
+        await world.advance("20s")  # a whole lease: this is the time from now on
+        await world.beat()
+        assert await app.runs.list() == []
+
+
 async def test_a_long_run_is_not_pruned_in_the_hour_it_ends(database_url: str) -> None:
     """The age of a run counts from its end, not from its beginning."""
     app = Rota(keep_days=7)

@@ -245,6 +245,8 @@ class Maintenance:
         keep = self._settings
         if now < self._prune_at or not (keep.keep_days or keep.keep_runs or keep.keep_events_days):
             return
+        if not self._is_steady():
+            return  # a wrong clock may be set right soon, and what is deleted is gone
         share = PRUNE_SHARE_LOCAL if self._database.is_local else PRUNE_SHARE_SERVER
         until = now + round(share * micros(keep.heartbeat_s))
         namespace = keep.namespace
