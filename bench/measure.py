@@ -22,7 +22,7 @@ class Target(NamedTuple):
         return value >= self.value if self.sense == ">=" else value <= self.value
 
     def __str__(self) -> str:
-        return f"{self.sense} {self.value:g}"
+        return f"{self.sense} {self.value:.3g}"
 
 
 class Sample(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
@@ -19,6 +20,7 @@ from bench.sides import Side
 from tests.kit.postgres import PostgresServer
 
 DATABASES = ("sqlite", "postgres")
+COMMITS, COMMITS_WARM_UP = 500, 20
 _numbers = itertools.count(1)
 
 
@@ -127,6 +129,37 @@ async def a_side(place: Place, kind: Literal["raw", "ours"]) -> AsyncIterator[Si
     side: Side = place.raw() if kind == "raw" else Ours(place.url())
     async with opened(place, side):
         yield side
+
+
+class Commits:
+    """Rows that the raw limit inserts, a durable commit each."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._took_s = 0.0
+
+    async def measure(self, raw: Side) -> None:
+        """Insert some."""
+        await raw.start_one_by_one(COMMITS_WARM_UP)
+        began = time.perf_counter()
+        await raw.start_one_by_one(COMMITS)
+        self._took_s += time.perf_counter() - began
+        self._count += COMMITS
+
+    @property
+    def a_second(self) -> float:
+        """Their rate over all measurements."""
+        return self._count / self._took_s
+
+
+@contextlib.asynccontextmanager
+async def commits_around(place: Place) -> AsyncIterator[Commits]:
+    """The commits of the raw limit before and after the block, which is too long to be sliced."""
+    commits = Commits()
+    async with a_side(place, "raw") as raw:
+        await commits.measure(raw)
+        yield commits
+        await commits.measure(raw)
 
 
 @contextlib.asynccontextmanager

@@ -15,6 +15,8 @@ from rota import Rota
 
 # A worker prunes for half of each heartbeat. A short heartbeat shows many such rounds.
 HEARTBEAT_S = 0.5
+# A worker deletes nothing before it has run for a lease.
+LEASE_S = 2.0
 # About a tenth of a second.
 KEEP_DAYS = 1e-6
 # A pass that leaves nothing prunable behind is followed by the next one a minute later. Runs that
@@ -50,15 +52,21 @@ async def _drain_and_prune(place: Place, count: int) -> tuple[float, float]:
             while await side.unfinished():
                 await asyncio.sleep(0.002)
             drained = count / (time.monotonic() - min(hit.at for hit in hits.read(path)))
-        return drained, count / await _prune(side)
+        return drained, await _prune(side, count)
 
 
-async def _prune(side: Ours) -> float:
-    """Seconds that a worker with nothing else to do takes to delete all that is over."""
-    pruner = Rota(side.url, keep_days=KEEP_DAYS, heartbeat_s=HEARTBEAT_S)
+async def _prune(side: Ours, count: int) -> float:
+    """Runs that a worker with nothing else to do deletes per second, from its first batch on."""
+    pruner = Rota(side.url, keep_days=KEEP_DAYS, heartbeat_s=HEARTBEAT_S, lease_s=LEASE_S)
     await asyncio.sleep(OLD_S)
-    began = time.monotonic()
     async with pruner:
-        while await side.app.runs.counts():
+        while (left := await _stored(side)) == count:
+            await asyncio.sleep(0.005)
+        began = time.monotonic()
+        while await _stored(side):
             await asyncio.sleep(0.05)
-        return time.monotonic() - began
+        return left / (time.monotonic() - began)
+
+
+async def _stored(side: Ours) -> int:
+    return sum((await side.app.runs.counts()).values())

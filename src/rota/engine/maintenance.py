@@ -105,9 +105,8 @@ class Maintenance:
         next_at = self._clock.now() + beat_us
         while True:
             await self._clock.wait(asyncio.Event(), next_at)
-            next_at = (
-                self._clock.now() + beat_us
-            )  # counted from here: pruning takes a part of the interval
+            # The interval begins here: pruning takes a part of it.
+            next_at = self._clock.now() + beat_us
             await self.beat()
 
     async def beat(self) -> None:
