@@ -277,3 +277,8 @@ def test_a_dict_with_two_keys_that_json_writes_alike_is_refused(value: Any) -> N
 )
 def test_keys_and_texts_that_only_look_alike_are_written(value: Any) -> None:
     assert encode(value, what="the result", bytes_max=LIMIT)
+
+
+def test_raw_text_that_is_no_json_is_refused() -> None:
+    with pytest.raises(NotSerialisable, match="the result cannot be written as JSON"):
+        encode({"raw": msgspec.Raw(b"{oops")}, what="the result", bytes_max=LIMIT)
