@@ -17,8 +17,7 @@ from tests.crash.kit.schedule_life import VERBS
 from tests.kit import Child
 
 # More than the points of a verb: a life that is still killed in the last one fails the test.
-DATABASES = {"fire": 30}
-DATABASES_OF_A_VERB = 15
+DATABASES, DATABASES_TO_FIRE = 15, 30
 
 
 @pytest.mark.timeout(600)
@@ -26,7 +25,8 @@ DATABASES_OF_A_VERB = 15
 def test_a_kill_at_any_commit_leaves_one_outcome_for_every_occurrence(
     make_database: MakeDatabase, tmp_path: Path, verb: str
 ) -> None:
-    urls = [make_database() for _ in range(DATABASES.get(verb, DATABASES_OF_A_VERB))]
+    count = DATABASES_TO_FIRE if verb == "fire" else DATABASES
+    urls = [make_database() for _ in range(count)]
     child = Child(
         "tests.crash.kit.schedule_life", "--verb", verb, "--folder", tmp_path, *urls,
         log=tmp_path / "log",

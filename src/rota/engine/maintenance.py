@@ -156,7 +156,7 @@ class Maintenance:
                 self._clock.follow(server, sent=sent, received=self._clock.local_us())
 
     async def reap(self) -> int:
-        """Recover the runs of dead or silent workers: each gets a successor."""
+        """Recover runs of dead workers and runs with an ended lease: each gets a successor."""
         now = self._clock.now()
         rows = await self._database.read(workers.listing, namespace=self._settings.namespace)
         self._wakeups.fleet = self._fleet(rows, now)

@@ -8,7 +8,8 @@ from rota.core.time.instants import micros
 from rota.engine.context import EngineContext
 from rota.engine.wakeups import ANY
 
-# The timer is exact and changes are notified. A poll after so many of a worker's is a safety net.
+# The timer is exact and changes are notified. As a safety net the loop polls anyway, once in the
+# time of so many polls of a worker.
 POLLS = 5
 
 

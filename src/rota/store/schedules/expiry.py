@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from rota.core.runs.options import StoredRunOptions
+from rota.core.schedules.windows import before_expired
 from rota.store.backend.database import Row, Tx
 from rota.store.runs.cancel import ExpiredRun, expire_runs
 
@@ -33,15 +34,13 @@ async def expire(tx: Tx, *, namespace: str, now: int) -> tuple[int, bool]:
 async def _join_windows(tx: Tx, ended: Sequence[ExpiredRun]) -> None:
     """Let the next occurrence follow the one before the expired one (`previous_due_at`), so that
     its window has no gap."""
-    before: dict[tuple[str, int | None], int | None] = {
-        (run.schedule_id, run.due_at): StoredRunOptions.read(run.options).previous_due_at
-        for run in ended
-        if run.schedule_id is not None and run.due_at is not None
-    }
-    # Oldest first: the one before may have expired too.
-    for key in sorted(before, key=lambda one: one[1] or 0):
-        earlier = (key[0], before[key])
-        before[key] = before.get(earlier, before[key])
+    before = before_expired(
+        {
+            (run.schedule_id, run.due_at): StoredRunOptions.read(run.options).previous_due_at
+            for run in ended
+            if run.schedule_id is not None and run.due_at is not None
+        }
+    )
     if not before:
         return
     later = []
