@@ -1,7 +1,6 @@
 """The reference pages, made from the code they describe; a test finds pages that are behind.
 
 `make docs` writes them all; `python -m scripts.reference lifecycle errors` writes only those.
-The pages about commands and settings are made where the commands are, in `rota.cli.reference`.
 """
 
 from __future__ import annotations
@@ -12,12 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rota import errors
-from rota.cli import reference
 from rota.core.runs import failures, lifecycle
 from rota.core.runs.lifecycle import FINAL, INITIAL, OPEN, RULES, Status
-from rota.http import reference as http_reference
 from rota.http.routes import ROUTES
-from rota.pipelines.definition import schema
+from scripts import cli_reference, http_reference, pipeline_reference
 from scripts.python_reference import python_page
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -61,8 +58,10 @@ Made from `src/rota/errors.py` by `make docs`.
 Every error Rota raises on purpose is a `RotaError`: a sentence, a stable `code`, `advice` (the hint
 below, or a better one for the case) and `facts`. Catch the class, or compare the code.
 
-| code | class | means | hint |
-|---|---|---|---|
+`exit` is the exit code of a command that ends with the error, `HTTP` the status of the API.
+
+| code | class | exit | HTTP | means | hint |
+|---|---|---|---|---|---|
 """
 
 
@@ -103,7 +102,8 @@ def errors_page() -> str:
     rows = []
     for kind in _error_classes(errors.RotaError):
         means = inspect.cleandoc(kind.__doc__ or "").partition("\n")[0]
-        rows.append(f"| `{kind.code}` | `{kind.__name__}` | {means} | {kind.hint} |\n")
+        names = f"`{kind.code}` | `{kind.__name__}` | {kind.exit_code} | {kind.http_status}"
+        rows.append(f"| {names} | {means} | {kind.hint} |\n")
     return ERRORS_HEAD + "".join(rows)
 
 
@@ -123,10 +123,11 @@ def _table(title: str, head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -
 PAGES: dict[str, Callable[[], str]] = {
     "lifecycle": lifecycle_page,
     "errors": errors_page,
-    "pipeline": schema.reference_page,
+    "pipeline": pipeline_reference.reference_page,
     "python": python_page,
     "http": lambda: http_reference.page(ROUTES),
-    **{name.removesuffix(".md"): page for name, page in reference.PAGES.items()},
+    "cli": cli_reference.commands_page,
+    "settings": cli_reference.settings_page,
 }
 
 
@@ -137,7 +138,8 @@ def main(names: list[str]) -> None:
             sys.exit(f"no page {name!r}; there are {', '.join(PAGES)}")
         (FOLDER / f"{name}.md").write_text(PAGES[name](), encoding="utf-8")
         if name == "pipeline":  # Editors read the same from the package.
-            schema.SCHEMA_FILE.write_text(schema.schema_text(), encoding="utf-8")
+            text = pipeline_reference.schema_text()
+            pipeline_reference.SCHEMA_FILE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -18,9 +18,14 @@ from typing import ClassVar
 
 
 class RotaError(Exception):
-    """Base of all errors that Rota raises: a message, a stable code, a hint and facts."""
+    """Base of all errors that Rota raises: a message, a stable code, a hint and facts.
+
+    `exit_code` is what a command ends with, `http_status` what the HTTP API answers.
+    """
 
     code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+    http_status: ClassVar[int] = 500
     hint: ClassVar[str] = "See the message; run `rota doctor` if it is not enough."
 
     def __init__(self, message: str, *, hint: str | None = None, **facts: object) -> None:
@@ -45,6 +50,7 @@ class UsageError(RotaError):
     """The request itself is wrong; nothing was changed."""
 
     code = "usage"
+    exit_code, http_status = 2, 422
     hint = "Correct the call; nothing was changed."
 
 
@@ -73,6 +79,7 @@ class PayloadTooBig(UsageError):
     """An input, output or step result is larger than the limit."""
 
     code = "payload_too_big"
+    http_status = 413
     hint = "Store the bulk elsewhere and pass a reference, or raise `payload_bytes_max`."
 
 
@@ -94,6 +101,7 @@ class UnknownWorkflow(UsageError):
     """No workflow of that name is registered."""
 
     code = "unknown_workflow"
+    exit_code, http_status = 4, 404
     hint = "Check the name, or register the workflow before starting it."
 
 
@@ -101,6 +109,7 @@ class UnknownRun(UsageError):
     """No run has that id in this namespace."""
 
     code = "unknown_run"
+    exit_code, http_status = 4, 404
     hint = "List runs with `rota run list`; old ones may have been pruned."
 
 
@@ -108,6 +117,7 @@ class UnknownSchedule(UsageError):
     """No schedule has that name in this namespace."""
 
     code = "unknown_schedule"
+    exit_code, http_status = 4, 404
     hint = "List schedules with `rota schedule list`."
 
 
@@ -115,6 +125,7 @@ class AlreadyStarted(UsageError):
     """A run with this external id or unique key exists, and the call rejects duplicates."""
 
     code = "already_started"
+    exit_code, http_status = 5, 409
     hint = "Use another external_id, or on_conflict='return' to get the run that exists."
 
 
@@ -122,6 +133,7 @@ class WrongState(UsageError):
     """The status of the run, schedule or automation does not allow this operation."""
 
     code = "wrong_state"
+    exit_code, http_status = 5, 409
     hint = "Check its status first, for example with `rota run show ID`."
 
 
@@ -129,6 +141,7 @@ class ChangedSince(UsageError):
     """The definition has changed since the caller read it."""
 
     code = "changed_since"
+    exit_code, http_status = 5, 412
     hint = "Read it again, then repeat the change."
 
 
@@ -136,6 +149,7 @@ class UnknownQueue(UsageError):
     """No queue of that name is declared or served."""
 
     code = "unknown_queue"
+    exit_code, http_status = 4, 404
     hint = "List queues with `rota queue list`."
 
 
@@ -143,6 +157,7 @@ class UnknownToken(UsageError):
     """No valid token has that name or id in this namespace."""
 
     code = "unknown_token"
+    exit_code, http_status = 4, 404
     hint = "List tokens with `rota token list`."
 
 
@@ -171,6 +186,7 @@ class NotTrusted(UsageError):
     """A pipeline outside of the project has commands or a schedule, and is not trusted yet."""
 
     code = "not_trusted"
+    http_status = 403
     hint = "Read the files of the pipeline, then run `rota pipeline trust PATH`."
 
 
@@ -178,6 +194,7 @@ class SchedulerLockError(UsageError):
     """Another scheduler runs in this folder; the message names it."""
 
     code = "scheduler_locked"
+    exit_code, http_status = 5, 409
     hint = "Stop the other scheduler first. If its machine is gone, its lock lapses by itself."
 
 
@@ -185,6 +202,7 @@ class UnknownAutomation(UsageError):
     """No automation of that name is deployed in this namespace."""
 
     code = "unknown_automation"
+    exit_code, http_status = 4, 404
     hint = "List automations with `rota automation list`; deploy it first if it is new."
 
 
@@ -192,6 +210,7 @@ class UnknownPipeline(UsageError):
     """There is no pipeline at the given path."""
 
     code = "unknown_pipeline"
+    exit_code, http_status = 4, 404
     hint = "Name a pipeline.yaml or its folder; `rota pipeline list FOLDER` shows what is there."
 
 
@@ -199,6 +218,7 @@ class UnknownInput(UsageError):
     """An automation has no input with that id."""
 
     code = "unknown_input"
+    exit_code, http_status = 4, 404
     hint = "List what came in with `rota automation inputs NAME`."
 
 
@@ -213,6 +233,7 @@ class BadReservation(UsageError):
     """A consumer tried to reserve events that are not pending, or not of its topics."""
 
     code = "bad_reservation"
+    http_status = 409
     hint = "Reserve only events that `peek` returned, of topics the consumer subscribes to."
 
 
@@ -220,6 +241,7 @@ class NotAllowed(UsageError):
     """A handler made a call that its phase does not allow."""
 
     code = "not_allowed"
+    http_status = 403
     hint = "Do reads in prepare, one change in mutate, publish in next; see the guide."
 
 
@@ -227,6 +249,7 @@ class BadToken(UsageError):
     """A token, session or login link is unknown, used, expired or revoked."""
 
     code = "bad_token"
+    http_status = 401
     hint = "Ask for a token, or create one with `rota token create NAME --role read`."
 
 
@@ -241,6 +264,7 @@ class StoreError(RotaError):
     """The database refused a call, or cannot be reached."""
 
     code = "store"
+    exit_code, http_status = 3, 503
     hint = "Run `rota doctor` for the state of the database."
 
 
@@ -339,6 +363,7 @@ class LeaseLost(RotaError):
     """This worker lost the run: it was cancelled, or reaped after its lease lapsed."""
 
     code = "lease_lost"
+    exit_code = 5
     hint = "Stop work on this run; Rota discards everything this worker still writes about it."
 
 
@@ -388,6 +413,7 @@ class Stranded(RotaError):
     """The code no longer makes the calls that the chain has recorded (non-deterministic)."""
 
     code = "stranded"
+    http_status = 409
     hint = (
         "Restore the code and `rota run retry` it; or keep the old path behind `rota.patched`, "
         "deploy and retry; or `rota run fork` it from an earlier step."
@@ -458,6 +484,7 @@ class BudgetSpent(Fatal):
     """A call could exceed the budget, so Rota did not make it."""
 
     code = "budget_spent"
+    exit_code = 8
     hint = "Raise the budget or lower `maxTokens`; `run --reuse last` reuses finished items."
 
 

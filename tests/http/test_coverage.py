@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
 
 import pytest
 
@@ -17,13 +16,11 @@ from rota.client.runs import Runs
 from rota.client.schedules import Schedules
 from rota.client.tokens import Sessions, Tokens
 from rota.core.runs.filters import RunSelection
-from rota.http.reference import page
 from rota.http.routes import ROUTES
 from rota.http.routes.runs import RunSelectionBody
 from rota.http.routes.schedules import OptionsBody
 from rota.pipelines.client import PipelineClient
 from rota.schedules.definition import PolicyOptions
-from tests.tidy.tree import ROOT
 
 NOUNS = {
     "runs": Runs, "schedules": Schedules, "automations": AppAutomations,
@@ -132,8 +129,3 @@ def test_every_route_is_described(route) -> None:  # type: ignore[no-untyped-def
 def test_bodies_take_every_filter_of_runs_and_every_policy_of_schedules() -> None:
     assert RunSelectionBody.__struct_fields__ == tuple(RunSelection.__annotations__)
     assert set(PolicyOptions.__annotations__) < set(OptionsBody.__struct_fields__)
-
-
-def test_the_reference_page_is_up_to_date() -> None:
-    written = Path(ROOT / "docs/reference/http.md").read_text(encoding="utf-8")
-    assert written == page(ROUTES), "run `make docs`"

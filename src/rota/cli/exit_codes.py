@@ -1,4 +1,4 @@
-"""The exit code of each error, and how errors are printed.
+"""The meaning of exit codes, and how errors are printed.
 
 Errors go to stderr: a sentence, then a hint. Passwords of database URLs are never printed.
 """
@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import click
 
+from rota import errors
 from rota.cli import render
 from rota.core.redaction import without_secrets
 from rota.core.suggest import close_names, hint_of
@@ -33,42 +34,18 @@ MEANINGS: dict[int, str] = {
     INTERRUPTED: "interrupted with Ctrl-C, or the pipeline was cancelled",
 }
 
-# Every code of `rota.errors`, and those of this module.
-_CODES: dict[int, tuple[str, ...]] = {
-    FAILED: (
-        "error", "run_failed", "run_cancelled", "run_crashed", "step_failed", "step_timeout",
-        "run_timeout", "stranded", "bad_reply", "items_failed", "failure", "transient", "auth",
-        "permission", "fatal", "not_sent", "rejected", "read_failed", "truncated_reply",
-        "empty_reply", "filtered_reply", "outcome_unknown",
-    ),
-    USAGE: (
-        "usage", "bad_setting", "bad_input", "bad_token", "stale_cursor", "payload_too_big",
-        "not_serialisable", "unstorable", "bad_schedule", "unknown_zone", "bad_pipeline",
-        "not_trusted", "bad_automation", "bad_reservation", "not_allowed", "unknown_option",
-    ),
-    NOT_FOUND: (
-        "unknown_workflow", "unknown_run", "unknown_schedule", "unknown_automation",
-        "unknown_pipeline", "unknown_input", "unknown_queue", "unknown_token",
-    ),
-    CONFLICT: (
-        "changed_since", "already_started", "wrong_state", "scheduler_locked", "lease_lost",
-    ),
-    DATABASE: (
-        "store", "bad_database_url", "missing_extra", "store_unreachable", "store_busy",
-        "store_full", "store_read_only", "store_corrupt", "store_held", "store_io",
-        "store_no_shared_memory", "store_gone", "schema_too_new", "schema_missing",
-    ),
-    BUDGET: ("budget_spent",),
-    TIMEOUT: ("timeout",),
-    INTERRUPTED: ("interrupted",),
-}  # fmt: skip
-EXITS = {code: exit_code for exit_code, codes in _CODES.items() for code in codes}
+EXITS = {
+    kind.code: kind.exit_code
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, RotaError)
+}
 
 
 class TookTooLong(RotaError):
     """A wait took longer than --timeout."""
 
     code = "timeout"
+    exit_code = TIMEOUT
     hint = "Nothing was changed; try again, or with a longer --timeout."
 
 
@@ -76,6 +53,7 @@ class Interrupted(RotaError):
     """The user pressed Ctrl-C."""
 
     code = "interrupted"
+    exit_code = INTERRUPTED
     hint = "Nothing else was changed."
 
 
@@ -136,7 +114,7 @@ def report(error: BaseException, *, as_json: bool, debug: bool, url: str | None)
         if details:  # the place, with a caret under it, or a list
             click.echo(details, err=True)
         render.say(f"Hint: {hint}", err=True)
-    return EXITS.get(ours.code, FAILED)
+    return ours.exit_code
 
 
 def hide(text: str, url: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Errors as problem documents: one status table for the codes of `rota.errors`."""
+"""Errors as problem documents."""
 
 from __future__ import annotations
 
@@ -14,31 +14,6 @@ from rota.http.request import Answer
 
 MEDIA = "application/problem+json"
 RETRY_S = 2  # after which a busy or unreachable store may be asked again
-
-STATUS: Mapping[str, int] = {
-    **dict.fromkeys(
-        (
-            "usage", "bad_input", "bad_schedule", "unknown_zone", "bad_pipeline", "bad_automation",
-            "bad_setting", "not_serialisable", "unstorable", "unknown_option", "stale_cursor",
-        ),
-        HTTPStatus.UNPROCESSABLE_ENTITY,
-    ),
-    "bad_token": HTTPStatus.UNAUTHORIZED,
-    "changed_since": HTTPStatus.PRECONDITION_FAILED,
-    "payload_too_big": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    **dict.fromkeys(("not_allowed", "not_trusted"), HTTPStatus.FORBIDDEN),
-    **dict.fromkeys(
-        (
-            "unknown_run", "unknown_workflow", "unknown_schedule", "unknown_automation",
-            "unknown_pipeline", "unknown_input", "unknown_queue", "unknown_token",
-        ),
-        HTTPStatus.NOT_FOUND,
-    ),
-    **dict.fromkeys(
-        ("already_started", "wrong_state", "bad_reservation", "scheduler_locked", "stranded"),
-        HTTPStatus.CONFLICT,
-    ),
-}  # fmt: skip
 
 
 class RequestRefused(Exception):
@@ -85,29 +60,22 @@ class ProblemAnswer(Answer):
     document: ProblemDocument = field(kw_only=True)
 
 
-def status_of(error: RotaError) -> int:
-    """The HTTP status of an error."""
-    if isinstance(error, StoreError):
-        return HTTPStatus.SERVICE_UNAVAILABLE
-    return STATUS.get(error.code, HTTPStatus.INTERNAL_SERVER_ERROR)
-
-
 def problem_of(error: Exception, request_id: str) -> ProblemAnswer:
     """The answer to an error. An unexpected one shows nothing of the exception."""
     if isinstance(error, RequestRefused):
         return _problem(
             error.status, error.code, error.detail, error.hint, {}, request_id, error.headers
         )
-    if isinstance(error, RotaError) and status_of(error) < HTTPStatus.INTERNAL_SERVER_ERROR:
+    if isinstance(error, RotaError) and error.http_status < HTTPStatus.INTERNAL_SERVER_ERROR:
         facts = msgspec.to_builtins(error.facts, enc_hook=str)
         return _problem(
-            status_of(error), error.code, error.message, error.advice, facts, request_id, {}
+            error.http_status, error.code, error.message, error.advice, facts, request_id, {}
         )
     if isinstance(error, StoreError):
         # The message may hold the address of the database; the code and the hint do not.
         detail = "the database cannot answer now"
         headers = {"retry-after": str(RETRY_S)}
-        return _problem(status_of(error), error.code, detail, error.hint, {}, request_id, headers)
+        return _problem(error.http_status, error.code, detail, error.hint, {}, request_id, headers)
     if isinstance(error, TimeoutError):
         return _problem(
             HTTPStatus.SERVICE_UNAVAILABLE, "timeout", "the request took too long",

@@ -11,14 +11,8 @@ import pytest
 
 from rota.errors import BadPipeline
 from rota.pipelines.definition.model import Pipeline
-from rota.pipelines.definition.schema import (
-    SCHEMA_FILE,
-    json_schema,
-    reference_page,
-    schema_text,
-)
 from rota.pipelines.definition.yaml_tree import read_yaml
-from scripts.reference import FOLDER
+from scripts.pipeline_reference import SCHEMA_FILE, json_schema, reference_page, schema_text
 from tests.pipelines.kit import GOOD, load
 from tests.pipelines.kit.documents import (
     DAILY,
@@ -39,9 +33,8 @@ def test_the_shipped_schema_is_current() -> None:
     assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_text(), "run `make docs`"
 
 
-def test_the_reference_page_is_current_and_names_every_key() -> None:
-    page = (FOLDER / "pipeline.md").read_text(encoding="utf-8")
-    assert page == reference_page(), "run `make docs`"
+def test_the_reference_page_names_every_key() -> None:
+    page = reference_page()
     for part in json_schema()["$defs"].values():
         for key, value in part.get("properties", {}).items():
             assert f"| `{key}` |" in page

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
@@ -380,7 +379,7 @@ def _payload(text: str | None) -> Any:
         return values.loose(text)
     try:
         body = sys.stdin.read() if text == "-" else Path(text[1:]).read_text(encoding="utf-8")
-        return json.loads(body)
+        return values.from_json(body)
     except (OSError, ValueError, RecursionError) as error:
         where = "stdin" if text == "-" else text[1:]
         raise BadInput(

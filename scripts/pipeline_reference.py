@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from rota.pipelines.definition.model import Pipeline
+from rota.pipelines.definition import model
 
-SCHEMA_FILE = Path(__file__).with_name("pipeline.schema.json")
+SCHEMA_FILE = Path(model.__file__).with_name("pipeline.schema.json")
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 HEAD = """# pipeline.yaml
@@ -77,7 +77,7 @@ a `type` or `enum` is checked. If a reply does not fit, Rota asks the model agai
 @cache
 def json_schema() -> dict[str, Any]:
     """The schema; its root is the whole file."""
-    made = msgspec.json.schema(Pipeline)
+    made = msgspec.json.schema(model.Pipeline)
     # Only Python 3.13 strips the indentation of docstrings.
     for definition in made["$defs"].values():
         if "description" in definition:

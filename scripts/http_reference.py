@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from rota.http.problems import STATUS
 from rota.http.route import Route
 
 HEAD = """# HTTP API
@@ -17,13 +16,13 @@ it, who may use it and how keys, cursors and ETags work.
 
 Times are RFC 3339 in UTC, durations are written `90s`, `5m` or `1d`. Unknown fields of a body or a
 query are refused with 422. Every problem is `application/problem+json`: `type`, `title`, `status`,
-`code`, `detail`, `hint`, `facts` and `request_id`.
+`code`, `detail`, `hint`, `facts` and `request_id`. [Errors](errors.md) has the status of each code.
 """
 
 
 def page(routes: Sequence[Route]) -> str:
     """`docs/reference/http.md`."""
-    return "\n".join([HEAD, *_table(routes), "", *_details(routes), *_problems()]) + "\n"
+    return "\n".join([HEAD, *_table(routes), "", *_details(routes)]) + "\n"
 
 
 def _table(routes: Sequence[Route]) -> Iterator[str]:
@@ -43,7 +42,6 @@ def _details(routes: Sequence[Route]) -> Iterator[str]:
         query, body, headers = _fields(entry.query), _fields(entry.body), _headers(entry)
         if query or body or headers:
             yield f"| `{entry.method} {entry.prefix}{entry.path}` | {query} | {body} | {headers} |"
-    yield ""
 
 
 def _fields(kind: type[msgspec.Struct] | None) -> str:
@@ -61,14 +59,3 @@ def _headers(entry: Route) -> str:
     if entry.etag and entry.method in ("PUT", "PATCH", "DELETE"):
         names.append("`If-Match`")
     return ", ".join(names)
-
-
-def _problems() -> Iterator[str]:
-    yield "## Problems\n"
-    yield "The code of an error decides the status. Errors of the store are 503.\n"
-    yield "| status | codes |\n|---|---|"
-    by_status: dict[int, list[str]] = {}
-    for code, status in STATUS.items():
-        by_status.setdefault(int(status), []).append(f"`{code}`")
-    for status, codes in sorted(by_status.items()):
-        yield f"| {status} | {', '.join(codes)} |"

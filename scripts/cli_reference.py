@@ -1,7 +1,4 @@
-"""The reference pages about commands and settings, made from these themselves.
-
-`make docs` writes them; a test finds pages that are behind.
-"""
+"""The reference pages about commands and settings."""
 
 from __future__ import annotations
 
@@ -110,10 +107,7 @@ def commands_page() -> str:
     """`cli.md`."""
     parts = [COMMANDS_HEAD, "## Exit codes\n\n| code | means |\n|---|---|\n"]
     parts += [f"| {code} | {meaning} |\n" for code, meaning in exit_codes.MEANINGS.items()]
-    parts += ["\nBy the `code` of the error:\n\n| exit | error codes |\n|---|---|\n"]
-    for code in exit_codes.MEANINGS:
-        names = ", ".join(f"`{name}`" for name, ends in exit_codes.EXITS.items() if ends == code)
-        parts += [f"| {code} | {names} |\n"] if names else []
+    parts += ["\n[Errors](errors.md) lists the exit code of each error.\n"]
     parts += ["\n## Options of every command\n\nBefore or after the command's name.\n\n"]
     parts += [_options([option for option in cli.params if option.name in COMMON])]
     parts += [_section(path, command) for path, command in _walk("rota", cli)]
@@ -173,6 +167,3 @@ def _bounds(field: dict[str, Any]) -> str:
     if "pattern" in field:
         parts.append(f"`{field['pattern']}`")
     return ", ".join(parts)
-
-
-PAGES = {"cli.md": commands_page, "settings.md": settings_page}
