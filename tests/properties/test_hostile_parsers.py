@@ -16,7 +16,7 @@ from rota.cli import values
 from rota.core import typed
 from rota.core.pipelines import filter_rules, replies
 from rota.core.pipelines.filter_rules import Operator
-from rota.core.pipelines.templates import Template, escaped, render
+from rota.core.pipelines.templates import Template, render
 from rota.core.runs.retry import RETRY_DELAY_S_MAX, RetryPolicy, next_try_us, retry_after_s
 from rota.core.time import recurrence
 from rota.core.time.cron import read_cron
@@ -28,6 +28,7 @@ from rota.net.http import HttpResponse, content_of
 from rota.tools.feed import parse as parse_feed
 from tests.kit import hostile
 from tests.kit.builders import NOW
+from tests.kit.escaped_text import escaped
 
 
 @contextmanager

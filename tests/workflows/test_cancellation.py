@@ -174,7 +174,7 @@ async def test_a_cancelled_run_whose_worker_has_not_received_it_yet_records_noth
 @pytest.mark.usefixtures("hanging_threads")
 async def test_cancelling_reaches_sync_code_through_its_token(database_url: str) -> None:
     app = Rota()
-    begun, told = threading.Event(), threading.Event()
+    begun, seen = threading.Event(), threading.Event()
     calls: list[str] = []
 
     @app.step
@@ -187,7 +187,7 @@ async def test_cancelling_reaches_sync_code_through_its_token(database_url: str)
         pause = threading.Event()
         for _ in range(2000):
             if this_run().is_cancelled:
-                told.set()
+                seen.set()
                 break
             pause.wait(0.005)
         after()
@@ -199,6 +199,6 @@ async def test_cancelling_reaches_sync_code_through_its_token(database_url: str)
         await run.cancel()
         await world.beat()
         await world.settle()
-        await eventually(told.is_set)
+        await eventually(seen.is_set)
         assert await run.status() == "cancelled:by request"
     assert calls == []

@@ -377,13 +377,13 @@ async def test_a_race_between_a_signal_and_a_sleep(database_url: str) -> None:
         return await either()
 
     async with virtual(app, url=database_url) as world:
-        told = await app.start(flow)
+        seen = await app.start(flow)
         left = await app.start(flow)
         await world.advance("10m")
-        assert await told.status() == "sleeping:several"
-        await told.signal("go")
+        assert await seen.status() == "sleeping:several"
+        await seen.signal("go")
         await world.settle()
-        assert await result(told) == "signal"
+        assert await result(seen) == "signal"
         await world.advance("50m")
         assert await result(left) == "timeout"
 
@@ -424,7 +424,7 @@ async def test_tasks_that_a_workflow_leaves_behind_are_cancelled_at_its_end(
 ) -> None:
     app = Rota()
     begun = asyncio.Event()
-    heard: list[str] = []
+    events: list[str] = []
 
     @app.step
     async def endless() -> None:
@@ -432,12 +432,12 @@ async def test_tasks_that_a_workflow_leaves_behind_are_cancelled_at_its_end(
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            heard.append("cancelled")
+            events.append("cancelled")
             raise
 
     @app.step
     async def never() -> None:
-        heard.append("went on")
+        events.append("went on")
 
     async def branch() -> None:
         try:
@@ -458,7 +458,7 @@ async def test_tasks_that_a_workflow_leaves_behind_are_cancelled_at_its_end(
     async with virtual(app, url=database_url) as world:
         run = await app.start(flow)
         await world.drain()
-        assert heard == ["cancelled"]
+        assert events == ["cancelled"]
         assert left[0].done()
         assert await run.status() == ("completed" if ends == "returns" else "failed:logic")
         assert await keys(app, run) == []

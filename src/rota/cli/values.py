@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from collections.abc import Sequence
 from datetime import datetime
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,41 @@ from rota.errors import BadInput
 _PATH = re.compile(r"`\$\.(\w+)")
 
 
-def loose(text: str) -> Any:
-    """JSON when it is JSON, otherwise the text itself."""
+class InexactNumber(BadInput):
+    """A number that Python would round, or take for infinite."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            f"the number {text:.60} has more digits than a JSON number keeps, or is too large",
+            hint=f'Round it, or write it as text, which a Decimal accepts: "{text:.60}".',
+        )
+        self.text = text
+
+
+def from_json(text: str) -> Any:
+    """A value from JSON; ValueError if the text is not JSON."""
+    return json.loads(text, parse_float=_exact)
+
+
+def _exact(text: str) -> float:
+    number = float(text)
     try:
-        return json.loads(text)
+        if Decimal(repr(number)) == Decimal(text):
+            return number
+    except InvalidOperation:  # an exponent that not even a Decimal holds
+        pass
+    raise InexactNumber(text)
+
+
+def loose(text: str) -> Any:
+    """JSON when it is JSON, otherwise the text itself. A number that loses digits stays text."""
+    try:
+        return from_json(text)
     except ValueError:
+        return text
+    except InexactNumber as error:
+        if error.text != text:
+            raise
         return text
     except RecursionError:
         raise _too_deep(text) from None
@@ -45,7 +77,7 @@ def whole(source: str | None) -> dict[str, Any]:
         return {}
     text, where = _text(source)
     try:
-        value = json.loads(text)
+        value = from_json(text)
     except ValueError as error:
         raise BadInput(
             f"{where} is not JSON: {error}", hint='Write an object: \'{"name": "value"}\'.'
@@ -93,7 +125,8 @@ def checked(
     *,
     bytes_max: int,
 ) -> dict[str, Any]:
-    """Arguments that fit the workflow. `order=7` is a number, unless the parameter is a string."""
+    """Arguments that fit the workflow. `order=7` is a number, unless the parameter is a string; a
+    number with too many digits is text, unless the parameter is a float."""
     tried: dict[str, BadInput] = {}
     while True:
         try:
@@ -102,12 +135,23 @@ def checked(
         except BadInput as error:
             place = _PATH.search(str(error))
             name = place.group(1) if place else ""
-            if name not in texts or values[name] == texts[name]:
+            if name not in texts or name in tried:
                 raise tried.get(name, error) from error
             tried[name] = error
-            values = values | {name: texts[name]}
+            values = values | {name: _otherwise(values[name], texts[name])}
         else:
             return values
+
+
+def _otherwise(value: Any, text: str) -> Any:
+    """The other reading of an argument: its text, or the rounded number of a text."""
+    if value != text:
+        return text
+    try:
+        number = json.loads(text)
+    except ValueError:
+        return text
+    return text if math.isinf(number) else number
 
 
 def instant(text: str) -> datetime:

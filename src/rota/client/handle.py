@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
+OTHER_CODE = (
+    "Other code than this one executed the run. Use the same code here, or read the JSON: "
+    "`(await run.run()).output`."
+)
+
+
 class RunHandle(Generic[R]):
     """A run that was started; its result is an `R`.
 
@@ -55,7 +61,7 @@ class RunHandle(Generic[R]):
         if ended.status != "completed":
             raise run_failed(self.id, end_of(ended.status, ended.reason, ended.error))
         reader = self._returns or JsonReader(Any)
-        value: R = reader.read(ended.output, what=f"the result of run {self.id}")
+        value: R = reader.read(ended.output, what=f"the result of run {self.id}", hint=OTHER_CODE)
         return value
 
     async def status(self) -> str:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import types
 from collections.abc import Callable, Mapping, Sequence
 from itertools import starmap
-from typing import Any, Union
+from typing import Any, NamedTuple, Union, get_type_hints
 
 import msgspec
 
+from rota.core.round_trip import difference
 from rota.errors import BadInput, NotSerialisable, PayloadTooBig
 
 
@@ -126,7 +128,15 @@ class JsonReader:
     """Reads one type from JSON; unknown and unannotated types are taken as plain JSON."""
 
     def __init__(self, kind: Any) -> None:
-        self._decoder = msgspec.json.Decoder(_readable(kind), dec_hook=_decode_other)
+        self._hint = _Hint(kind)
+        self._decoder = msgspec.json.Decoder(self._hint.kind, dec_hook=_decode_other)
+
+    def read_back(self, value: Any, text: str, *, what: str) -> Any:
+        """Read what was just written; NotSerialisable if it comes back as another value."""
+        back = self.read(text, what=what, hint="Correct the value or the type hint.")
+        if self._hint.is_checked:
+            self._hint.check(value, back, what)
+        return back
 
     def read(self, text: str | None, *, what: str, hint: str | None = None) -> Any:
         """The value, or BadInput naming the path to the field that does not fit. `hint` is what to
@@ -161,13 +171,17 @@ class Signature:
         self._signature = signature.replace(parameters=kept)
         hints = _hints(function)
         fields: list[Any] = []
+        self._checked: dict[str, _Hint] = {}  # the parameters that JSON may change
         for parameter in self._signature.parameters.values():
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
                 raise BadInput(
                     f"{function.__name__} takes {parameter}, which has no name a caller could use",
                     hint="Name each parameter: inputs are stored as JSON by name.",
                 )
-            kind = _readable(hints.get(parameter.name, Any))
+            hint = _Hint(hints.get(parameter.name, Any))
+            kind = hint.kind
+            if hint.is_checked:
+                self._checked[parameter.name] = hint
             if parameter.default is parameter.empty:
                 fields.append((parameter.name, kind))
             else:
@@ -180,7 +194,10 @@ class Signature:
             for parameter in self._signature.parameters.values()
         )
         self.returns = JsonReader(hints.get("return", Any))
-        arguments = self.arguments = msgspec.defstruct(function.__name__, fields, kw_only=True)
+        # A stored argument that the code does not know is an error, not to be skipped silently.
+        arguments = self.arguments = msgspec.defstruct(
+            function.__name__, fields, kw_only=True, forbid_unknown_fields=True
+        )
         # The same without types: quicker to make than a dict by name, and written the same way.
         self._shape = msgspec.defstruct(function.__name__, [(name, Any) for name in self._names])
         self._object = JsonReader(dict[str, Any])
@@ -209,20 +226,30 @@ class Signature:
             self._name_the_argument(args, kwargs, what)
             raise error
         try:
-            self._reader.read(text, what=what)
+            back = self._reader.read(text, what=what)
         except BadInput as error:
-            error.advice = self._described(what)
+            error.advice = self._usage(what)
             raise
+        if self._checked:
+            self._check(self._bind(args, kwargs, what), back, what)
         return text
 
-    def _described(self, name: str) -> str:
-        """The parameters, for a hint."""
+    def _check(self, arguments: Mapping[str, Any], back: Any, what: str) -> None:
+        for name, hint in self._checked.items():
+            if name in arguments:
+                hint.check(arguments[name], getattr(back, name), f"argument {name} of {what}")
+
+    def described(self, name: str) -> str:
+        """The function with its parameters, as one would write it."""
         words = []
         for one in self._signature.parameters.values():
             kind = getattr(one.annotation, "__name__", str(one.annotation))
             typed = one.name if one.annotation is one.empty else f"{one.name}: {kind}"
             words.append(typed if one.default is one.empty else f"{typed} = {one.default!r}")
-        return f"Call it as {name}({', '.join(words)}); nothing was started."
+        return f"{name}({', '.join(words)})"
+
+    def _usage(self, name: str) -> str:
+        return f"Call it as {self.described(name)}; nothing was started."
 
     def _name_the_argument(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str
@@ -238,13 +265,16 @@ class Signature:
         if names and self._positional == len(names) and set(map(len, items)) == {len(names)}:
             try:
                 raw = _ENCODER.encode_lines([*starmap(self._shape, items)])
-                self._lines_reader.decode_lines(raw)
+                read = self._lines_reader.decode_lines(raw)
                 texts = raw.decode().split("\n")[:-1]
                 if b"null" in raw:
                     _refuse_non_finite(items, what)
                 has_dicts = raw.count(b"{") > len(items)
                 if has_dicts and not all(map(_reads_whole, raw.splitlines())):
                     raise ValueError("equal keys")
+                if self._checked:
+                    for args, back in zip(items, read, strict=True):
+                        self._check(dict(zip(names, args, strict=True)), back, what)
                 if len(texts) == len(items) and _each_within(bytes_max, raw):
                     return list(texts)
             except Exception:
@@ -274,7 +304,7 @@ class Signature:
         if missing:
             raise BadInput(
                 f"{what} needs {', '.join(missing)}",
-                hint=self._described(what),
+                hint=self._usage(what),
             )
         return self.write((), value, what=what, bytes_max=bytes_max)
 
@@ -303,25 +333,88 @@ def returns_of(function: Callable[..., Any]) -> JsonReader:
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     """The type hints; one that only checkers can resolve leaves the others typed."""
+    code = getattr(function, "__code__", None)
+    cells = (
+        zip(getattr(code, "co_freevars", ()), function.__closure__ or (), strict=False)
+        if code
+        else ()
+    )
+    local = {name: cell.cell_contents for name, cell in cells if _is_full(cell)}
+    names = getattr(function, "__globals__", {})
     return {
-        name: _resolved(hint, getattr(function, "__globals__", {}))
+        name: _resolved(hint, names, local)
         for name, hint in getattr(function, "__annotations__", {}).items()
     }
 
 
-def _resolved(hint: Any, names: dict[str, Any]) -> Any:
-    if not isinstance(hint, str):
-        return hint
+def _is_full(cell: Any) -> bool:
     try:
-        return eval(hint, names)  # the user's own source, as typing.get_type_hints does it
-    except Exception:
-        return Any
+        return cell.cell_contents is not None
+    except ValueError:  # assigned below the function
+        return False
 
 
-def _readable(hint: Any) -> Any:
-    """The hint, or Any where msgspec cannot express it."""
+class _Unresolved(NamedTuple):
+    """A hint that cannot be evaluated here."""
+
+    text: str
+    problem: str
+
+
+def _resolved(hint: Any, names: dict[str, Any], local: dict[str, Any]) -> Any:
+    """The hint with the names in its texts resolved, as `list["Order"]`."""
+    holder = types.SimpleNamespace(__annotations__={"hint": hint})
     try:
-        msgspec.json.Decoder(hint, dec_hook=_decode_other)
-    except TypeError:
-        return Any
-    return hint
+        return get_type_hints(holder, names, local, include_extras=True)["hint"]
+    except Exception as error:
+        return _Unresolved(str(hint), str(error))
+
+
+class _Hint:
+    """A type hint: the type to read, and whether a value may come back as another one."""
+
+    def __init__(self, hint: Any) -> None:
+        self._text = ""
+        self._problem = ""
+        self.kind = hint
+        if isinstance(hint, _Unresolved):
+            self._text, self._problem = hint
+            self.kind = Any
+        else:
+            try:
+                msgspec.json.Decoder(hint, dec_hook=_decode_other)
+            except TypeError as error:  # msgspec cannot express it
+                self._text, self._problem = str(hint), str(error).splitlines()[0]
+                self.kind = Any
+        self.is_checked = bool(self._problem) or _has_objects(self.kind)
+
+    def check(self, value: Any, back: Any, what: str) -> None:
+        """Refuse a value that comes back from JSON as another one."""
+        lost = difference(value, back, strict=bool(self._problem))
+        if lost is None:
+            return
+        hint = "Name the class itself in the type hint, and let JSON hold all of its fields."
+        if self._problem:
+            hint = (
+                f"Rota cannot read the type hint {self._text}: {self._problem.rstrip('.')}. Use a "
+                "class at the top of a module, one class instead of a union, or tagged structs."
+            )
+        raise NotSerialisable(f"JSON cannot hold {what}: {lost}", hint=hint)
+
+
+def _has_objects(kind: Any) -> bool:
+    """Whether a value of the type may hold objects, which are written field by field."""
+    if kind is Any or kind in _BUILT_IN:
+        return False
+    todo: list[Any] = [msgspec.inspect.type_info(kind)]
+    while todo:
+        one = todo.pop()
+        if hasattr(one, "fields") or isinstance(one, msgspec.inspect.CustomType):
+            return True
+        todo += [getattr(one, name) for name in _PARTS if hasattr(one, name)]
+        todo += getattr(one, "types", None) or getattr(one, "item_types", None) or ()
+    return False
+
+
+_BUILT_IN = (None, bool, int, float, str, bytes, list, dict)
+_PARTS = ("item_type", "key_type", "value_type")

@@ -16,7 +16,6 @@ from rota.core.runs.model import Claim, NewRun, Started, StepRecord, StoredStep
 from rota.core.time.instants import SECOND
 from rota.engine.clock import Clock
 from rota.errors import (
-    LeaseLost,
     StoreBusy,
     StoreError,
     StoreFull,
@@ -91,7 +90,7 @@ class Journal:
         if isinstance(written, Unstorable):
             raise written
         if not written:
-            raise _lost(claim)
+            raise claim.lost()
 
     def put(self, claim: Claim, step: StoredStep) -> Awaitable[Written]:
         """Record a step. Answers whether the run is still ours, or why nothing can store this."""
@@ -196,9 +195,5 @@ async def _to_its_end(write: Awaitable[T]) -> T:
 
 def _ours(claim: Claim, started: Started | None) -> Started:
     if started is None:
-        raise _lost(claim)
+        raise claim.lost()
     return started
-
-
-def _lost(claim: Claim) -> LeaseLost:
-    return LeaseLost(f"run {claim.id} is no longer held by this worker", run_id=claim.id)

@@ -20,6 +20,7 @@ from rota.engine import run_log
 from rota.engine.context import EngineContext
 from rota.engine.executor import Executor, performed
 from rota.engine.journal import insist
+from rota.engine.run_task import RunTask
 from rota.engine.single_settle import settle_one
 from rota.engine.slots import AloneRuns, QueueSlots, claimable, divided, filled, lacks_slots
 from rota.engine.wakeups import ANY, CANCEL, DONE, READY, TIMER
@@ -60,7 +61,7 @@ class Worker:
         self.queue_names = list(self._queues)
         self._weighted = any(queue.weight is not None for queue in queues)
         self._limits: dict[str, Queue] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, RunTask] = {}
         self._outcomes: list[Outcome] = []
         self._starting = 0  # claimed, and about to be executed
         self._lease_us = micros(base.settings.lease_s)
@@ -371,10 +372,10 @@ class Worker:
         run_log.begin(claims)
         for claim in claims:
             if (lost := self._tasks.get(claim.id)) is not None:
-                lost.cancel()  # the server lost the commit of an earlier claim
+                lost.stop()  # the server lost the commit of an earlier claim
             work = self._perform(claim, recorded.get(claim.root_id, ()))
             # Not by the loop's factory: it serves the tasks that user code makes.
-            self._tasks[claim.id] = asyncio.Task(work, loop=loop, name=claim.id)
+            self._tasks[claim.id] = RunTask(work, loop=loop, name=claim.id)
 
     async def _perform(self, claim: Claim, recorded: Sequence[StoredStep]) -> None:
         outcome: Outcome | None = None
@@ -477,7 +478,7 @@ class Worker:
         if claim.id not in self._tasks:
             return  # it has ended meanwhile: its settlement is refused
         del self.held[claim.id]
-        self._tasks[claim.id].cancel()
+        self._tasks[claim.id].stop()
 
     async def drain(self, until: int) -> None:
         """Stop claiming, let runs end until the deadline, then hand over what is left."""
@@ -489,7 +490,7 @@ class Worker:
                 await self._clock.wait(self.wake, until)
         self._handing_over = set(self._tasks)
         for task in list(self._tasks.values()):
-            task.cancel()
+            task.stop()
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()), timeout=5)
         await self.iterate()

@@ -182,7 +182,7 @@ async def child_result(
     if known.status == "failed":
         flow.fails(key)
         raise run_failed(child_id, known.error)
-    return returns.read(known.output, what=f"the result of run {child_id}")
+    return flow.read_recorded(returns, known, f"the result of run {child_id}")
 
 
 async def _retry_child(flow: WorkflowRun, key: str, child_id: str) -> StoredStep:

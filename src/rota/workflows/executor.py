@@ -19,8 +19,9 @@ from rota.core.time.instants import after
 from rota.engine.invoke import in_thread
 from rota.engine.journal import Journal
 from rota.engine.outcome import OutcomeMaker
+from rota.engine.run_task import is_stopped
 from rota.errors import (
-    LeaseLost,
+    BadInput,
     RunInterrupted,
     RunTimeout,
     Suspended,
@@ -90,7 +91,7 @@ class WorkflowExecutor:
             if limit.at is not None and limit.at <= flow.clock.now():
                 limit.passed = True
                 raise limit.error()
-            arguments = workflow.signature.read(claim.input, what="the input of this run")
+            arguments = _arguments(workflow, claim)
             if workflow.is_async:
                 value = await workflow.function(**arguments)
             else:
@@ -128,9 +129,7 @@ class WorkflowExecutor:
             flow.interrupted = True
             raise error
         if stopped:
-            run_id = flow.claim.id
-            said = f"run {run_id} is no longer held by this worker"
-            raise LeaseLost(said, run_id=run_id) from None
+            raise flow.claim.lost() from None
         if (problem := _unawaited(flow)) and str(problem) != str(error):
             error.add_note(f"{problem}. {problem.advice}")
         return self._failed(flow.refusal or error, flow, retry, limit)
@@ -139,7 +138,7 @@ class WorkflowExecutor:
         """The result as JSON. A value that its own type cannot read back is not a result."""
         what = f"the result of workflow {workflow.name}"
         text = typed.encode(value, what=what, bytes_max=self._settings.payload_bytes_max)
-        workflow.signature.returns.read(text, what=what)
+        workflow.signature.returns.read_back(value, text, what=what)
         return text
 
     def _failed(
@@ -148,6 +147,19 @@ class WorkflowExecutor:
         return self._outcomes.failed(
             flow.claim, error, retry, deadline_at=limit.at, again=flow.uncaught()
         )
+
+
+def _arguments(workflow: Workflow[..., Any], claim: Claim) -> dict[str, Any]:
+    """The input of the run. The code of its caller may be older or newer than this one."""
+    try:
+        return workflow.signature.read(claim.input, what="the input")
+    except BadInput as error:
+        raise BadInput(
+            f"the input of run {claim.id} does not fit {workflow.signature.described(claim.name)}: "
+            f"{error.message.removeprefix('the input: ')}",
+            hint="Start it again with arguments that fit. If the code has changed, let it accept "
+            "this input (a default for a new parameter), then `rota run retry` it.",
+        ) from error
 
 
 class _Deadline:
@@ -192,14 +204,12 @@ _UNLIMITED = _Unlimited()
 
 async def _record_cancelled(flow: WorkflowRun) -> None:
     """Record the steps that the workflow cancelled itself, now that it has ended or suspends."""
-    stopped = flow.interrupted or (flow.task is not None and flow.task.cancelling())
-    if stopped and not flow.suspending:
+    if (flow.interrupted or is_stopped(flow.task)) and not flow.suspending:
         return
     try:
         await flow.record_cancelled()
     except RunInterrupted:
-        run_id = flow.claim.id
-        raise LeaseLost(f"run {run_id} is no longer held by this worker", run_id=run_id) from None
+        raise flow.claim.lost() from None
 
 
 async def _until_ended(tasks: list[asyncio.Task[Any]], flow: WorkflowRun) -> None:

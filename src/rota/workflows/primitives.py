@@ -156,7 +156,7 @@ async def _wait_for(flow: WorkflowRun, name: str, limit_us: int | None, type_: A
     if step.status == "failed":
         flow.fails(step.key)
         raise TimeoutError(f"no signal {name!r} came in time")
-    return JsonReader(type_).read(step.output, what=f"signal {name}")
+    return flow.read_recorded(JsonReader(type_), step, f"signal {name}")
 
 
 def now() -> Coroutine[Any, Any, datetime]:

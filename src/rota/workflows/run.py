@@ -17,9 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rota.core.runs.model import Claim, StoredStep
 from rota.core.runs.stored_errors import read_error
+from rota.core.typed import JsonReader
 from rota.engine.clock import Clock
 from rota.engine.journal import Journal, Written
+from rota.engine.run_task import is_stopped
 from rota.errors import (
+    BadInput,
     LeaseLost,
     RotaError,
     RunInterrupted,
@@ -248,6 +251,19 @@ class WorkflowRun:
             )
         )
 
+    def read_recorded(self, returns: JsonReader, step: StoredStep, what: str) -> Any:
+        """A recorded result; ends the run if it does not fit the type in the code now."""
+        try:
+            return returns.read(step.output, what=what)
+        except BadInput as error:
+            raise self.refuse(
+                Stranded(
+                    f"run {self.claim.id} ({self.claim.name}) recorded a value for {step.key} that "
+                    f"does not fit the type in the code now: {error.message}",
+                    hint="Let the type accept the recorded value too. Then `rota run retry` it.",
+                )
+            ) from error
+
     def failed_before(self, key: str) -> bool:
         """Whether this failed for good in an earlier attempt."""
         return key in self._failed_before
@@ -465,7 +481,7 @@ class WorkflowRun:
         """Raise when user code continues although its run has been suspended or taken away."""
         if self.suspending:
             raise Suspended
-        if self.interrupted or (self.task is not None and self.task.cancelling()):
+        if self.interrupted or is_stopped(self.task):
             raise RunInterrupted
         if self.refusal is not None:
             raise self.refusal

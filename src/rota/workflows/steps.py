@@ -39,7 +39,7 @@ async def run_step(
     if known is not None:
         flow.check_arguments(known, digest, step.name, args, kwargs)
         if known.status == "completed":
-            return step.returns.read(known.output, what=step.result_name)
+            return flow.read_recorded(step.returns, known, step.result_name)
         await _until_retry(flow, step, known)
     elif flow.unasked or flow.cancelled:
         await flow.permit_new()
@@ -60,7 +60,7 @@ async def run_step(
                     redaction.learn(output)
                     # Read back at once: live and replayed code see the same value, and one that
                     # does not fit its hint fails here instead of in every replay.
-                    value = step.returns.read(output, what=step.result_name)
+                    value = step.returns.read_back(result, output, what=step.result_name)
                 except Exception as error:
                     flow.check_open()  # an error that a cancellation caused is not its failure
                     trouble, output = error, None

@@ -113,6 +113,35 @@ def test_an_unknown_workflow_is_answered_with_the_nearest(shell: Shell) -> None:
     assert said == "Error: there is no workflow 'anser'.\nHint: Did you mean answer?\n"
 
 
+LONG = "12345678901234567890.12"
+NUMBERS = """
+from decimal import Decimal
+from rota import Rota
+
+app = Rota("sqlite:///from_code.db")
+
+@app.workflow
+async def pay(amount: Decimal, share: float = 0.0, note: str = "") -> None:
+    pass
+"""
+
+
+def test_a_number_keeps_its_digits_or_is_refused(shell: Shell) -> None:
+    Path("numbers.py").write_text(NUMBERS)
+    pay = ("--project", "numbers.py", "run", "start", "pay")
+    answer = shell.json(*pay, f"amount={LONG}", "share=0.12345678901234567890", f"note={LONG}")
+    page = shell.json("--project", "numbers.py", "run", "show", answer["id"])
+    assert page["run"]["input"] == {"amount": LONG, "share": 0.12345678901234568, "note": LONG}
+    assert shell.json(*pay, "amount=0.1")["id"]
+    refused = shell.error(*pay, "--input", f'{{"amount": {LONG}}}', code=2)
+    assert f"the number {LONG} has more digits" in refused
+    assert "write it as text" in refused
+    for huge in ("1e400", f"-1e{'9' * 30}"):
+        said = shell.error(*pay, "amount=1", f"share={huge}", code=2)
+        assert "Expected `float`, got `str`" in said
+    assert "has more digits" in shell.error(*pay, "--input", f'{{"amount": 1e-{"9" * 30}}}', code=2)
+
+
 def test_without_a_project_the_input_is_sent_as_it_is(shell: Shell, tmp_path: Path) -> None:
     shell.run("migrate")
     url = f"sqlite:///{shell.folder / 'jobs.db'}"

@@ -25,10 +25,11 @@ def test_an_error_without_details_still_has_every_field(text: str | None) -> Non
 
 
 def test_a_failed_step_is_shown_by_its_own_error() -> None:
-    failed = describe(StepFailed("step pay failed after 2 attempts: KeyError: 'iban'"))
+    sentence = "step pay failed after 2 attempts: KeyError: 'iban'"
+    failed = describe(StepFailed(sentence, error_type="KeyError"))
     assert error_line(failed).startswith("StepFailed: step pay")
     assert cause_line(failed) == "KeyError: 'iban'"
-    assert cause_line(describe(ValueError("step 2 failed"))) == "ValueError: step 2 failed"
+    assert cause_line(describe(ValueError(sentence))) == f"ValueError: {sentence}"
 
 
 def test_an_end_holds_status_reason_and_error() -> None:

@@ -62,6 +62,13 @@ def test_what_is_no_duration_is_refused_with_an_example(duration: Any) -> None:
     assert "1h30m" in caught.value.advice
 
 
+@pytest.mark.parametrize("duration", ["5", " 5 ", "0.5"])
+def test_a_number_as_text_needs_a_unit(duration: str) -> None:
+    with pytest.raises(BadInput, match="without a unit") as caught:
+        micros(duration)
+    assert f'"{duration.strip()}s"' in caught.value.advice
+
+
 @pytest.mark.parametrize(
     ("duration_us", "text"),
     [

@@ -117,7 +117,8 @@ def describe(error: BaseException) -> str:
     if notes := [str(note) for note in getattr(error, "__notes__", ())]:
         fields["notes"] = _clipped(without_secrets("\n".join(notes)), MESSAGE_CHARS_MAX)
     facts = getattr(error, "facts", {})
-    for name in ("service", "account"):  # the owner of a login or a permission
+    # The owner of a login or a permission; the class of the error that a step failed with.
+    for name in ("service", "account", "error_type"):
         if isinstance(facts.get(name), str):
             fields[name] = _clipped(facts[name], MESSAGE_CHARS_MAX)
     text = json.dumps(fields, ensure_ascii=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from rota.core.runs.lifecycle import FINAL, Trigger, label
+from rota.errors import LeaseLost
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -152,6 +153,10 @@ class Claim(msgspec.Struct, frozen=True, gc=False, array_like=True):
     def is_fresh(self) -> bool:
         """Whether no worker can have recorded a step for this chain yet."""
         return self.claim_count == 1 and self.trigger not in _WITH_HISTORY
+
+    def lost(self) -> LeaseLost:
+        """The error of a worker that no longer holds the run: none of its writes count."""
+        return LeaseLost(f"run {self.id} is no longer held by this worker", run_id=self.id)
 
 
 _WITH_HISTORY = frozenset({Trigger.RETRY, Trigger.RECOVERY, Trigger.FORK})

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 from rota.errors import RunCancelled, RunCrashed, RunFailed
 
 PACKAGE = __file__.removesuffix("core/runs/stored_errors.py")
-_STEP_FAILED = re.compile(r"StepFailed: step .+? failed after \d+ attempts?: ")
 
 
 def read_error(text: str | None) -> dict[str, str]:
@@ -26,7 +24,9 @@ def error_line(text: str | None) -> str:
 
 def cause_line(text: str | None) -> str:
     """Like `error_line`, but a failed step is shown by its own error: `LedgerMismatch: …`."""
-    return _STEP_FAILED.sub("", error_line(text), count=1)
+    line, cause = error_line(text), read_error(text).get("error_type", "")
+    _, found, message = line.partition(f": {cause}: ")
+    return f"{cause}: {message}" if cause and found else line
 
 
 def end_of(status: str, reason: str | None, error: str | None) -> str:

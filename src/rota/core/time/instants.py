@@ -27,6 +27,7 @@ _UNITS = {"us": 1, "ms": 1_000, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY, "
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s|m|h|d|w)")
 # Longer texts are not durations. The bound also keeps the search for parts short.
 _TEXT_CHARS_MAX = 100
+_NUMBER = re.compile(r"\d{1,15}(\.\d{1,6})?")
 _EXAMPLES = 'Write "90s", "5m", "1h30m", "24h" or "2d", or a number of seconds.'
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -86,6 +87,12 @@ def patience_micros(timeout: Duration) -> int:
 
 
 def _not_a_duration(duration: object) -> BadInput:
+    if isinstance(duration, str) and _NUMBER.fullmatch(duration.strip()):
+        number = duration.strip()
+        return BadInput(
+            f"{shown(duration)} is a duration without a unit",
+            hint=f'Write "{number}s" for seconds, or "{number}m", "{number}h", "1h30m".',
+        )
     return BadInput(f"{shown(duration)} is not a duration", hint=_EXAMPLES)
 
 
