@@ -53,15 +53,15 @@ async def test_other_processes_receive_a_notification_and_the_sender_not_twice(
     await other.open()
     try:
         here, there = Wakeups(one), Wakeups(other)
-        heard_here: list[str] = []
-        heard_there: list[str] = []
+        received_here: list[str] = []
+        received_there: list[str] = []
         await here.listen()
         await there.listen()
-        here.subscribe(heard_here.append)
-        there.subscribe(heard_there.append)
+        here.subscribe(received_here.append)
+        there.subscribe(received_there.append)
         here.notify_soon("word")
-        await eventually(lambda: "word" in heard_there)
-        assert heard_here.count("word") <= 2  # a database may echo; that does no harm
+        await eventually(lambda: "word" in received_there)
+        assert received_here.count("word") <= 2  # a database may echo; that does no harm
     finally:
         await one.close()
         await other.close()

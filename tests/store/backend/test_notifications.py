@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rota.core.runs.fleet import read_call
+from rota.errors import UnknownRun
 from rota.store.backend.database import Database
 from rota.store.runs.start import start_runs
 from tests.kit.builders import NOW, new_run, status
@@ -60,6 +61,45 @@ async def test_a_transaction_that_fails_notifies_nobody(db: Database) -> None:
         await db.write_and_notify(["timer"], False, fail)
     await db.notify(["done"])
     assert await listener.next() == "done"
+
+
+async def test_a_start_that_is_stored_does_not_fail_with_its_notification(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller would start it again, and it would run twice."""
+    if db.dialect.name != "postgres":
+        pytest.skip("a file sends no notifications")
+    module = importlib.import_module(type(db).__module__)
+    notify = module.PostgresTx.notify
+
+    async def cut(tx: Any, channel: str, topics: Any) -> None:
+        tx.connection.terminate()
+        await notify(tx, channel, topics)
+
+    monkeypatch.setattr(module.PostgresTx, "notify", cut)
+    run = new_run()
+    started = await db.write_and_notify(["ready"], True, start_runs, [run], now=NOW)
+    assert [one.id for one in started] == [run.id]
+    assert await status(db, run.id) == "pending"
+
+
+async def test_a_change_that_fails_with_its_notification_is_not_stored(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if db.dialect.name != "postgres":
+        pytest.skip("a file sends no notifications")
+    module = importlib.import_module(type(db).__module__)
+
+    async def fail(tx: Any, channel: str, topics: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(module.PostgresTx, "notify", fail)
+    run = new_run()
+    with pytest.raises(ZeroDivisionError):
+        await db.write_and_notify(["ready"], False, start_runs, [run], now=NOW)
+    monkeypatch.undo()
+    with pytest.raises(UnknownRun):
+        await status(db, run.id)
 
 
 async def test_of_brief_writes_in_a_row_one_notifies_and_a_slow_one_does(

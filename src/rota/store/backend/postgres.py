@@ -100,7 +100,7 @@ class PostgresTx(WatchedConnection):
     async def script(self, text: str, *, alone: bool = False) -> None:
         """Run plain statements; `alone`: one that must not be part of a transaction."""
         if not alone:
-            await self._begin()
+            await self.begin()
         self.looks = -SCRIPT_LOOKS
         await self.connection.execute(text)
         self.looks = 0
@@ -137,14 +137,15 @@ class PostgresTx(WatchedConnection):
                 answer = await send(text, *values)
                 faults.reach("after-commit")
                 return answer
-            await self._begin()
+            await self.begin()
             return await send(text, *values)
         except asyncpg.UniqueViolationError as error:
             raise Taken(str(error)) from error
         except UNSTORABLE as error:
             raise errors.Unstorable(f"PostgreSQL cannot store a value: {error}") from error
 
-    async def _begin(self) -> None:
+    async def begin(self) -> None:
+        """Begin the transaction, unless it has begun."""
         if not self.begun:
             await self.connection.execute("begin")
             self.begun = True
@@ -230,27 +231,25 @@ class PostgresDatabase:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `function` and NOTIFY in one transaction; brief writes only now and then."""
-        if brief and self._is_recent(topics):
+        """Run `function` and NOTIFY in one transaction. A brief write sends its NOTIFY afterwards:
+        it is stored, so it does not fail if that fails. Only some of many in a row notify."""
+        if brief:
             value = await self._transact(function, args, kwargs)
-            await self.notify(topics, often=True)  # the commit may have taken long
+            await self.notify(topics, often=True)
             return cast(T, value)
-        self._note_notification(topics)
-        try:
-            return cast(T, await self._transact(function, args, kwargs, topics))
-        except BaseException:
-            self._notified_at.clear()
-            raise
+        began = asyncio.get_running_loop().time()
+        value = await self._transact(function, args, kwargs, topics)
+        self._note_notification(topics, began)
+        return cast(T, value)
 
     def _is_recent(self, topics: Sequence[str]) -> bool:
         """Whether listeners will poll again for these topics after this instant."""
         since = asyncio.get_running_loop().time() - NOTIFY_EVERY_S
         return all(self._notified_at.get(topic, since) > since for topic in topics)
 
-    def _note_notification(self, topics: Sequence[str]) -> None:
-        now = asyncio.get_running_loop().time()
-        self._notified_at.update(dict.fromkeys(topics, now))
-        self._topics.difference_update(topics)
+    def _note_notification(self, topics: Sequence[str], began: float) -> None:
+        """Note one that was sent, not one on its way: its event loop may stop before it is sent."""
+        self._notified_at.update(dict.fromkeys(topics, began))
 
     # One function, although it is long: every start, step and claim passes here, and each layer of
     # coroutines costs a microsecond or two when the caches are cold (0092).
@@ -265,6 +264,8 @@ class PostgresDatabase:
                 connection = self._idle() or await self._connected()
                 tx = PostgresTx(connection, self.schema, self._queries)
                 self._watchdog.watch(tx)
+                if topics:  # otherwise a statement could commit alone, without its NOTIFY
+                    await tx.begin()
                 value = await function(tx, *args, **kwargs)
                 if topics:
                     await tx.notify(self._channel, topics)
@@ -360,11 +361,14 @@ class PostgresDatabase:
         async def send(tx: PostgresTx) -> None:
             await tx.notify(self._channel, topics)
 
-        self._note_notification(topics)
+        began = asyncio.get_running_loop().time()
+        self._topics.difference_update(topics)
         try:
             await self.write(send)
         except errors.StoreError as error:  # only a hint: polling finds the work
             log.debug("notification not sent: %s", error)
+        else:
+            self._note_notification(topics, began)
 
     def notify_soon(self, topic: str) -> None:
         """NOTIFY soon, in a transaction of its own, once for all topics since then."""
