@@ -22,6 +22,7 @@ import msgspec
 from rota import settings as settings_
 from rota.app import Rota
 from rota.client.inbound_webhook import WebhookTable
+from rota.client.start import NO_OPTIONS
 from rota.core.runs.queue_limits import QueueOptions
 from rota.core.suggest import close_names, did_you_mean, hint_of
 from rota.core.time.instants import SECOND, micros
@@ -433,9 +434,7 @@ def unfit_schedules(app: Rota, project: Project) -> list[BadSetting]:
     found: list[BadSetting] = []
     for name, table in project.file.schedules.items():
         try:
-            workflow = app.starter.workflow_named(table.workflow)
-            limit = app.settings.payload_bytes_max
-            workflow.signature.write((), table.input, what=workflow.name, bytes_max=limit)
+            app.starter.new_run(table.workflow, (), table.input, NO_OPTIONS)
         except RotaError as error:
             where = f"{project.source} [schedules.{name}]"
             found.append(BadSetting(f"{where}: {error.message}", hint=error.advice))

@@ -198,12 +198,12 @@ async def test_max_runs_holds_when_many_are_owed(database_url: str) -> None:
 
 async def test_a_run_can_show_the_occurrence_before_its_own(database_url: str) -> None:
     app = Noted()
-    told: list[list[str | None]] = []
+    seen: list[list[str | None]] = []
 
     @app.workflow
     async def window() -> None:
         run: Any = this_run()
-        told.append(
+        seen.append(
             [
                 None if one is None else f"{one:%d %H:%M}"
                 for one in (run.previous_due_at, run.due_at)
@@ -213,14 +213,14 @@ async def test_a_run_can_show_the_occurrence_before_its_own(database_url: str) -
     async with virtual(app, url=database_url) as world:
         await app.schedules.create("s", window, HOURLY, **PLAIN)
         await world.advance("2h")
-        assert told == [[None, "01 01:00"], ["01 01:00", "01 02:00"]]
+        assert seen == [[None, "01 01:00"], ["01 01:00", "01 02:00"]]
 
 
 async def test_the_occurrence_before_is_the_last_one_fired_and_never_changes(
     database_url: str,
 ) -> None:
     app = Noted()
-    told: list[str] = []
+    seen: list[str] = []
     failing = True
 
     @app.workflow(retries=1)
@@ -228,7 +228,7 @@ async def test_the_occurrence_before_is_the_last_one_fired_and_never_changes(
         run = this_run()
         due = "-" if run.due_at is None else f"{run.due_at:%H:%M}"
         before = "-" if run.previous_due_at is None else f"{run.previous_due_at:%H:%M}"
-        told.append(f"{before} {due} {run.trigger}")
+        seen.append(f"{before} {due} {run.trigger}")
         if failing and due == "05:00":
             raise Transient("once more")
 
@@ -241,32 +241,32 @@ async def test_the_occurrence_before_is_the_last_one_fired_and_never_changes(
         failing = False
         await world.advance("55m")
         # Whatever retention took away, and whatever attempt it is: the last one that fired.
-        assert told[:2] == ["- 01:00 schedule", "01:00 05:00 schedule"]
-        assert told[2:] == ["01:00 05:00 retry", "05:00 06:00 schedule"]
+        assert seen[:2] == ["- 01:00 schedule", "01:00 05:00 schedule"]
+        assert seen[2:] == ["01:00 05:00 retry", "05:00 06:00 schedule"]
         await app.schedules.trigger("s")
         await app.schedules.backfill("s", at("01 02:00"), at("01 03:00"))
         await world.settle()
-        assert told[4:] == ["06:00 - manual", "01:00 02:00 backfill", "02:00 03:00 backfill"]
+        assert seen[4:] == ["06:00 - manual", "01:00 02:00 backfill", "02:00 03:00 backfill"]
         [run, *_] = await app.schedules.history("s", start=at("01 06:00"), end=at("01 06:00"))
         assert msgspec.json.decode(run.options or "")["timeout_us"] == 600_000_000
 
 
 async def test_of_several_fired_at_once_each_knows_the_one_before(database_url: str) -> None:
     app = Noted()
-    told: list[str] = []
+    seen: list[str] = []
 
     @app.workflow
     async def window() -> None:
         run = this_run()
         before = "-" if run.previous_due_at is None else f"{run.previous_due_at:%H:%M}"
-        told.append(f"{before} {run.due_at:%H:%M}")
+        seen.append(f"{before} {run.due_at:%H:%M}")
 
     async with virtual(app, url=database_url) as world:
         rules: dict[str, Any] = {"missed": "all", "overlap": "allow"}
         await app.schedules.create("s", window, HOURLY, **rules, **PLAIN)
         outage(world, "3h10m")
         await resume_work(world)
-        assert sorted(told) == ["- 01:00", "01:00 02:00", "02:00 03:00"]
+        assert sorted(seen) == ["- 01:00", "01:00 02:00", "02:00 03:00"]
 
 
 # -- preview and upcoming --------------------------------------------------------------------

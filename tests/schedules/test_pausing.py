@@ -191,8 +191,8 @@ async def test_the_ledger_shows_since_when_and_why_it_was_paused(database_url: s
         )
         await world.advance("1h")
         await app.schedules.resume("s")
-        told = await why(app, "s", at=at("01 01:00"))
-        assert told.sentence == (
+        seen = await why(app, "s", at=at("01 01:00"))
+        assert seen.sentence == (
             "s did not run at Tue 2030-01-01 01:00 UTC: it was paused since "
             "Tue 2030-01-01 00:10 UTC (a long lunch)."
         )
@@ -377,9 +377,9 @@ async def test_a_change_after_the_end_of_a_pause_gives_no_occurrence_two_outcome
                 await app.schedules.create("s", "report", "*/10 * * * *", replace=True, **rules)
         await resume_work(world)
         await sound(app)
-        told = await lines(app, "s")
-        assert told[0].startswith("01 00:10:00")
-        assert "skipped:paused" in told[0]
+        seen = await lines(app, "s")
+        assert seen[0].startswith("01 00:10:00")
+        assert "skipped:paused" in seen[0]
         if verb in ("update", "replace"):
             assert app.dues == [f"01 00:{minute}:00" for minute in (20, 30, 40)]
 

@@ -78,9 +78,9 @@ async def test_mending_an_unreadable_one_says_what_was_lost(database_url: str) -
         await _poison(app, "unreadable")
         await world.advance("1h")
         before = await schedule(app, "bad")
-        with pytest.raises(BadSchedule, match="cannot be read") as told:
+        with pytest.raises(BadSchedule, match="cannot be read") as raised:
             await app.schedules.update("bad", overlap="skip")
-        assert told.value.advice == "Say what was lost with it: workflow, timezone."
+        assert raised.value.advice == "Say what was lost with it: workflow, timezone."
         assert await schedule(app, "bad") == before
 
 

@@ -199,7 +199,11 @@ class Schedules(SchedulePages):
             return fresh
 
         # A pause stays after its time until it is ended; an operator may still end it.
-        return await self._change(name, wake, ends_pause=False)
+        changed = await self._change(name, wake, ends_pause=False)
+        if changed.schedule.status == Status.PAUSED:
+            # The clock was set back: all occurrences after it have an outcome already.
+            raise WrongState(f"schedule {name} has no further occurrence; update it first")
+        return changed
 
     async def update(
         self,
@@ -462,6 +466,7 @@ class Schedules(SchedulePages):
         checked_name(name, "schedule name")
         namespace = self._namespace
         now = self._now()
+        new_ids = self._client.ids.endless(now)
 
         async def apply(tx: Tx) -> Schedule | None:
             old = await store.find(tx, namespace=namespace, name=name, lock=True)
@@ -469,10 +474,8 @@ class Schedules(SchedulePages):
                 return None
             check_match(old, if_match)
             if ends_pause:
-                old = await store.end_pause(tx, old, now=now, new_id=self._client.ids.make(now))
-            return await store.replace(
-                tx, old, edit(old), now=now, new_id=self._client.ids.make(now)
-            )
+                old = await store.end_pause(tx, old, now=now, new_ids=new_ids)
+            return await store.replace(tx, old, edit(old), now=now, new_ids=new_ids)
 
         changed = await self._database.write(apply)
         if changed is None:

@@ -299,7 +299,7 @@ def continued(intent: Intent, before: Intent, *, spec: Spec) -> Intent:
     return msgspec.structs.replace(
         intent, fired_count=before.fired_count, paused_at=before.paused_at,
         forgiven_at=before.forgiven_at, since_at=before.since_at, changed_at=before.changed_at,
-        spec=spec,
+        outcomes_until=before.outcomes_until, spec=spec,
     )  # fmt: skip
 
 

@@ -398,14 +398,14 @@ def test_however_often_the_scheduler_looks_no_occurrence_is_lost_or_doubled(
     spec: Spec, rules: Policies, rests: list[int]
 ) -> None:
     """Fire, rest, fire, rest: the union of all plans is every occurrence, once."""
-    told = Intent("w", spec, "text", rules)
+    seen = Intent("w", spec, "text", rules)
     due_at = start = next_after(spec, NOW) or 0
     now, total = start, 0
     for rest in rests:
         now = max(now, due_at) + rest
-        plan = decide(told, due_at=due_at, now=now, before=Before())
+        plan = decide(seen, due_at=due_at, now=now, before=Before())
         total += len(plan.fires) + sum(skip.occurrences for skip in plan.skips)
-        told = Intent("w", spec, "text", rules, fired_count=told.fired_count + len(plan.fires))
+        seen = Intent("w", spec, "text", rules, fired_count=seen.fired_count + len(plan.fires))
         if plan.next_due_at is None:
             break
         due_at = plan.next_due_at

@@ -116,6 +116,7 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
     changed_at: int = 0  # when that definition was replaced
     forgiven_at: int = 0  # failures of occurrences before this do not count any more
     paused_at: int = 0  # since when it rests, if it does
+    outcomes_until: int = 0  # occurrences from the next one up to this one may have an outcome
     ignored: str | None = None  # the program with the ignored declaration of this name
     code: CodeValues | None = None  # what the code says, where an operator has changed it
     kind: str = "workflow"  # of its runs: which executor executes them

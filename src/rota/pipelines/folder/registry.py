@@ -263,7 +263,7 @@ class PipelineRegistry:
         try:
             synced = await self._client.connection.database.write(
                 schedule_sync.put, block, None if previous.fresh else previous.state,
-                new_ids=(self._client.ids.make(now), self._client.ids.make(now)), now=now,
+                new_ids=self._client.ids.endless(now), now=now,
             )  # fmt: skip
         except (BadSchedule, BadInput) as error:
             return self._refused(listed, row, error)

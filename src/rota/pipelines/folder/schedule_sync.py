@@ -5,6 +5,7 @@ The file decides about times, an operator about pauses. All but `put`, a transac
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -184,20 +185,20 @@ def _with(row: Schedule, intent: Intent) -> Schedule:
 
 
 async def put(
-    tx: Tx, block: Block, state: ScheduleState | None, *, new_ids: tuple[str, str], now: int
+    tx: Tx, block: Block, state: ScheduleState | None, *, new_ids: Iterator[str], now: int
 ) -> Synced:
     """Insert the schedule, or update it from its file."""
     old = await store.find(tx, namespace=block.namespace, name=block.name, lock=True)
     if old is None:
-        row = new_schedule(block, state, schedule_id=new_ids[0], now=now)
+        row = new_schedule(block, state, schedule_id=next(new_ids), now=now)
         await store.put(tx, row, trigger=Trigger.DEPLOY, now=now)
         await recipients.put(tx, row.id, _receivers(block.loaded))
         return Synced(row, "added")
-    old = await store.end_pause(tx, old, now=now, new_id=new_ids[0])
+    old = await store.end_pause(tx, old, now=now, new_ids=new_ids)
     fresh = changed(old, block, now=now)
     if fresh == old:
         return Synced(old, None)
-    await store.replace(tx, old, fresh, now=now, new_id=new_ids[1])
+    await store.replace(tx, old, fresh, now=now, new_ids=new_ids)
     await recipients.put(tx, old.id, _receivers(block.loaded))
     stored = await store.find(tx, namespace=block.namespace, name=block.name)
     assert stored is not None

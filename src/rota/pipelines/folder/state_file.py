@@ -90,12 +90,12 @@ def load_state(folder: Path, *, schedule_id: str, pipeline_id: str) -> LoadedSta
             raise msgspec.ValidationError(f"it has version {state.version}, not {VERSION}")
         _check_times(state)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        aside = path.with_name(f"{STATE_FILE}.corrupt")
-        path.replace(aside)
+        corrupt = path.with_name(f"{STATE_FILE}.corrupt")
+        path.replace(corrupt)
         return LoadedState(
             new,
             fresh=True,
-            warning=f"{path} cannot be read ({error}); it is now {aside.name}, "
+            warning=f"{path} cannot be read ({error}); it is now {corrupt.name}, "
             "and the schedule begins again",
         )
     return LoadedState(state, fresh=False)

@@ -13,6 +13,7 @@ import msgspec
 
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Schedule
+from rota.core.schedules.free_range import FreeRange, decide_within
 from rota.core.schedules.intent import (
     QUARANTINED_REASON,
     Before,
@@ -28,6 +29,7 @@ from rota.store.notifications import record
 from rota.store.notifications.record import Cause
 from rota.store.runs.cancel import cancel_chains
 from rota.store.schedules import expiry
+from rota.store.schedules.free_occurrences import free_range, place
 from rota.store.schedules.templates import (
     after_pause,
     left_out,
@@ -63,7 +65,7 @@ class Fired(NamedTuple):
     quarantined: list[tuple[str, str]]  # name and reason
     next_at: int | None
     cancelled: bool = False  # runs were cancelled to make room
-    more: bool = False  # it stopped before the end, so that its transaction stays small
+    more: bool = False  # another round has to follow at once
     lateness: Sequence[tuple[str, int]] = ()  # of each fired occurrence, by schedule
     skips: Sequence[tuple[str, str, int]] = ()  # schedule, reason, how many
 
@@ -78,17 +80,18 @@ async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterato
     if stuck:  # It waits behind no run: it goes, and the next occurrence waits behind it.
         await tx.change("release_queued", [(key,) for key in stuck], now=now)
         before |= {key: before[key].released for key in stuck}
+    ranges = await _free_ranges(tx, due, intents)
     made = _Round(now, new_ids)
     for one in due:
         if made.run_count >= RUNS_MAX:
             break
-        made.decide(one, intents[one.id], before.get(one.id, _IDLE))
+        made.decide(one, intents[one.id], before.get(one.id, _IDLE), ranges.get(one.id))
     if made.cancels:
         roots = await open_roots(tx, made.cancels)
         await cancel_chains(tx, roots, reason="overtaken by the next occurrence", now=now)
     await made.write(tx)
     reported = await record.record(tx, made.news, now=now)
-    more = len(due) == limit or made.run_count >= RUNS_MAX
+    more = len(due) == limit or made.run_count >= RUNS_MAX or made.owes_more
     upcoming = None if more else (await tx.rows("next_schedule", namespace=namespace))[0][0]
     created = made.run_count + reported + len(stuck)
     return Fired(
@@ -107,6 +110,7 @@ class _Round:
         self._now = now
         self._ids = new_ids
         self.run_count = 0
+        self.owes_more = False  # a schedule has more that is due, behind outcomes
         self.lateness: list[tuple[str, int]] = []
         self.skips: list[tuple[str, str, int]] = []
         self.plain: list[Row] = []  # one run and one step onwards each, both in one row
@@ -117,16 +121,25 @@ class _Round:
         self.quarantined: list[tuple[str, str]] = []
         self.news: list[Cause] = []
 
-    def decide(self, one: DueSchedule, intent: Intent | Exception, before: Before) -> None:
+    def decide(
+        self,
+        one: DueSchedule,
+        intent: Intent | Exception,
+        before: Before,
+        free: FreeRange | None = None,
+    ) -> None:
         """Plan one schedule; a poison one is quarantined and never blocks the others."""
         try:
             if isinstance(intent, Exception):
                 raise intent
             spread = jitter_us(one.name, intent.policies)
-            plan = decide(
-                intent, due_at=one.due_at, now=self._now - spread, before=before,
-                most=RUNS_MAX - self.run_count,
-            )  # fmt: skip
+            now, most = self._now - spread, RUNS_MAX - self.run_count
+            if free is None:
+                plan = decide(intent, due_at=one.due_at, now=now, before=before, most=most)
+            else:
+                plan = decide_within(intent, free, now=now, before=before, most=most)
+                upcoming = plan.next_due_at
+                self.owes_more |= plan.pause is None and upcoming is not None and upcoming <= now
         except Exception as error:
             reason = f"{QUARANTINED_REASON}{error}"
             self.quarantined.append((one.name, reason))
@@ -255,6 +268,20 @@ async def _before(tx: Tx, intents: dict[str, Intent | Exception]) -> dict[str, B
     return found
 
 
+async def _free_ranges(
+    tx: Tx, due: Sequence[DueSchedule], intents: dict[str, Intent | Exception]
+) -> dict[str, FreeRange]:
+    """For the schedules with outcomes behind what is due: how far they may fire in this round."""
+    found: dict[str, FreeRange] = {}
+    for one in due:
+        intent = intents[one.id]
+        if isinstance(intent, Intent) and one.due_at <= intent.outcomes_until:
+            free = await free_range(tx, one.id, intent.spec, one.due_at)
+            if free is not None:
+                found[one.id] = free
+    return found
+
+
 async def end_pauses(
     tx: Tx, *, namespace: str, now: int, new_ids: Iterator[str]
 ) -> tuple[int, list[tuple[str, str]]]:
@@ -272,7 +299,8 @@ async def end_pauses(
         try:
             intent = understand(old.spec)
             fresh = after_pause(old, intent, old.available_at or now)
-            skipped += left_out(old, intent, fresh, now, next(new_ids))
+            fresh, _ = await place(tx, old, intent, fresh, understand(fresh.spec))
+            skipped += await left_out(tx, old, intent, fresh, now, new_ids)
         except Exception as error:  # poison: it stays paused, and says why
             fresh = msgspec.structs.replace(
                 old, reason=f"{QUARANTINED_REASON}{error}", available_at=None

@@ -13,6 +13,7 @@ from rota.store.backend.database import Tx
 
 LATEST = 1 << 62
 RANGES_MAX = 1_000
+RECORDED_PAGE = 500
 # Fields of the newest attempt that a row of the ledger shows.
 _OUTCOME = ("status", "reason", "available_at", "attempt", "recoveries", "lease_owner",
     "lease_until", "output", "error", "finished_at")  # fmt: skip
@@ -87,6 +88,28 @@ def read_range(run: Run) -> tuple[int, int, int]:
 def _read_range(due_at: int, output: str | None) -> tuple[int, int, int]:
     fields = msgspec.json.decode(output) if output else {}
     return fields.get("from_at", due_at), fields.get("to_at", due_at), fields.get("count", 1)
+
+
+class Recorded(NamedTuple):
+    """The occurrences that have an outcome by one row."""
+
+    first_at: int
+    last_at: int
+
+
+async def recorded_from(
+    tx: Tx, schedule_id: str, *, at: int, limit: int = RECORDED_PAGE
+) -> list[Recorded]:
+    """The outcomes at an instant and after it, oldest first. A backfill is beside the schedule: it
+    may run what was skipped, so it does not count."""
+    rows = await tx.rows("recorded_from", id=schedule_id, at=at, limit=limit)
+    return [Recorded(*_read_range(due_at, output)[:2]) for due_at, output in rows]
+
+
+async def last_recorded_at(tx: Tx, schedule_id: str) -> int:
+    """The last occurrence that has an outcome; 0 without one."""
+    rows = await tx.rows("last_recorded", id=schedule_id)
+    return int(rows[0][0]) if rows else 0
 
 
 class SchedulePause(NamedTuple):

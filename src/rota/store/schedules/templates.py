@@ -7,7 +7,7 @@ the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -30,6 +30,7 @@ from rota.core.time.occurrence_range import OccurrenceRange
 from rota.core.time.recurrence import next_after
 from rota.core.typed import json_text
 from rota.store.backend.database import Row, Tx
+from rota.store.schedules.free_occurrences import free_ranges, place
 
 PAGE = 1000
 
@@ -198,7 +199,9 @@ async def backfill(tx: Tx, rows: Sequence[Row], *, parallel: int, now: int) -> l
     return ids
 
 
-async def replace(tx: Tx, old: Schedule, fresh: Schedule, *, now: int, new_id: str) -> Schedule:
+async def replace(
+    tx: Tx, old: Schedule, fresh: Schedule, *, now: int, new_ids: Iterator[str]
+) -> Schedule:
     """Write a changed template. Occurrences that it owed and will not run any more go into the
     ledger."""
     before, after = _readable(old.spec), _readable(fresh.spec)
@@ -206,21 +209,23 @@ async def replace(tx: Tx, old: Schedule, fresh: Schedule, *, now: int, new_id: s
         await change(tx, fresh)
         return fresh
     another = before is None or before.spec != after.spec or old.due_at is None
+    fresh, after = await place(tx, old, before, fresh, after)
     if another and fresh.due_at is not None:
         # Occurrences before this one belonged to the timing that was, or came after its end.
-        after = msgspec.structs.replace(after, since_at=fresh.due_at - 1, changed_at=now)
+        since_at = max(fresh.due_at - 1, after.outcomes_until)
+        after = msgspec.structs.replace(after, since_at=since_at, changed_at=now)
         fresh = msgspec.structs.replace(fresh, spec=stored(after))
     await change(tx, fresh)
     if after.policies.overlap is Overlap.ALLOW:
         # Runs are beside each other from now on, so that there might always be one before it.
         await tx.rows("free_queued", id=fresh.id, now=now)
-    row = left_out(old, before, fresh, now, new_id)
-    if row:
-        await tx.many("fire_runs", row, now=now)
+    rows = await left_out(tx, old, before, fresh, now, new_ids)
+    if rows:
+        await tx.many("fire_runs", rows, now=now)
     return fresh
 
 
-async def end_pause(tx: Tx, old: Schedule, *, now: int, new_id: str) -> Schedule:
+async def end_pause(tx: Tx, old: Schedule, *, now: int, new_ids: Iterator[str]) -> Schedule:
     """The schedule after its timed pause, if that is over and was not ended yet.
 
     A change of a schedule does this first: occurrences within the pause are skipped, those after
@@ -231,7 +236,7 @@ async def end_pause(tx: Tx, old: Schedule, *, now: int, new_id: str) -> Schedule
     if intent is None:
         return old
     return await replace(
-        tx, old, after_pause(old, intent, old.available_at), now=now, new_id=new_id
+        tx, old, after_pause(old, intent, old.available_at), now=now, new_ids=new_ids
     )
 
 
@@ -247,10 +252,12 @@ def _readable(text: str) -> Intent | None:
         return None
 
 
-def left_out(
-    old: Schedule, before: Intent | None, fresh: Schedule, now: int, new_id: str
-) -> list[Row]:
-    """The row that reports what a template owed before a change and does not owe after it."""
+async def left_out(
+    tx: Tx, old: Schedule, before: Intent | None, fresh: Schedule, now: int,
+    new_ids: Iterator[str],
+) -> list[Row]:  # fmt: skip
+    """The rows that report what a template owed before a change and does not owe after it: one,
+    or several around occurrences that have an outcome already."""
     if old.due_at is None:
         return []
     until = now if fresh.due_at is None else min(now, fresh.due_at - 1)
@@ -258,14 +265,16 @@ def left_out(
         return []
     if before is None:  # what cannot be read owed this one; more could not be named
         skip = Skip(old.due_at, "quarantined", old.due_at, 1)
-        return [skip_row(new_id, old.id, read_intent(fresh.spec), skip, now)]
-    part = OccurrenceRange.of(before.spec, old.due_at - 1, until)
-    if not part.size:
-        return []
+        return [skip_row(next(new_ids), old.id, read_intent(fresh.spec), skip, now)]
+    if old.due_at <= before.outcomes_until:
+        parts = await free_ranges(tx, old.id, before.spec, old.due_at - 1, until)
+    else:
+        parts = [OccurrenceRange.of(before.spec, old.due_at - 1, until)]
     rested = old.status == Status.PAUSED
-    skip = Skip(part.last, "paused" if rested else "edited", part.first, part.size)
     pause = {"paused_at": before.paused_at, "note": old.reason} if rested else {}
-    return [skip_row(new_id, old.id, before, skip, now, **pause)]
+    reason = "paused" if rested else "edited"
+    skips = [Skip(part.last, reason, part.first, part.size) for part in parts if part.size]
+    return [skip_row(next(new_ids), old.id, before, skip, now, **pause) for skip in skips]
 
 
 def resumed(schedule: Schedule, intent: Intent, *, now: int, catch_up: bool = False) -> Schedule:

@@ -26,7 +26,7 @@ select seen.quarter, seen.status, seen.reason, count(*) from (
     where runs.schedule_id = :id and runs.schedule_id is not null
         and runs.due_at >= :from_at and runs.due_at < :to_at
         and not (runs.status = 'skipped' and runs.output is not null)
-        and not exists (select 1 from runs as later where later.retry_of = runs.id)
+        and {last attempt runs}
     order by runs.due_at desc limit :limit
 ) as seen
 group by seen.quarter, seen.status, seen.reason
@@ -47,7 +47,7 @@ select item.id as id, (
         select runs.id from runs
         where runs.schedule_id = item.id and runs.schedule_id is not null
             and runs.due_at is not null
-            and not exists (select 1 from runs as later where later.retry_of = runs.id)
+            and {last attempt runs}
         order by runs.due_at desc limit :last
     ) as newest) as ids
 {from items: id text}
@@ -60,3 +60,17 @@ where id {in ids}
 select name, id from runs
 where namespace = :namespace and name {in names} and kind = 'schedule'
 order by name
+
+-- name: recorded_from
+-- Outcomes of a schedule's own firing at an instant and after it. A row for many occurrences has
+-- its last one in `due_at`.
+select due_at, case when status = 'skipped' then output end from runs
+where schedule_id = :id and schedule_id is not null and due_at >= :at and retry_of is null
+    and trigger = 'schedule'
+order by due_at limit :limit
+
+-- name: last_recorded
+select due_at from runs
+where schedule_id = :id and schedule_id is not null and due_at is not null and retry_of is null
+    and trigger = 'schedule'
+order by due_at desc limit 1

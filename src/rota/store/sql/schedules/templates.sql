@@ -155,7 +155,7 @@ select item.id, (
             where runs.schedule_id = item.id and runs.schedule_id is not null
                 and runs.due_at >= item.since_at
                 and runs.status in ('completed', 'failed', 'crashed')
-                and not exists (select 1 from runs as later where later.retry_of = runs.id)
+                and {last attempt runs}
             order by runs.due_at desc limit :limit
         ) as recent
     ) as placed
@@ -299,7 +299,7 @@ where schedule_id = :id and schedule_id is not null and due_at >= :from_at and d
 -- The newest attempt of each chain.
 select {run columns} from runs
 where (id {in roots} or (root_id {in roots} and retry_of is not null))
-    and not exists (select 1 from runs as later where later.retry_of = runs.id)
+    and {last attempt runs}
 
 -- name: ledger_range
 -- The collapsed range that ends first at or after an instant.
