@@ -60,10 +60,10 @@ async def test_a_call_that_would_pass_the_budget_is_not_made() -> None:
     for _ in range(3):
         await ai.ask(Request("m", "x" * 40, max_tokens=10))
     assert ai.budget.spent_tokens == 84
-    with pytest.raises(BudgetSpent, match="84 of 100 tokens") as told:
+    with pytest.raises(BudgetSpent, match="84 of 100 tokens") as raised:
         await ai.ask(Request("m", "x" * 40, max_tokens=10))
     assert inner.calls == 3
-    assert told.value.facts["spent_tokens"] == 84
+    assert raised.value.facts["spent_tokens"] == 84
     assert ai.budget.spent_tokens == 84
 
 

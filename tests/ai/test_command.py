@@ -62,9 +62,9 @@ async def test_each_exit_means_what_it_is_said_to_mean(
     code: int, meaning: str | None, kind: type[RotaError]
 ) -> None:
     exits = {code: meaning} if meaning else {}
-    with pytest.raises(kind, match=f"exit {code}: oh no") as told:
+    with pytest.raises(kind, match=f"exit {code}: oh no") as raised:
         await shell(f"echo half an answer; echo oh no >&2; exit {code}", exits=exits).ask(ASK)
-    assert type(told.value) is kind
+    assert type(raised.value) is kind
     assert (await shell("echo fine; exit 7", exits={7: "ok"}).ask(ASK)).text == "fine"
 
 

@@ -135,9 +135,9 @@ async def test_an_answer_cut_at_its_bound_says_so(make: Make, stream: bool) -> N
 async def test_an_answer_that_is_withheld_is_rejected(make: Make, stream: bool) -> None:
     finish = "content_filter" if make is openai else "refusal"
     async with talking(make, Say(finish=finish), stream=stream) as (_, ai):
-        with pytest.raises(Rejected) as told:
+        with pytest.raises(Rejected) as raised:
             await ai.ask(ASK)
-        assert told.value.facts["reason"] == "content_filter"
+        assert raised.value.facts["reason"] == "content_filter"
         assert (await ai.ask(ASK)).finish == "stop"
 
 
@@ -190,14 +190,14 @@ async def test_each_refusal_says_who_has_to_act(
 ) -> None:
     headers = {"location": "http://new.example/v1?key=1"} if status == 301 else {}
     async with talking(make, Say(status=status, raw=body, headers=headers)) as (model, ai):
-        with pytest.raises(kind) as told:
+        with pytest.raises(kind) as raised:
             await ai.ask(ASK)
-        assert type(told.value) is kind
-        assert told.value.facts.get("reason") == reason
-        assert ai.name in told.value.message
+        assert type(raised.value) is kind
+        assert raised.value.facts.get("reason") == reason
+        assert ai.name in raised.value.message
         assert len(model.asked) == 1
         if kind is NeedsLogin:
-            assert "MY_KEY" in told.value.advice
+            assert "MY_KEY" in raised.value.advice
         assert (await ai.ask(ASK)).finish == "stop"  # what failed leaves the invoker usable
 
 
@@ -231,10 +231,10 @@ async def test_the_wait_that_is_asked_for_is_passed_on(
     make: Make, headers: dict[str, str], seconds: float | None
 ) -> None:
     async with talking(make, Say(status=429, headers=headers)) as (_, ai):
-        with pytest.raises(Transient) as told:
+        with pytest.raises(Transient) as raised:
             await ai.ask(ASK)
-        assert told.value.retry_after_s == seconds
-        assert told.value.facts["sent"] is False
+        assert raised.value.retry_after_s == seconds
+        assert raised.value.facts["sent"] is False
 
 
 @both
@@ -250,9 +250,9 @@ async def test_a_web_page_is_not_an_answer(make: Make, stream: bool) -> None:
 @pytest.mark.parametrize("way", ["drop", "cut"])
 async def test_a_connection_that_breaks_is_worth_another_try(make: Make, way: str) -> None:
     async with talking(make, Say(way)) as (model, ai):
-        with pytest.raises(Transient) as told:
+        with pytest.raises(Transient) as raised:
             await ai.ask(ASK)
-        assert told.value.facts["sent"] is True
+        assert raised.value.facts["sent"] is True
         assert (await ai.ask(ASK)).text == "Hello, world."
         assert len(model.asked) == 2
 
@@ -261,9 +261,9 @@ async def test_a_connection_that_breaks_is_worth_another_try(make: Make, way: st
 async def test_nobody_at_home_is_worth_another_try(make: Make) -> None:
     async with Model().up() as model:
         ai = make(model)
-    with pytest.raises(Transient, match="cannot be reached") as told:
+    with pytest.raises(Transient, match="cannot be reached") as raised:
         await ai.ask(ASK)
-    assert told.value.facts["sent"] is False
+    assert raised.value.facts["sent"] is False
     await ai.aclose()
 
 
@@ -272,9 +272,9 @@ async def test_nobody_at_home_is_worth_another_try(make: Make) -> None:
 @pytest.mark.parametrize("way", ["hang", "stall"])
 async def test_a_timeout_hangs_up(make: Make, way: str) -> None:
     async with talking(make, Say(way)) as (model, ai):
-        with pytest.raises(Transient, match=r"within 0\.2 s") as told:
+        with pytest.raises(Transient, match=r"within 0\.2 s") as raised:
             await ai.ask(Request("tiny", "Slowly.", timeout_s=0.2))
-        assert told.value.facts["sent"] is True
+        assert raised.value.facts["sent"] is True
         await asyncio.wait_for(model.hung_up.wait(), 60)
         assert (await ai.ask(ASK)).text == "Hello, world."
 
@@ -319,9 +319,9 @@ async def test_an_error_in_the_middle_of_a_stream_is_judged_and_may_be_charged_f
     make: Make, said: dict[str, Any], kind: type[RotaError]
 ) -> None:
     async with talking(make, Say(events=[{"type": "error", "error": said}])) as (_, ai):
-        with pytest.raises(kind) as told:
+        with pytest.raises(kind) as raised:
             await ai.ask(ASK)
-        assert told.value.facts["sent"] is True
+        assert raised.value.facts["sent"] is True
         assert (await ai.ask(ASK)).finish == "stop"
 
 
@@ -343,10 +343,10 @@ async def test_a_stream_without_a_last_word_is_taken_when_it_said_why_it_ends() 
 async def test_a_refusal_that_echoes_the_key_does_not_show_it(make: Make) -> None:
     echo = Say(status=401, raw=error("x", "bad key sk-very-secret here"))
     async with talking(make, echo) as (_, ai):
-        with pytest.raises(NeedsLogin) as told:
+        with pytest.raises(NeedsLogin) as raised:
             await ai.ask(ASK)
-        assert "sk-very-secret" not in repr((told.value.message, told.value.facts))
-        assert "<MY_KEY>" in told.value.message
+        assert "sk-very-secret" not in repr((raised.value.message, raised.value.facts))
+        assert "<MY_KEY>" in raised.value.message
 
 
 @both
@@ -356,9 +356,9 @@ async def test_a_missing_key_names_its_variable_and_sends_nothing(
 ) -> None:
     monkeypatch.setitem(ENV, "MY_KEY", key)
     async with talking(make) as (model, ai):
-        with pytest.raises(NeedsLogin, match=says) as told:
+        with pytest.raises(NeedsLogin, match=says) as raised:
             await ai.ask(ASK)
-        assert "MY_KEY" in told.value.message
+        assert "MY_KEY" in raised.value.message
         assert model.asked == []
 
 
@@ -399,9 +399,9 @@ async def test_a_senseless_question_is_not_sent(make: Make, request_: Request) -
 )
 @pytest.mark.parametrize("make", [OpenAI, Anthropic])
 def test_an_address_that_cannot_be_is_refused_and_not_shown_whole(make: Any, url: str) -> None:
-    with pytest.raises(BadSetting) as told:
+    with pytest.raises(BadSetting) as raised:
         make(base_url=url)
-    assert "secret" not in told.value.message
+    assert "secret" not in raised.value.message
 
 
 def test_an_estimate_asks_nobody() -> None:

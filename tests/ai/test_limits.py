@@ -17,7 +17,8 @@ from rota.ai import Limiter, Limits, Offline, Reply, Request
 from rota.ai import limits as rules
 from rota.ai.base import passing
 from rota.ai.limits import State
-from rota.core.time.instants import MINUTE, SECOND
+from rota.core.runs import rate_limit
+from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
 from rota.errors import Rejected, Transient
 
 START = 1_000_000 * SECOND
@@ -210,10 +211,10 @@ async def test_a_wait_that_takes_too_long_is_handed_back() -> None:
     await ai.ask(ASK)
     assert clock.slept == [59.5]
     clock.now -= SECOND
-    with pytest.raises(Transient, match="reached its rate limit") as told:
+    with pytest.raises(Transient, match="reached its rate limit") as raised:
         await ai.ask(ASK)
-    assert told.value.retry_after_s == pytest.approx(61)
-    assert told.value.facts["why"] == "rate"
+    assert raised.value.retry_after_s == pytest.approx(61)
+    assert raised.value.facts["why"] == "rate"
 
 
 async def test_everybody_waits_when_the_provider_asks_for_it() -> None:
@@ -237,9 +238,9 @@ async def test_a_provider_that_is_broken_is_left_alone_and_then_probed() -> None
     clock.now += 30 * SECOND
     with pytest.raises(Transient, match="500"):
         await ai.ask(ASK)
-    with pytest.raises(Transient, match="circuit breaker") as told:
+    with pytest.raises(Transient, match="circuit breaker") as raised:
         await ai.ask(ASK)
-    assert told.value.retry_after_s == 60
+    assert raised.value.retry_after_s == 60
     clock.now += 60 * SECOND
     await ai.ask(ASK)
     await ai.ask(ASK)
@@ -363,3 +364,76 @@ async def test_callers_that_are_throttled_together_do_not_come_back_together() -
     again = Narrow.instants[20:]
     assert len(Narrow.instants) <= 20 + 3 * 19
     assert max(Counter(again).values()) <= 3
+
+
+# -- a clock that is set back ------------------------------------------------------------------
+
+BACK = [MINUTE, 3 * HOUR, 5 * DAY]
+
+
+@given(per_minute, bursts, gaps, st.sampled_from(BACK), st.integers(1, 400))
+def test_a_clock_that_is_set_back_leaves_each_wait_as_it_was_and_gives_no_burst(
+    count: int, burst_s: float, gaps: list[int], back_us: int, tokens: int
+) -> None:
+    limits = Limits(requests_per_minute=count, tokens_per_minute=count, burst_s=burst_s)
+    state, now = State(), START
+    for gap in gaps:
+        now += gap
+        state, _ = rules.admit(limits, state, now=now, tokens=tokens)
+    _, before = rules.admit(limits, state, now=state.seen_at, tokens=tokens)
+    earlier = state.seen_at - back_us
+    state, decision = rules.admit(limits, state, now=earlier, tokens=tokens)
+    assert decision == before
+    if decision.wait_us:
+        _, last = rules.admit(limits, state, now=earlier + decision.wait_us, tokens=tokens)
+        assert last.wait_us == 0
+
+
+@pytest.mark.parametrize("back_us", BACK)
+def test_a_wait_that_the_provider_asked_for_does_not_grow_by_the_step_of_the_clock(
+    back_us: int,
+) -> None:
+    state = rules.throttled(Limits(), State(), now=START, held=0, retry_after_s=7)
+    state, decision = rules.admit(Limits(), state, now=START - back_us, tokens=1)
+    assert decision == (7 * SECOND, "asked")
+    _, decision = rules.admit(Limits(), state, now=START - back_us + 7 * SECOND, tokens=1)
+    assert decision == (0, "")
+
+
+@pytest.mark.parametrize("back_us", BACK)
+def test_a_breaker_and_its_probe_end_after_the_clock_was_set_back(back_us: int) -> None:
+    limits = Limits(failures_max=1, open_s=30, probe_s=60)
+    state = rules.failed(limits, State(), now=START, held=0, used=0, retry_after_s=None)
+    now = START - back_us
+    state, decision = rules.admit(limits, state, now=now, tokens=1)
+    assert decision == (30 * SECOND, "broken")
+    now += 30 * SECOND
+    state, decision = rules.admit(limits, state, now=now, tokens=1)
+    assert decision.wait_us == 0  # the probe, which is lost
+    now -= back_us
+    state, decision = rules.admit(limits, state, now=now, tokens=1)
+    assert decision.why == "probed"
+    _, decision = rules.admit(limits, state, now=now + 60 * SECOND, tokens=1)
+    assert decision.wait_us == 0
+
+
+def test_a_new_wait_counts_from_the_clock_that_was_set_back() -> None:
+    limits = Limits(failures_max=1, open_s=30)
+    ahead = rules.throttled(limits, State(), now=START, held=0, retry_after_s=7)
+    now = START - 3 * HOUR
+    asked = rules.throttled(limits, ahead, now=now, held=0, retry_after_s=20)
+    assert (asked.held_until, asked.seen_at) == (now + 20 * SECOND, now)
+    broken = rules.failed(limits, ahead, now=now, held=0, used=0, retry_after_s=None)
+    assert (broken.held_until, broken.open_until) == (now + 7 * SECOND, now + 30 * SECOND)
+
+
+@pytest.mark.parametrize("behind_us", [0, 1, rate_limit.SKEW_US])
+def test_a_worker_with_a_clock_that_is_behind_waits_as_the_others_do(behind_us: int) -> None:
+    state = rules.throttled(Limits(), State(), now=START, held=0, retry_after_s=7)
+    after, decision = rules.admit(Limits(), state, now=START - behind_us, tokens=1)
+    assert (after, decision) == (state, (7 * SECOND + behind_us, "asked"))
+
+
+def test_a_provider_that_is_well_has_nothing_to_write() -> None:
+    state, _ = rules.admit(Limits(), State(), now=START, tokens=1)
+    assert state == rules.answered(Limits(), state, held=1, used=2) == State()

@@ -89,10 +89,10 @@ def test_settings_that_cannot_be_are_reported_at_once(settings: Any, says: str) 
 
 
 def test_a_key_in_the_settings_is_refused_and_not_repeated() -> None:
-    with pytest.raises(BadSetting) as told:
+    with pytest.raises(BadSetting) as raised:
         invoker_of({"providers": {"openai": {"api_key": "sk-very-secret"}}}, env={})
-    assert "key_env" in told.value.advice
-    assert "sk-very-secret" not in told.value.message + told.value.advice
+    assert "key_env" in raised.value.advice
+    assert "sk-very-secret" not in raised.value.message + raised.value.advice
 
 
 async def test_one_invoker_asks_them_all(tmp_path: Path) -> None:
@@ -184,5 +184,5 @@ def test_nothing_of_http_is_loaded_before_it_is_needed() -> None:
         "try: ai.estimate(Request('openai:m', 'x'))\n"
         "except MissingExtra as error: print(error.advice)\n"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (told.stdout, told.stderr) == ("pip install 'rota[http]'\n", "")
+    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (seen.stdout, seen.stderr) == ("pip install 'rota[http]'\n", "")

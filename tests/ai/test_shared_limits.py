@@ -18,7 +18,7 @@ from rota.ai import limits as rules
 from rota.ai.base import Invoker, passing
 from rota.ai.limits import Decision, State
 from rota.ai.shared_limits import FRESH_US, Shared, shared
-from rota.core.time.instants import MINUTE, SECOND
+from rota.core.time.instants import HOUR, MINUTE, SECOND
 from rota.errors import RunFailed, Transient
 from rota.store.backend.database import Database
 from tests.ai.kit.limited_caller import BURST_S
@@ -171,12 +171,45 @@ async def test_a_worker_learns_of_a_wait_soon_though_it_looks_seldom(database_ur
     async with workers(database_url, 2) as (here, there):
         calm = limited(there, clock, Offline("acme"), Limits())
         await calm.ask(ASK)
-        told = passing("429", retry_after_s=60, throttled=True)
+        seen = passing("429", retry_after_s=60, throttled=True)
         with pytest.raises(Transient):
-            await limited(here, clock, Offline("acme", replies=[told]), Limits()).ask(ASK)
+            await limited(here, clock, Offline("acme", replies=[seen]), Limits()).ask(ASK)
         clock.at += FRESH_US
         await calm.ask(ASK)
         assert clock.waited == [60 * SECOND - FRESH_US]
+
+
+@pytest.mark.parametrize("limits", [Limits(requests_per_minute=60, burst_s=2), Limits()])
+async def test_a_clock_that_is_set_back_does_not_stop_a_provider(
+    database_url: str, limits: Limits
+) -> None:
+    clock = Clock()
+    told = passing("429", retry_after_s=7, throttled=True)
+    async with workers(database_url, 2) as (here, there):
+        first = limited(here, clock, Offline("acme", replies=[told]), limits)
+        with pytest.raises(Transient, match="429"):
+            await first.ask(ASK)
+        clock.at -= 3 * HOUR
+        second = limited(there, clock, Offline("acme"), limits)
+        await second.ask(ASK)
+        assert clock.waited == [7 * SECOND]
+        begun = clock.at
+        for _ in range(4):
+            await second.ask(ASK)
+        assert clock.at - begun <= 4 * SECOND
+
+
+async def test_a_worker_learns_of_a_wait_though_the_clock_was_set_back(database_url: str) -> None:
+    clock = Clock()
+    async with workers(database_url, 2) as (here, there):
+        calm = limited(there, clock, Offline("acme"), Limits())
+        await calm.ask(ASK)
+        clock.at -= 3 * HOUR
+        told = passing("429", retry_after_s=60, throttled=True)
+        with pytest.raises(Transient):
+            await limited(here, clock, Offline("acme", replies=[told]), Limits()).ask(ASK)
+        await calm.ask(ASK)
+        assert clock.waited == [60 * SECOND]
 
 
 class Counted:

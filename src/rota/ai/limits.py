@@ -48,6 +48,7 @@ class State(msgspec.Struct, frozen=True):
     open_until: int = 0  # 0 while the breaker is closed
     probe_until: int = 0  # 0 while there is no probe
     throttles: int = 0  # without a stated wait; an answer takes one back
+    seen_at: int = 0  # the clock when the instants above were set; 0 in a row of an older version
 
 
 class Decision(NamedTuple):
@@ -62,6 +63,7 @@ GO = Decision()
 
 def admit(limits: Limits, state: State, *, now: int, tokens: int) -> tuple[State, Decision]:
     """May one more call of about so many tokens begin? If so, it is counted in the new state."""
+    state = _by_clock(state, now)
     decision = _breaker(state, now) or _waits(limits, state, now, tokens)
     if decision is not None:
         return state, decision
@@ -80,7 +82,7 @@ def admit(limits: Limits, state: State, *, now: int, tokens: int) -> tuple[State
         changes["probe_until"] = now + round(limits.probe_s * SECOND)
     if state.throttles:
         changes["held_until"] = now + _grown_us(SPACING_S, SPACING_S_MAX, state.throttles)
-    return replace(state, **changes), GO
+    return _seen(replace(state, **changes), now) if changes else state, GO
 
 
 def answered(limits: Limits, state: State, *, held: int, used: int) -> State:
@@ -109,17 +111,18 @@ def throttled(
     If it does not say how long, the wait doubles from time to time; `chance` in [0, 1) shortens it
     by up to a half. Calls that were in progress together count once.
     """
-    before = state
+    before = state = _by_clock(state, now)
     state = replace(answered(limits, state, held=held, used=0), throttles=before.throttles)
     asked_s = capped_delay_s(retry_after_s)
     if asked_s is not None:
         until = now + round(asked_s * SECOND)
-        return replace(state, held_until=max(state.held_until, until))
+        return _seen(replace(state, held_until=max(state.held_until, until)), now)
     if before.throttles and now < before.held_until:
         return state
     wait_us = _grown_us(THROTTLED_S, THROTTLED_S_MAX, before.throttles + 1)
     until = now + round(wait_us * (1 - chance / 2))
-    return replace(state, held_until=max(state.held_until, until), throttles=before.throttles + 1)
+    held_until = max(state.held_until, until)
+    return _seen(replace(state, held_until=held_until, throttles=before.throttles + 1), now)
 
 
 def _grown_us(first_s: float, most_s: float, times: int) -> int:
@@ -131,7 +134,7 @@ def failed(
     limits: Limits, state: State, *, now: int, held: int, used: int, retry_after_s: float | None
 ) -> State:
     """The provider is not well: it broke, was away, or too slow."""
-    state = _corrected(limits, state, held, used)
+    state = _corrected(limits, _by_clock(state, now), held, used)
     changes = {"failures": state.failures + 1}
     if asked_s := capped_delay_s(retry_after_s):
         changes["held_until"] = max(state.held_until, now + round(asked_s * SECOND))
@@ -141,12 +144,33 @@ def failed(
         changes["open_until"] = now + round(rest_s * SECOND)
         changes["openings"] = state.openings + 1
         changes["probe_until"] = 0
-    return replace(state, **changes)
+    return _seen(replace(state, **changes), now)
 
 
 def abandoned(limits: Limits, state: State, *, held: int, used: int) -> State:
     """The caller gave up, which says nothing about the provider: another may probe."""
     return replace(_corrected(limits, state, held, used), probe_until=0)
+
+
+_INSTANTS = ("requests_ready_at", "tokens_ready_at", "held_until", "open_until", "probe_until")
+
+
+def _by_clock(state: State, now: int) -> State:
+    """The state by the present clock. If the clock was set back, every wait keeps the length that
+    it had when it was set: no call stops until the old time comes again, and none goes earlier.
+
+    A largest wait, as queues have it, would not do. A provider may ask for days, and a question
+    larger than the bucket is paid for by a long wait."""
+    back_us = rate_limit.set_back_us(seen_at=state.seen_at, now=now)
+    if not back_us:
+        return state
+    waits = {name: at for name in _INSTANTS if (at := getattr(state, name))}
+    moved = {name: max(1, at - back_us) for name, at in waits.items()}  # 0 means: none
+    return replace(state, **moved, seen_at=now)
+
+
+def _seen(state: State, now: int) -> State:
+    return replace(state, seen_at=max(state.seen_at, now))
 
 
 def _breaker(state: State, now: int) -> Decision | None:

@@ -53,7 +53,8 @@ class Shared:
 
     async def change(self, step: Callable[[State], tuple[State, T]]) -> T:
         """Apply `step` to the state; no change of another worker comes between."""
-        if self._clock.now() < self._fresh_until:
+        # An instant further away is from before the clock was set back.
+        if 0 < self._fresh_until - self._clock.now() <= FRESH_US:
             after, result = step(self._seen)
             if after == self._seen:
                 return result

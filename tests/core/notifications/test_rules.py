@@ -16,6 +16,7 @@ from rota.core.notifications.rules import (
     RuleProgress,
     dispatch,
 )
+from rota.core.runs.rate_limit import SKEW_US
 from rota.core.time.instants import MINUTE
 from tests.kit.sampling import examples
 
@@ -57,6 +58,19 @@ def test_a_rule_sends_no_more_than_its_limit_whatever_the_names() -> None:
     [digest], _, _ = send(state, now=11 * MINUTE)
     assert digest.count == 997
     assert digest.others == 997 - HELD_MAX
+
+
+def test_after_the_clock_was_set_back_the_digest_comes_at_once() -> None:
+    ahead = 60 * 24 * 365 * MINUTE
+    _, state, _ = send(RuleProgress(), note("a"), note("a"), now=ahead)
+    messages, state, due_at = send(state, note("b"), note("b"), now=5 * MINUTE)
+    assert [one.text for one in messages] == ["workflow a failed.", "workflow b failed."]
+    assert (state.began_at, due_at) == (5 * MINUTE, 15 * MINUTE)
+
+
+def test_clocks_of_workers_that_differ_a_little_do_not_end_the_window() -> None:
+    _, state, due_at = send(RuleProgress(), note("a"), note("a"), now=5 * MINUTE)
+    assert send(state, now=5 * MINUTE - SKEW_US) == ([], state, due_at)
 
 
 def test_a_digest_of_one_is_that_notification() -> None:

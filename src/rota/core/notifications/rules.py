@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from rota.core.notifications.model import ROUTINE, Notification, NotificationKind, one_line
+from rota.core.runs.rate_limit import set_back_us
 from rota.core.time.instants import MINUTE, iso
 
 EVERY_US = 10 * MINUTE
@@ -144,7 +145,8 @@ def dispatch(
     if rule.limit is None:
         return DispatchPlan([alone(one) for one in wanted], state, None)
     messages: list[NotificationMessage] = []
-    if now >= state.began_at + rule.every_us:
+    # A window that begins in the future is from before the clock was set back.
+    if now >= state.began_at + rule.every_us or set_back_us(seen_at=state.began_at, now=now):
         messages, state = _next_window(state, now, digest_id)
     sent, held, others = set(state.sent), dict(state.held), state.others
     count = state.sent_count

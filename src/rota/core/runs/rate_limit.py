@@ -37,6 +37,13 @@ def _bounded(rate: Rate, ready_at: int, now: int) -> int:
     return now + rate.per_us - -(-rate.per_us // rate.count)
 
 
+def set_back_us(*, seen_at: int, now: int) -> int:
+    """How far the clock was set back since it was read at `seen_at`; 0 for a difference between
+    the clocks of workers."""
+    behind_us = seen_at - now
+    return behind_us if behind_us > SKEW_US else 0
+
+
 def next_free_at(rate: Rate, *, ready_at: int) -> int:
     """When at least one start becomes possible."""
     return ready_at - rate.per_us + -(-rate.per_us // rate.count)
