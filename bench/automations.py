@@ -3,7 +3,7 @@
 Ours: an external topic, `prepare` that takes a number of events, `mutate` that calls an idempotent
 tool which does nothing, `next`. Every phase has its checkpoint, the call its entry in the ledger.
 
-The limit is a loop by hand that keeps the same promise, an effect per turn that is known before it
+The limit is a loop by hand that keeps the same promise, an effect per handler run, known before it
 is made. It takes events, notes the call and commits. It calls, notes the outcome, uses the events
 and commits. Many lines share its two commits. No phases, no history, no state, no inputs, no fence.
 """
@@ -121,7 +121,7 @@ class Limit(Protocol):
         ...
 
     async def drain(self, lines: int, take: int) -> int:
-        """Use up all events: `take` of them a turn, as many turns together as there are lines."""
+        """Use up all events: `take` of them a handler run, as many together as there are lines."""
         ...
 
 
@@ -318,13 +318,13 @@ class PostgresWaker(raw_postgres.RawPostgres):
 
     async def _work(self, ready: Callable[[], None]) -> None:
         connection = await raw_postgres.connect(self.url)
-        turn = await connection.prepare(raw_postgres.TURN)
+        complete_and_claim = await connection.prepare(raw_postgres.COMPLETE_AND_CLAIM)
         ready()
         done: list[int] = []
         try:
             while True:
                 self._called.clear()
-                rows = await turn.fetch(raw_postgres.BATCH, done)
+                rows = await complete_and_claim.fetch(raw_postgres.BATCH, done)
                 done = [number for number, _ in rows]
                 for _, payload in rows:
                     self._pen(payload, 0)

@@ -34,9 +34,9 @@ create table step (
 );
 """
 INSERT = "insert into job (kind, payload) values ($1, $2)"
-INSERT_TELL = f"with born as ({INSERT}) select pg_notify('job', '')"
+INSERT_AND_NOTIFY = f"with inserted as ({INSERT}) select pg_notify('job', '')"
 INSERT_MANY = "insert into job (kind, payload) select $1, unnest($2::bigint[])"
-TURN = """
+COMPLETE_AND_CLAIM = """
 with done as (update job set state = 2, done_at = now() where id = any($2)),
 picked as (
     select id from job where queue = 'default' and state = 0 and run_at <= now()
@@ -86,7 +86,7 @@ class RawPostgres:
 
     async def start(self, number: int) -> None:
         """Insert and notify in one statement."""
-        await self._connection.fetchval(INSERT_TELL, "noop", number)
+        await self._connection.fetchval(INSERT_AND_NOTIFY, "noop", number)
 
     async def start_one_by_one(self, count: int) -> None:
         """A prepared insert and a commit each."""
@@ -106,46 +106,48 @@ class RawPostgres:
 
 async def work(url: str, work: Work, pen: Pen, ready: Callable[[], None]) -> None:
     """The worker process of this limit."""
-    connection, ear = await connect(url), await connect(url)
+    connection, listener = await connect(url), await connect(url)
     called = asyncio.Event()
-    await ear.add_listener("job", lambda *_: called.set())
-    turn = await connection.prepare(TURN)
+    await listener.add_listener("job", lambda *_: called.set())
+    complete_and_claim = await connection.prepare(COMPLETE_AND_CLAIM)
     if work == "noop":
         ready()
-        await _work_noop(turn, called, pen)
+        await _work_noop(complete_and_claim, called, pen)
     elif work == "steps":
         pool = await asyncpg.create_pool(
             connect=lambda *_, **__: connect(url), min_size=CONNECTIONS, max_size=CONNECTIONS
         )
         ready()
-        await _work_steps(turn, called, pen, _CommitEach(pool).record)
+        await _work_steps(complete_and_claim, called, pen, _CommitEach(pool).record)
     else:
         grouped = _CommitTogether([await connect(url) for _ in range(FLUSHERS)])
         ready()
-        await _work_steps(turn, called, pen, grouped.record)
+        await _work_steps(complete_and_claim, called, pen, grouped.record)
 
 
-async def _rest(called: asyncio.Event) -> None:
+async def _wait_for_jobs(called: asyncio.Event) -> None:
     try:
         await asyncio.wait_for(called.wait(), 5)
     except TimeoutError:
         return
 
 
-async def _work_noop(turn: Any, called: asyncio.Event, pen: Pen) -> Never:
+async def _work_noop(complete_and_claim: Any, called: asyncio.Event, pen: Pen) -> Never:
     done: list[int] = []
     while True:
         called.clear()
-        rows = await turn.fetch(BATCH, done)
+        rows = await complete_and_claim.fetch(BATCH, done)
         done = []
         for number, payload in rows:
             pen(payload, 0)
             done.append(number)
         if not rows:
-            await _rest(called)
+            await _wait_for_jobs(called)
 
 
-async def _work_steps(turn: Any, called: asyncio.Event, pen: Pen, record: Any) -> Never:
+async def _work_steps(
+    complete_and_claim: Any, called: asyncio.Event, pen: Pen, record: Any
+) -> Never:
     async def perform(row: Any) -> int:
         number: int = row[0]
         for step in range(STEPS):
@@ -156,10 +158,10 @@ async def _work_steps(turn: Any, called: asyncio.Event, pen: Pen, record: Any) -
     done: Sequence[int] = []
     while True:
         called.clear()
-        rows = await turn.fetch(GROUP, done)
+        rows = await complete_and_claim.fetch(GROUP, done)
         done = await asyncio.gather(*(perform(row) for row in rows))
         if not rows:
-            await _rest(called)
+            await _wait_for_jobs(called)
 
 
 class _CommitEach:

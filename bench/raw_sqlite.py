@@ -112,7 +112,9 @@ class RawSqlite:
         self._connection.executemany(text, rows)
 
 
-def turn(connection: sqlite3.Connection, done: list[int], limit: int) -> list[tuple[int, int]]:
+def complete_and_claim(
+    connection: sqlite3.Connection, done: list[int], limit: int
+) -> list[tuple[int, int]]:
     """Complete the last batch and claim the next, in one commit."""
     now = time.time()
     connection.execute("begin immediate")
@@ -127,7 +129,7 @@ def work_noop(connection: sqlite3.Connection, pen: Pen, rest: Rest) -> Never:
     """Execute no-op jobs for ever."""
     done: list[int] = []
     while True:
-        rows = turn(connection, done, BATCH)
+        rows = complete_and_claim(connection, done, BATCH)
         done = []
         for number, payload in rows:
             pen(payload, 0)
@@ -140,7 +142,7 @@ def work_steps(connection: sqlite3.Connection, pen: Pen, rest: Rest, group: int)
     """Execute workflows: `group` of them advance together, one commit per round of steps."""
     done: list[int] = []
     while True:
-        rows = turn(connection, done, group)
+        rows = complete_and_claim(connection, done, group)
         now = time.time()
         for step in range(STEPS if rows else 0):
             for _, payload in rows:

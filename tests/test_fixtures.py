@@ -152,9 +152,9 @@ def test_a_table_of_checks_names_each_row_that_fails() -> None:
 
     with pytest.raises(AssertionError) as caught:
         check()
-    told = str(caught.value)
-    assert told.startswith("3 rows fail:\n0: ZeroDivisionError: division by zero\n2: Assertion")
-    assert "x: TypeError: unsupported" in told
+    seen = str(caught.value)
+    assert seen.startswith("3 rows fail:\n0: ZeroDivisionError: division by zero\n2: Assertion")
+    assert "x: TypeError: unsupported" in seen
 
 
 async def _opened(url: str) -> None:

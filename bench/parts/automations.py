@@ -29,16 +29,16 @@ from bench.schedules import hand
 CALLERS = 64
 LINES = 100
 TAKE = 100
-TURNS = {"latency": 3, "events": 3}
+ROUNDS = {"latency": 3, "events": 3}
 WARM_UP = 10
-# Longer than a turn takes: an event that finds its automation at work would wait for that.
+# Longer than a handler run takes: an event that finds its automation at work would wait for that.
 PAUSE_S = (0.015, 0.025)
 PATIENCE_S = 900.0
 UNUSED = "select count(*) from events where status <> 'consumed'"
 
 
 class Load(NamedTuple):
-    """So many events through so many automations, up to `take` of them in a turn."""
+    """So many events through so many automations, up to `take` of them in a handler run."""
 
     name: str
     events: int
@@ -57,10 +57,10 @@ class Automations:
         """Each database by itself."""
         samples = []
         for place in places:
-            for _ in range(TURNS["latency"]):
+            for _ in range(ROUNDS["latency"]):
                 samples += await _latency(place, sizes.latency)
             for load in _loads(sizes.events):
-                for _ in range(TURNS["events"]):
+                for _ in range(ROUNDS["events"]):
                     samples += await _throughput(place, load)
         return samples
 

@@ -40,7 +40,7 @@ from rota.core.time.occurrences import next_after
 
 DUE = 1_000
 LATE_S = 60  # Due a minute ago: nothing of what is loaded comes due a second time meanwhile.
-TURNS = {"together": 3, "few": 7, "start": 7}
+ROUNDS = {"together": 3, "few": 7, "start": 7}
 HEAD_S = 3
 GROWTH_MAX = 1.5  # with many stored, times with few
 
@@ -95,7 +95,7 @@ async def _loaded(place: Place, fleet: Fleet) -> AsyncIterator[str]:
 
 
 async def _together(place: Place, count: int) -> AsyncIterator[Sample]:
-    for _ in range(TURNS["together"]):
+    for _ in range(ROUNDS["together"]):
         fleet = Fleet(count, second_before(datetime.now(UTC), LATE_S))
         raw_s = await _fire_raw(place, fleet)
         async with _loaded(place, fleet) as url:
@@ -130,11 +130,11 @@ async def _fire(url: str, count: int) -> float:
 async def _check(url: str, fleet: Fleet) -> None:
     """Each occurrence has its run, and each schedule is at the next time of its own timing."""
     mine = await hand(url)
-    [born] = await mine.rows(
+    [counted] = await mine.rows(
         "select count(*), count(distinct schedule_id), min(due_at), max(due_at) from runs"
         " where kind = 'workflow' and status = 'pending'"
     )
-    assert tuple(born) == (fleet.size, fleet.size, fleet.due_at, fleet.due_at), born
+    assert tuple(counted) == (fleet.size, fleet.size, fleet.due_at, fleet.due_at), counted
     moved = await mine.rows(
         "select spec, due_at from runs where kind = 'schedule' and status = 'scheduled'"
     )
@@ -154,7 +154,7 @@ async def _many_stored(place: Place, stored: int) -> AsyncIterator[Sample]:
     what = f"{DUE:,} due of {stored:,}"
     growth: list[float] = []
     async with _by_hand(place, many) as most, _by_hand(place, few) as least:
-        for _ in range(TURNS["few"]):
+        for _ in range(ROUNDS["few"]):
             most_ms = 1000 * await _again_by_hand(most, due_at)
             least_ms = 1000 * await _again_by_hand(least, due_at)
             growth.append(most_ms / least_ms)
@@ -169,7 +169,7 @@ async def _many_stored(place: Place, stored: int) -> AsyncIterator[Sample]:
         for where, target in targets.items():
             if where:
                 await _move_together(large, due_at)
-            for _ in range(TURNS["few"]):
+            for _ in range(ROUNDS["few"]):
                 yield Sample(
                     f"{what}{where}; raw: of {DUE:,}", place.name, "ms",
                     1000 * await _fire_again(large, due_at),
@@ -230,7 +230,7 @@ async def _start_up(place: Place, large: str, stored: int, due_at: int) -> Async
     await mine.close()
     empty = place.url()
     await _start(empty)
-    for _ in range(TURNS["start"]):
+    for _ in range(ROUNDS["start"]):
         yield Sample(
             f"start-up with {stored:,}; raw: with none", place.name, "ms",
             1000 * await _start(large), 1000 * await _start(empty), Target("<=", GROWTH_MAX),

@@ -249,11 +249,11 @@ async def test_before_the_mutation_is_applied_a_new_run_starts_fresh_from_prepar
     database_url: str, phase: str
 ) -> None:
     app = Line()
-    stood: list[str] = []
+    phases: list[str] = []
     async with begun(app, database_url) as world:
 
         async def look() -> None:
-            stood.append((await newest(app)).run.phase)
+            phases.append((await newest(app)).run.phase)
 
         app.in_prepare = look
         match phase:
@@ -265,7 +265,7 @@ async def test_before_the_mutation_is_applied_a_new_run_starts_fresh_from_prepar
                 app.in_mutate = raising(Transient("down"))
         await app.feed("e1")
         await world.advance("10s")
-        assert stood == ["preparing", "preparing"]
+        assert phases == ["preparing", "preparing"]
         fresh, before = await app.automations.activity("line", limit=2)
         assert (before.run.phase, fresh.retry_of) == (phase, before.run.run_id)
         assert len(app.outside.effects) == 1
@@ -277,17 +277,17 @@ async def test_after_the_mutation_is_applied_a_new_run_copies_results_and_is_emi
     database_url: str, phase: str
 ) -> None:
     app = Line()
-    stood: list[str] = []
+    phases: list[str] = []
     async with begun(app, database_url) as world:
 
         async def look() -> None:
-            stood.append((await newest(app)).run.phase)
+            phases.append((await newest(app)).run.phase)
 
         strike = dying(app) if phase == "mutated" else raising(Transient("down"))
         app.in_next = both(strike, look)
         await app.feed("e1")
         await world.advance("10s")
-        assert stood == ["emitting"]
+        assert phases == ["emitting"]
         copy, before = await app.automations.activity("line", limit=2)
         assert (before.run.phase, copy.retry_of) == (phase, before.run.run_id)
         assert copy.run.prepared == before.run.prepared is not None
@@ -319,15 +319,15 @@ async def test_a_failure_leads_to_its_status_and_its_next_action(
     app = Line()
     async with virtual(app, url=database_url) as world:
         await troubled(world, app, trouble)
-        found, stood, run_id = await state_now(app)
-        assert (found, stood) == (status, phase)
+        found, reached, run_id = await state_now(app)
+        assert (found, reached) == (status, phase)
         app.outside.verdict = None
         if trouble in ("auth", "permission", "logic"):
             await app.automations.resolve("line", "try-again")
         await world.advance("1h")
         after = await state_now(app)
         if next_action == "nothing":
-            assert after == (found, stood, run_id)
+            assert after == (found, reached, run_id)
             return
         assert after[:2] == ("committed", "committed")
         assert (after[2] == run_id) == (next_action == "resume")

@@ -183,8 +183,8 @@ async def test_schedules_by_how_they_stand_and_the_latest_of_those_overdue(
                 f"update runs set {change} where name = '{name}' returning id",
             )
         found = await read(client)
-    standings = {dict(key)["status"]: n for key, n in found["rota_schedules"].samples.items()}
-    assert standings == {"scheduled": 3, "paused": 1, "ended": 1, "quarantined": 1}
+    by_status = {dict(key)["status"]: n for key, n in found["rota_schedules"].samples.items()}
+    assert by_status == {"scheduled": 3, "paused": 1, "ended": 1, "quarantined": 1}
     assert found["rota_schedules_overdue"].at() == 2
     assert found["rota_schedules_overdue_seconds_max"].at() == 70
 
@@ -222,13 +222,13 @@ def _open_run(status: str, reason: str | None) -> Run:
 
 def test_the_word_alone_is_the_word_of_the_sentence() -> None:
     reasons = (None, "idle", "event", "reconciliation", "transient", "timeout", "auth", "logic")
-    turns: list[Run | None] = [_open_run(s, r) for s, r in itertools.product(OPEN, reasons)]
-    for status, turn in itertools.product(("active", "paused", "archived"), [*turns, None]):
+    open_runs: list[Run | None] = [_open_run(s, r) for s, r in itertools.product(OPEN, reasons)]
+    for status, open_run in itertools.product(("active", "paused", "archived"), [*open_runs, None]):
         automation = DeployedAutomation(SPACE, "a", status, "default", 1, "d", 0, 0, NOW, NOW)
-        said = say(automation, turn, [], error=None, mutation=None, now=NOW)
-        stands = (turn.status, turn.reason) if turn is not None else (None, None)
-        word = word_of(status, *stands)
-        assert word == said.word, (status, turn)
+        said = say(automation, open_run, [], error=None, mutation=None, now=NOW)
+        state = (open_run.status, open_run.reason) if open_run is not None else (None, None)
+        word = word_of(status, *state)
+        assert word == said.word, (status, open_run)
 
 
 async def test_pipelines_are_summed_by_schedule_over_a_day(
@@ -287,5 +287,5 @@ async def test_an_execution_by_hand_counts_and_one_at_work_is_open(
 
 
 def test_what_is_counted_of_a_result_is_in_a_result() -> None:
-    told = metrics._Result.__struct_fields__
-    assert set(told) <= set(PipelineResult.__struct_fields__)
+    seen = metrics._Result.__struct_fields__
+    assert set(seen) <= set(PipelineResult.__struct_fields__)

@@ -70,7 +70,7 @@ def echo_app(url: str = "sqlite://:memory:") -> tuple[Rota, Workflow[..., dict[s
     return app, echo
 
 
-Door = Callable[[Rota, Workflow[..., Any]], Coroutine[Any, Any, RunHandle[Any]]]
+Form = Callable[[Rota, Workflow[..., Any]], Coroutine[Any, Any, RunHandle[Any]]]
 
 
 async def one_of_many(
@@ -80,7 +80,7 @@ async def one_of_many(
     return run
 
 
-DOORS: dict[str, Door] = {
+FORMS: dict[str, Form] = {
     "workflow": lambda app, echo: echo.start(**GIVEN),
     "workflow with options": lambda app, echo: echo.options(priority=7).start(**GIVEN),
     "app": lambda app, echo: app.start(echo, **GIVEN),
@@ -98,11 +98,11 @@ DOORS: dict[str, Door] = {
 }
 
 
-@pytest.mark.parametrize("starter", DOORS)
+@pytest.mark.parametrize("starter", FORMS)
 async def test_parameters_named_like_options_arrive(database_url: str, starter: str) -> None:
     app, echo = echo_app()
     async with virtual(app, url=database_url) as world:
-        run = await DOORS[starter](app, echo)
+        run = await FORMS[starter](app, echo)
         await world.drain()
         assert await result(run) == GIVEN
         stored = await run.run()

@@ -33,7 +33,7 @@ from tests.kit.warm_children import ended, forked
 
 pytestmark = pytest.mark.timeout(600)
 
-Told = dict[str, Any]
+Report = dict[str, Any]
 AT_ONCE = 2
 QUICK = "append"  # by this kind of tool the commits far from the call are struck
 DONE = {"e1": "consumed", "e2": "consumed", "s-e1": "consumed", "s-e2": "consumed"}
@@ -55,8 +55,8 @@ class Played(NamedTuple):
     after the last answer of a person."""
 
     struck: bool
-    reported: Told
-    answered: Told
+    reported: Report
+    answered: Report
 
 
 class Scene:
@@ -123,7 +123,7 @@ class Play:
         assert (reported["ledger"], await self._count()) == ([], 0), reported
         return Played(struck, reported, reported)
 
-    async def _lives(self, **fate: Any) -> Told | None:
+    async def _lives(self, **fate: Any) -> Report | None:
         """One more process; its report, or None if it was killed. All is whole in any case."""
         self._life = life = self._life._replace(number=self._life.number + 1)
         process = forked(begin, life._replace(**fate))
@@ -139,14 +139,14 @@ class Play:
         assert broken == [], f"{life}: {broken}"
         return json.loads((life.folder / "told.json").read_text()) if code == 0 else None
 
-    async def _answer_to(self, reported: Told) -> str:
+    async def _answer_to(self, reported: Report) -> str:
         """The answer of a person who has checked the counterpart."""
         if reported["run"] == "waiting:approval":
             await self._proposes_rightly(reported)
             return "approve"
         return "happened" if await self._asks_rightly(reported) else "did-not-happen"
 
-    async def _proposes_rightly(self, reported: Told) -> None:
+    async def _proposes_rightly(self, reported: Report) -> None:
         """Nothing was called yet, and the change is shown."""
         label = self._label(reported)
         assert self._life.kind in APPROVED, label
@@ -156,7 +156,7 @@ class Play:
         assert reported["events"] == {"e1": "reserved", "e2": "reserved"}, label
         assert [each for each in reported["ledger"] if each != "failed"] == ["proposed"], label
 
-    async def _asks_rightly(self, reported: Told) -> bool:
+    async def _asks_rightly(self, reported: Report) -> bool:
         """Only if the change cannot be looked up: one reason is shown, with what clears it. True if
         it did happen, as a person would find out.
         """
@@ -172,7 +172,7 @@ class Play:
         assert [each for each in reported["ledger"] if each != "failed"] == ["indeterminate"], label
         return happened == 1
 
-    def _label(self, reported: Told) -> str:
+    def _label(self, reported: Report) -> str:
         return f"{self._life.folder.name}: {reported}"
 
 
@@ -181,7 +181,7 @@ class Play:
 LOOKS_POINTS = 8
 
 
-def _came(reported: Told | None, kill_at: int) -> bool:
+def _came(reported: Report | None, kill_at: int) -> bool:
     """Whether a life was killed at a point, or was over, and nearly as long as its model, before
     that point."""
     if reported is None or not kill_at:

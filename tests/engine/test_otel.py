@@ -207,10 +207,10 @@ async def test_a_call_of_a_model_has_its_tokens_and_no_prompt(
     ai = invoker_of({"prices": {"offline:m": [1.0, 2.0]}}, env={})
     reply = await ai.ask(Request("offline:m", "a secret question"))
     [span] = named(exporter, "chat m")
-    told = attributes(span)
-    assert told["gen_ai.provider.name"] == "offline"
-    assert told["gen_ai.usage.input_tokens"] == reply.tokens_in
-    assert told["rota.cost_usd"] == reply.cost_usd
+    seen = attributes(span)
+    assert seen["gen_ai.provider.name"] == "offline"
+    assert seen["gen_ai.usage.input_tokens"] == reply.tokens_in
+    assert seen["rota.cost_usd"] == reply.cost_usd
     assert "secret" not in str(span.to_json())
 
 

@@ -55,19 +55,19 @@ def test_both_are_good_and_scheduled(folder: Path) -> None:
 
 
 def test_open_tickets_become_a_table(folder: Path) -> None:
-    told = document(folder, "pipeline", "run", "triage")
-    assert (told["outcome"], told["total"], told["filtered"]) == ("completed", 10, 3)
-    rows = told["output"].splitlines()
+    shown = document(folder, "pipeline", "run", "triage")
+    assert (shown["outcome"], shown["total"], shown["filtered"]) == ("completed", 10, 3)
+    rows = shown["output"].splitlines()
     assert len(rows) == 2 + 7
     assert rows[2].startswith("| T-1001 | payment |")
-    assert told["cost_usd"] == 0.0
+    assert shown["cost_usd"] == 0.0
 
 
 def test_the_graph_ends_in_one_report(folder: Path) -> None:
-    told = document(folder, "pipeline", "run", "weekly")
-    assert told["outcome"] == "completed"
-    assert told["calls"] == 9
-    assert told["output"]
+    shown = document(folder, "pipeline", "run", "weekly")
+    assert shown["outcome"] == "completed"
+    assert shown["calls"] == 9
+    assert shown["output"]
 
 
 def test_the_commands_of_the_page_work(folder: Path) -> None:

@@ -157,9 +157,9 @@ async def test_bounds_and_creation_are_shown(database_url: str) -> None:
         await app.schedules.create("daily", "works", "@daily", timezone="UTC")
         assert (await ask(app, "spring", "2027-03-05T00:00")).verdict == "before_start"
         assert (await ask(app, "spring", "2027-03-25T00:00")).verdict == "after_end"
-        born = await ask(app, "daily", "2027-02-01T00:00")
-        assert born.verdict == "not_made_yet"
-        assert "it was created only at Mon 2027-03-01 12:00 UTC" in born.sentence
+        early = await ask(app, "daily", "2027-02-01T00:00")
+        assert early.verdict == "not_made_yet"
+        assert "it was created only at Mon 2027-03-01 12:00 UTC" in early.sentence
         fresh = await ask(app, "daily")
         assert fresh.verdict == "not_yet"
         assert "first: Tue 2027-03-02 00:00 UTC (in 12h)" in fresh.sentence

@@ -126,11 +126,11 @@ async def test_each_single_lost_answer_changes_nothing(database_url: str, nth: i
 
     async with app:
         names = ["a", "b", "c"]
-        told = [await app.start(reports, name) for name in names]
-        for run in told:
+        reported = [await app.start(reports, name) for name in names]
+        for run in reported:
             await run.signal("word", "word")
         lose_answers(app, is_nth)
-        results = await asyncio.gather(*(run.result(timeout=60) for run in told))
+        results = await asyncio.gather(*(run.result(timeout=60) for run in reported))
         assert results == [[f"{n}-first", f"{n}-child", "word", f"{n}-last"] for n in names]
     assert sorted(executed) == sorted(f"{n}-{s}" for n in names for s in ("first", "child", "last"))
     assert await broken(database_url) == []

@@ -76,10 +76,10 @@ async def test_server_processes_that_hang_are_not_replaced_without_end(
                 most = max(most, await processes(server))
                 await asyncio.sleep(0.1)
     assert CONNECTIONS < most <= LIMIT
-    told = [error for error in refusals if "do not answer" in error.message]
-    assert isinstance(told[-1], errors.StoreUnreachable)
-    assert "SyncRep" in told[-1].message
-    assert "synchronous_standby_names" in told[-1].advice
+    seen = [error for error in refusals if "do not answer" in error.message]
+    assert isinstance(seen[-1], errors.StoreUnreachable)
+    assert "SyncRep" in seen[-1].message
+    assert "synchronous_standby_names" in seen[-1].advice
 
     await synchronous(server, "")
     refusals.clear()

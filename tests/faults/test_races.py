@@ -134,8 +134,8 @@ async def test_a_signal_sent_while_an_attempt_gives_way_to_the_next_is_received(
         run = await app.start(listens)
         await retrying.reached.wait()
         sending.put_before(other)
-        told = asyncio.create_task(other.runs.signal(run.id, "word", 5))
-        await asyncio.wait([told], timeout=0.5)
+        seen = asyncio.create_task(other.runs.signal(run.id, "word", 5))
+        await asyncio.wait([seen], timeout=0.5)
         retrying.open.set()
 
         async def sleeps() -> bool:
@@ -144,7 +144,7 @@ async def test_a_signal_sent_while_an_attempt_gives_way_to_the_next_is_received(
         with contextlib.suppress(AssertionError):
             await until(sleeps, timeout_s=3)  # it may rightly wait for the sender instead
         sending.open.set()
-        await told
+        await seen
         try:
             assert await run.result(timeout=60) == 5
         finally:

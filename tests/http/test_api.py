@@ -229,10 +229,10 @@ async def test_an_edit_from_a_page_must_say_which_definition_it_showed(database_
         page = {"sec-fetch-site": "same-origin"}
         blind = await http.patch(path, json=edit, headers=page)
         seen = (await http.get(path)).headers["etag"]
-        told = await http.patch(path, json=edit, headers={**page, "if-match": seen})
+        reported = await http.patch(path, json=edit, headers={**page, "if-match": seen})
     assert (blind.status_code, blind.json()["code"]) == (428, "precondition_required")
     assert "If-Match" in blind.json()["hint"]
-    assert told.json()["when"] == "daily at 7:00"
+    assert reported.json()["when"] == "daily at 7:00"
 
 
 async def test_occurrences_are_filtered_by_outcome(database_url: str) -> None:

@@ -97,7 +97,7 @@ async def raw(tx: Tx, text: str) -> list[Row]:
     if isinstance(tx, SqliteTx):
         return list(tx._cursor.execute(text).fetchall())
     assert isinstance(tx, PostgresTx)
-    await tx._begin()
+    await tx.begin()
     await tx.connection.execute(f"set local search_path to {tx.schema}")
     return list(await tx.connection.fetch(text))
 

@@ -71,8 +71,8 @@ def parse_open(text: str) -> dict[str, Family]:
         assert name not in found, f"{name} comes twice"
         if lines[0].startswith("# UNIT"):
             assert (_comment(lines.pop(0), "UNIT")[0], name.rpartition("_")[1]) == (name, "_")
-        told, said = _comment(lines.pop(0), "HELP")
-        assert told == name
+        seen, said = _comment(lines.pop(0), "HELP")
+        assert seen == name
         family = found[name] = Family(_plain(said, ""), kind, {})
         while lines and not lines[0].startswith("#"):
             own, labels, value = _sample(lines.pop(0))

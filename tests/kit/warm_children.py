@@ -18,7 +18,7 @@ from tests.kit import PATIENCE_S
 
 # A start polls all that were started before; another poller at the same moment takes the exit code
 # away, and the first one reads 255.
-_turn = threading.Lock()
+_lock = threading.Lock()
 
 
 def forked(target: Callable[..., object], *args: Any) -> ForkServerProcess:
@@ -27,7 +27,7 @@ def forked(target: Callable[..., object], *args: Any) -> ForkServerProcess:
     # One server serves all tests of a process, so it imports what any of them needs.
     context.set_forkserver_preload(["tests.crash.kit.warm_imports"])
     process = context.Process(target=target, args=args)
-    with _turn:
+    with _lock:
         process.start()
     return process
 
@@ -56,7 +56,7 @@ class WarmChild:
     def wait(self, timeout_s: float = PATIENCE_S) -> int:
         """Its exit code; one that does not end in time is killed, and its log is shown."""
         wait([self._fork.sentinel], timeout_s)
-        with _turn:
+        with _lock:
             code = self._fork.exitcode
         if code is None:
             self.kill()

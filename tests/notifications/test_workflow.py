@@ -37,12 +37,12 @@ class Scene:
     async def recipients(self, folder: Path, schedule: str = "hourly", **notify: Any) -> None:
         """Set whom the schedule tells; the address of the receiver represents URL."""
         text = msgspec.json.encode(notify).decode().replace("URL", self.receiver.url)
-        told = Recipients(
+        seen = Recipients(
             pipeline_id="shaky", name="The shaky one", folder=str(folder),
             notify=msgspec.json.decode(text, type=Notify),
         )  # fmt: skip
         row = (await self.app.schedules.get(schedule)).schedule
-        body = msgspec.json.encode(told).decode()
+        body = msgspec.json.encode(seen).decode()
         await self.app.connection.database.write(recipients.put, row.id, body)
 
     async def hours(self, count: int = 1) -> None:
@@ -85,13 +85,13 @@ async def test_success_failure_and_recovery_are_reported_once_each(
         assert at.receiver.events == [
             "success", "failure", "failure", "success", "recovery", "success"
         ]  # fmt: skip
-        told = at.receiver.calls[1].message
-        assert told["text"] == "The shaky one failed: Fatal: told to"
-        assert told["pipeline"] == "shaky"
-        assert told["schedule"] == "hourly"
-        assert told["dueAt"] == "2030-01-01T02:00:00.000Z"
-        assert told["outcome"] == "failed"
-        assert told["attempts"] == 1
+        seen = at.receiver.calls[1].message
+        assert seen["text"] == "The shaky one failed: Fatal: told to"
+        assert seen["pipeline"] == "shaky"
+        assert seen["schedule"] == "hourly"
+        assert seen["dueAt"] == "2030-01-01T02:00:00.000Z"
+        assert seen["outcome"] == "failed"
+        assert seen["attempts"] == 1
         assert set(await at.notified()) == {"completed"}
 
 
@@ -269,8 +269,8 @@ async def test_an_execution_that_was_called_off_is_nobodys_news(
 ) -> None:
     async with scene(database_url) as at:
         await at.app.schedules.create("slow", "long", "0 * * * *", **HOURLY)
-        told = {"on_success": "URL/hook", "on_failure": "URL/hook", "ping": "URL/ping"}
-        await at.recipients(tmp_path, "slow", **told)
+        seen = {"on_success": "URL/hook", "on_failure": "URL/hook", "ping": "URL/ping"}
+        await at.recipients(tmp_path, "slow", **seen)
         await at.world.advance("1h")
         [run] = await at.app.runs.list(name="long")
         await at.app.runs.cancel(run.id)

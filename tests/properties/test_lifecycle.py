@@ -68,8 +68,8 @@ workers = st.sampled_from(WORKERS)
 pauses = st.sampled_from([0, 1, SECOND, LEASE, LEASE + 1])
 picks = st.integers(0, 10_000)
 
-Birth = tuple[str, int, int, str | None, str | None]
-births: st.SearchStrategy[Birth] = st.tuples(
+FreshRun = tuple[str, int, int, str | None, str | None]
+fresh_runs: st.SearchStrategy[FreshRun] = st.tuples(
     st.sampled_from(NAMES), st.sampled_from([0, 0, 0, SECOND]), st.integers(-1, 1),
     st.sampled_from([None, None, "a"]), st.sampled_from([None, None, None, "s"]),
 )  # fmt: skip
@@ -120,12 +120,12 @@ class Store(RuleBasedStateMachine):
 
     # -- creation -----------------------------------------------------------------------------
 
-    @initialize(fresh=st.lists(births, min_size=1, max_size=4))
-    def begin(self, fresh: list[Birth]) -> None:
+    @initialize(fresh=st.lists(fresh_runs, min_size=1, max_size=4))
+    def begin(self, fresh: list[FreshRun]) -> None:
         self.start(fresh)
 
-    @rule(fresh=st.lists(births, min_size=1, max_size=3))
-    def start(self, fresh: list[Birth]) -> None:
+    @rule(fresh=st.lists(fresh_runs, min_size=1, max_size=3))
+    def start(self, fresh: list[FreshRun]) -> None:
         for name, delay, priority, external, serial in fresh:
             self.created(
                 new_run(

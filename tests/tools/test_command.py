@@ -70,9 +70,9 @@ async def test_each_exit_means_what_it_is_said_to_mean(
     code: int, meaning: str | None, error: type[Exception]
 ) -> None:
     exits = {code: meaning} if meaning else {}
-    with pytest.raises(error, match="oh no") as told:
+    with pytest.raises(error, match="oh no") as raised:
         await shell(f"echo oh no >&2; exit {code}", exits=exits).call({}, CALL)
-    assert type(told.value) is error
+    assert type(raised.value) is error
     assert (await shell("exit 7", exits={7: "applied"}).call({}, CALL))["exit"] == 7
 
 
@@ -144,9 +144,9 @@ async def test_the_environment_is_small_and_secrets_are_not_shown(
     assert "WANTED=yes" in said
     assert "ROTA_KEY=key-1" in said
     assert "other-secret" not in said
-    with pytest.raises(OutcomeUnknown) as told:
+    with pytest.raises(OutcomeUnknown) as raised:
         await shell("echo $T >&2; exit 1", env={"T": secret("THE_TOKEN")}).call({}, CALL)
-    assert "s3cr3t" not in str(told.value)
+    assert "s3cr3t" not in str(raised.value)
     with pytest.raises(NeedsLogin):
         await shell("true", env={"T": secret("NOT_SET_ANYWHERE")}).call({}, CALL)
 

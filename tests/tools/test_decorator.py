@@ -96,9 +96,9 @@ async def test_a_plain_function_runs_in_a_thread() -> None:
 async def test_an_error_that_does_not_say_what_happened_means_unknown(
     safety: str, error: Exception, becomes: type[Exception]
 ) -> None:
-    with pytest.raises(becomes) as told:
+    with pytest.raises(becomes) as raised:
         await failing(error, safety).call({}, CALL)
-    assert type(told.value) is becomes
+    assert type(raised.value) is becomes
 
 
 async def test_an_error_of_a_read_stays_what_it_is() -> None:

@@ -128,9 +128,9 @@ async def test_an_unchanged_page_is_not_read_again() -> None:
 async def test_each_status_has_one_meaning_for_a_read(status: int, error: type[Exception]) -> None:
     async with Site().up() as site:
         site.pages["/page"] = (status, {}, b"no")
-        with pytest.raises(error) as told:
+        with pytest.raises(error) as raised:
             await HttpRead(base=site.url).call({"url": "/page"}, CALL)
-        assert type(told.value) is error
+        assert type(raised.value) is error
 
 
 async def test_a_lost_connection_and_a_slow_site_are_transient_for_a_read() -> None:

@@ -99,15 +99,15 @@ async def test_what_the_counterpart_echoes_holds_no_secret(
         site.pages[HOOK] = (status, {"location": f"{site.url}{HOOK}"}, echo.encode())
         own = {"token": secret("THE_TOKEN"), "pin": secret("THE_PIN")}
         send = HttpWrite(base=secret("THE_HOOK"), json=own)
-        told = ""
+        seen = ""
         try:
-            told = str(await send.call({}, CALL))
+            seen = str(await send.call({}, CALL))
         except RotaError as error:
-            told = f"{error} {error.advice} {vars(error)}"
-        assert "<THE_TOKEN>" in told
-        assert "427000" in told
+            seen = f"{error} {error.advice} {vars(error)}"
+        assert "<THE_TOKEN>" in seen
+        assert "427000" in seen
         for word in ("s3cr3t", "czNjcj", "N0L3Z", "B00", '"427"'):
-            assert word not in told
+            assert word not in seen
 
 
 async def test_lost_connections_and_bad_addresses_show_the_name_of_a_secret_address_only(

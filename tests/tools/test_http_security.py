@@ -56,9 +56,9 @@ def test_a_secret_shows_its_name_only() -> None:
 @pytest.mark.parametrize("make", [HttpWrite, HttpRead, FeedRead])
 def test_secret_headers_need_a_base(make: Any) -> None:
     headers = {"Authorization": secret("THE_TOKEN")}
-    with pytest.raises(UsageError, match="Authorization") as told:
+    with pytest.raises(UsageError, match="Authorization") as raised:
         make(headers=headers)
-    assert "base=" in told.value.advice
+    assert "base=" in raised.value.advice
     make(base="https://example.org", headers=headers)
     make(headers={"X-Plain": "1"})
 
@@ -134,9 +134,9 @@ async def test_a_private_address_is_refused_unless_the_developer_named_it(
 ) -> None:
     async with Site().up() as site:
         url = f"http://{host}:{site.url.rpartition(':')[2]}/things"
-        with pytest.raises(Rejected, match="not a public address") as told:
+        with pytest.raises(Rejected, match="not a public address") as raised:
             await make().call({"url": url}, CALL)
-        assert "private=True" in told.value.advice
+        assert "private=True" in raised.value.advice
         assert site.asked == []
         with pytest.raises(Rejected, match="not a public address"):
             await make(base=site.url, private=False).call({"url": "/things"}, CALL)

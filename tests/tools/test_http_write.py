@@ -71,10 +71,10 @@ def params(name: str = "a") -> dict[str, Any]:
 async def test_each_answer_has_one_meaning(fault: str, error: type[Exception]) -> None:
     async with Site().up() as site:
         site.faults = [fault]
-        with pytest.raises(error) as told:
+        with pytest.raises(error) as raised:
             await HttpWrite(base=site.url).call(params(), QUICK if fault == "hang" else CALL)
-        assert type(told.value) is error
-        assert site.url in str(told.value)
+        assert type(raised.value) is error
+        assert site.url in str(raised.value)
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 303])
@@ -128,9 +128,9 @@ async def test_a_tool_may_say_which_answers_mean_not_sent() -> None:
             await HttpWrite(base=site.url).call(params(), CALL)
         assert unsure.value.retry_after_s == 120
         sure = HttpWrite(base=site.url, not_sent_statuses=[502, 503])
-        with pytest.raises(NotSent, match="down for maintenance") as told:
+        with pytest.raises(NotSent, match="down for maintenance") as raised:
             await sure.call(params(), CALL)
-        assert told.value.retry_after_s == 120
+        assert raised.value.retry_after_s == 120
     with pytest.raises(UsageError, match="one meaning"):
         HttpWrite(applied_statuses=[409], not_sent_statuses=[409])
 
@@ -173,18 +173,18 @@ async def test_retry_after_is_reported_in_seconds_from_a_number_and_from_a_date(
         }
         for headers, seconds in (({"retry-after": "7"}, 7), (dated, 90), ({}, None)):
             site.pages["/things"] = (429, headers, b"slow down")
-            with pytest.raises(NotSent, match="slow down") as told:
+            with pytest.raises(NotSent, match="slow down") as raised:
                 await HttpWrite(base=site.url).call(params(), CALL)
-            assert told.value.retry_after_s == seconds
+            assert raised.value.retry_after_s == seconds
 
 
 async def test_a_login_error_names_the_site_and_the_account() -> None:
     async with Site().up() as site:
         site.faults = ["401", "401"]
-        with pytest.raises(NeedsLogin) as told:
+        with pytest.raises(NeedsLogin) as raised:
             await HttpWrite(base=site.url, account="ann").call(params(), CALL)
-        assert told.value.facts["service"] == "127.0.0.1"
-        assert told.value.facts["account"] == "ann"
+        assert raised.value.facts["service"] == "127.0.0.1"
+        assert raised.value.facts["account"] == "ann"
 
 
 @pytest.mark.parametrize("make", [idempotent, reconcilable])
@@ -298,10 +298,10 @@ async def test_a_secret_reaches_the_site_and_no_error_or_result(
         headers = {"Authorization": secret("THE_TOKEN", prefix="Bearer ")}
         send = HttpWrite(base=site.url, headers=headers)
         site.pages["/things"] = (500, {}, b"your header: Bearer s3cr3t-value")
-        with pytest.raises(OutcomeUnknown, match="Bearer <THE_TOKEN>") as told:
+        with pytest.raises(OutcomeUnknown, match="Bearer <THE_TOKEN>") as raised:
             await send.call(params(), CALL)
         assert site.asked[-1].headers["authorization"] == "Bearer s3cr3t-value"
-        assert "s3cr3t" not in str(told.value)
+        assert "s3cr3t" not in str(raised.value)
         site.pages["/things"] = (200, {}, b"your header: Bearer s3cr3t-value")
         assert "s3cr3t" not in str(await send.call(params(), CALL))
 
@@ -318,9 +318,9 @@ async def test_a_secret_with_a_line_break_sends_nothing(monkeypatch: pytest.Monk
     monkeypatch.setenv("THE_TOKEN", "s3cr3t-value\n")
     async with Site().up() as site:
         send = HttpWrite(base=site.url, headers={"X-Token": secret("THE_TOKEN")})
-        with pytest.raises(Rejected, match="on one line") as told:
+        with pytest.raises(Rejected, match="on one line") as raised:
             await send.call(params(), CALL)
-        assert "s3cr3t" not in str(told.value)
+        assert "s3cr3t" not in str(raised.value)
         assert site.asked == []
 
 
@@ -363,9 +363,9 @@ async def test_bad_parameters_send_nothing(bad: dict[str, Any], said: str) -> No
 
 @pytest.mark.parametrize("url", ["ftp://x/", "file:///etc/passwd", "x", "http://ann:pw@host/"])
 def test_only_plain_http_urls_are_taken(url: str) -> None:
-    with pytest.raises(BadInput) as told:
+    with pytest.raises(BadInput) as raised:
         HttpWrite().check({"url": url})
-    assert "pw@" not in str(told.value)
+    assert "pw@" not in str(raised.value)
 
 
 async def test_a_huge_answer_to_a_write_is_cut_not_lost() -> None:

@@ -82,9 +82,9 @@ async def test_the_message_id_is_the_same_for_the_same_key() -> None:
 async def test_each_end_of_a_mail_has_one_meaning(fault: str, error: type[Exception]) -> None:
     async with Postbox().up() as box:
         box.faults = [fault]
-        with pytest.raises(error) as told:
+        with pytest.raises(error) as raised:
             await mailer(box).call(HELLO, QUICK if "hang" in fault else CALL)
-        assert type(told.value) is error
+        assert type(raised.value) is error
         assert len(box.mails) == fault.startswith("applied")
 
 
@@ -159,10 +159,10 @@ async def test_a_login_goes_over_tls_and_a_bad_one_needs_a_person(
         await send.call(HELLO, CALL)
         assert len(box.mails) == 1
         monkeypatch.setenv("MAIL_PASSWORD", "wr0ng-word")
-        with pytest.raises(NeedsLogin) as told:
+        with pytest.raises(NeedsLogin) as raised:
             await send.call(HELLO, CALL)
-        assert told.value.facts["account"] == "ann"
-        assert "wr0ng" not in str(told.value)
+        assert raised.value.facts["account"] == "ann"
+        assert "wr0ng" not in str(raised.value)
         monkeypatch.delenv("MAIL_PASSWORD")
         with pytest.raises(NeedsLogin, match="MAIL_PASSWORD"):
             await send.call(HELLO, CALL)

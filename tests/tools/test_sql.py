@@ -284,9 +284,9 @@ async def test_the_url_may_be_a_secret(url: str, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(NeedsLogin, match="USER_DATABASE"):
         await add.call(TEA, CALL)
     monkeypatch.setenv("USER_DATABASE", "mysql://ann:s3cr3t@h/d")
-    with pytest.raises(Rejected, match="neither of SQLite") as told:
+    with pytest.raises(Rejected, match="neither of SQLite") as raised:
         await add.call(TEA, CALL)
-    assert "s3cr3t" not in str(told.value)
+    assert "s3cr3t" not in str(raised.value)
     monkeypatch.setenv("USER_DATABASE", url)
     await add.call(TEA, CALL)
     assert await count(url) == 1
@@ -295,9 +295,9 @@ async def test_the_url_may_be_a_secret(url: str, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.pg
 async def test_a_server_that_is_not_there_is_not_sent_and_the_password_not_reported() -> None:
     add = with_table("postgresql://ann:s3cr3t@127.0.0.1:1/db")
-    with pytest.raises(NotSent) as told:
+    with pytest.raises(NotSent) as raised:
         await add.call(TEA, CALL)
-    assert "s3cr3t" not in str(told.value)
+    assert "s3cr3t" not in str(raised.value)
 
 
 @pytest.mark.pg
@@ -329,9 +329,9 @@ async def test_only_a_line_that_breaks_at_the_commit_leaves_a_doubt(
     postgres_user_url: str, make: Make, words: bytes, fault: Fault, error: type[Exception]
 ) -> None:
     async with Line(postgres_user_url, words, fault).up() as broken:
-        with pytest.raises(error) as told:
+        with pytest.raises(error) as raised:
             await make(broken).call(TEA, Call("key-1", 2.0) if fault == "silent" else CALL)
-        assert type(told.value) is error
+        assert type(raised.value) is error
     verdict = await make(postgres_user_url).reconcile(TEA, CALL)
     assert isinstance(verdict, Applied) == (await count(postgres_user_url) == 1)
     await settle(make(postgres_user_url), TEA)

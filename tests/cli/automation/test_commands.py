@@ -364,8 +364,8 @@ def test_the_page_names_the_notification_about_what_it_waits_for(folder: Path) -
 
     asyncio.run(dispatch())
     shown = project.shown("asking")
-    told = shown["notification"]
-    assert (told["kind"], told["rules"]) == ("approval_wanted", ["ops"])
+    output = shown["notification"]
+    assert (output["kind"], output["rules"]) == ("approval_wanted", ["ops"])
     page = project.run("automation", "show", "asking").stdout
     assert re.search(r"\n  Notification approval_wanted of .+ went to ops\.\n", page)
     assert project.obey(shown, "approve")["notification"] is None

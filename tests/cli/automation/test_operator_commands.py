@@ -51,9 +51,9 @@ def test_the_code_is_deployed_once_and_again_when_it_changes(folder: Path) -> No
     assert project.run("automation", "deploy").stdout == (
         "asking is deployed, version 1\nmails is deployed, version 1\n"
     )
-    [told] = project.json("automation", "deploy", "mails")
-    assert (told["name"], told["version"], told["before"]) == ("mails", 1, 1)
-    assert (told["lost_state_of"], told["code"]["refused"]) == ([], None)
+    [shown] = project.json("automation", "deploy", "mails")
+    assert (shown["name"], shown["version"], shown["before"]) == ("mails", 1, 1)
+    assert (shown["lost_state_of"], shown["code"]["refused"]) == ([], None)
     assert project.run("automation", "deploy", "mails").stdout == "mails is unchanged, version 1\n"
     (folder / "jobs.py").write_text(CODE.replace('every="1h"', 'every="2h"'))
     project.forget_code()

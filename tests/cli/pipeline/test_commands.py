@@ -51,9 +51,9 @@ def test_what_is_there_is_never_changed(folder: Path) -> None:
 
 
 def test_init_says_what_it_wrote(folder: Path) -> None:
-    told = document("init", "a/b", "--template", "data")
-    assert told["files"] == ["a/b/pipeline.yaml", "a/b/prompts/classify.md", "a/b/tickets.csv"]
-    assert all((folder / name).is_file() for name in told["files"])
+    shown = document("init", "a/b", "--template", "data")
+    assert shown["files"] == ["a/b/pipeline.yaml", "a/b/prompts/classify.md", "a/b/tickets.csv"]
+    assert all((folder / name).is_file() for name in shown["files"])
 
 
 def test_a_folder_with_quotes_in_its_name_is_no_trouble(folder: Path) -> None:
@@ -116,8 +116,8 @@ def test_columns_and_files_are_looked_at_too(folder: Path) -> None:
     assert (absent["level"], absent["line"]) == ("warning", 3)
     assert "rows.csv cannot be read: No such file or directory" in absent["message"]
     (folder / "rows" / "rows.csv").write_text("title\nx\n")
-    told = [each["message"] for each in document("validate", "rows")[0]["problems"]]
-    assert told == [
+    shown = [each["message"] for each in document("validate", "rows")[0]["problems"]]
+    assert shown == [
         '{{titel}} in the prompt of map has no value; did you mean "title"?',
         "{{tone}} in the prompt of map has no value",
     ]
@@ -189,9 +189,9 @@ def test_a_page_shows_what_is_done_and_when(folder: Path) -> None:
         "1 rule, all; and an AI decides", "one AI call over all results", "severity",
     ):  # fmt: skip
         assert words in page
-    told = document("show", "daily")
-    assert told["next_at"].endswith("Z") or "+00:00" in told["next_at"]
-    assert told["names"] == ["title", "tone", "RESULTS"]
+    shown = document("show", "daily")
+    assert shown["next_at"].endswith("Z") or "+00:00" in shown["next_at"]
+    assert shown["names"] == ["title", "tone", "RESULTS"]
 
 
 def test_nodes_are_shown_in_the_order_they_run(folder: Path) -> None:

@@ -36,9 +36,9 @@ def files(folder: Path) -> dict[str, tuple[int, int]]:
 def test_every_starter_renders_and_leaves_no_trace(folder: Path, kind: str) -> None:
     rota("init", "one", "--template", kind)
     before = files(folder)
-    told = document("render", "one", "--all", input="")
-    assert told["total"]["calls"] >= 3
-    assert told["prompts"][0]["tokens_in"] > 0
+    shown = document("render", "one", "--all", input="")
+    assert shown["total"]["calls"] >= 3
+    assert shown["prompts"][0]["tokens_in"] > 0
     assert files(folder) == before
 
 
@@ -49,10 +49,10 @@ def test_the_first_prompts_are_shown_and_all_are_counted(folder: Path) -> None:
     assert "Say 2 in a warm way" in shown
     assert "Say 3" not in shown
     assert "prompts not shown: 3" in shown
-    told = document("render", "line", "--all")
-    assert [each["number"] for each in told["prompts"]] == [1, 2, 3, 4, 5]
-    assert told["total"]["calls"] == 5
-    assert told["total"]["cost_usd"] == pytest.approx(0.01, rel=0.1)
+    output = document("render", "line", "--all")
+    assert [each["number"] for each in output["prompts"]] == [1, 2, 3, 4, 5]
+    assert output["total"]["calls"] == 5
+    assert output["total"]["cost_usd"] == pytest.approx(0.01, rel=0.1)
 
 
 def test_parameters_of_the_line_win_over_a_file_which_wins_over_the_pipeline(folder: Path) -> None:
@@ -72,8 +72,8 @@ def test_items_may_come_from_elsewhere(folder: Path) -> None:
     (folder / "rows.csv").write_text("n\n7\n8\n9\n")
 
     def numbers(*words: str, **more: Any) -> list[str]:
-        told = document("render", "line", "--all", *words, **more)
-        return [each["prompt"].split()[1] for each in told["prompts"]]
+        shown = document("render", "line", "--all", *words, **more)
+        return [each["prompt"].split()[1] for each in shown["prompts"]]
 
     assert numbers("--items", "rows.csv") == ["7", "8", "9"]
     assert numbers("--items", "rows.csv", "--limit", "1") == ["7"]
@@ -127,14 +127,14 @@ def test_a_command_is_not_run_unless_asked(folder: Path) -> None:
         reduce: {type: json}
         """,
     )
-    told = document("render", "made")
-    assert told["items"] is None
-    assert told["total"]["is_open"]
-    assert told["prompts"][0]["prompt"] == "Say {{n}}"
-    assert any("which was not run" in note for note in told["notes"])
+    shown = document("render", "made")
+    assert shown["items"] is None
+    assert shown["total"]["is_open"]
+    assert shown["prompts"][0]["prompt"] == "Say {{n}}"
+    assert any("which was not run" in note for note in shown["notes"])
     assert not (folder / "made" / "ran").exists()
-    told = document("render", "made", "--run-commands")
-    assert (told["items"], told["total"]["calls"]) == (2, 2)
+    shown = document("render", "made", "--run-commands")
+    assert (shown["items"], shown["total"]["calls"]) == (2, 2)
     assert (folder / "made" / "ran").exists()
 
 
@@ -153,39 +153,39 @@ def test_rules_are_applied_and_an_ai_filter_is_bounded(folder: Path) -> None:
         reduce: {type: ai, prompt: "{{COUNT}}: {{RESULTS}}"}
         """.replace("Say {{n}}", "Say {{ITEMS}}"),
     )
-    told = document("render", "both", "--all")
-    assert (told["items"], told["kept"]) == (3, 2)
-    parts = {each["place"]: each for each in told["parts"]}
+    shown = document("render", "both", "--all")
+    assert (shown["items"], shown["kept"]) == (3, 2)
+    parts = {each["place"]: each for each in shown["parts"]}
     assert (parts["filter"]["calls"], parts["map"]["calls"]) == (2, 1)
     assert parts["map"]["is_bound"]
-    batch = next(each for each in told["prompts"] if each["place"] == "map")
+    batch = next(each for each in shown["prompts"] if each["place"] == "map")
     assert batch["prompt"].startswith('Say [{"n": 2}, {"n": 3}]')
     assert "exactly 2 elements" in batch["prompt"]
-    assert told["prompts"][-1]["prompt"] == "2: {{RESULTS}}"
+    assert shown["prompts"][-1]["prompt"] == "2: {{RESULTS}}"
 
 
 def test_items_that_cannot_be_rendered_are_reported_by_number(folder: Path) -> None:
     write(folder / "line", LINE)
     (folder / "rows.jsonl").write_text('{"n": 1}\n{"m": 2}\n')
-    told = document("render", "line", "--items", "rows.jsonl")
-    assert told["total"]["calls"] == 1
-    assert any("item 2: {{n}} in line 1 of the prompt has no value" in n for n in told["notes"])
+    shown = document("render", "line", "--items", "rows.jsonl")
+    assert shown["total"]["calls"] == 1
+    assert any("item 2: {{n}} in line 1 of the prompt has no value" in n for n in shown["notes"])
 
 
 def test_a_model_without_a_price_or_a_provider_is_reported(folder: Path) -> None:
     write(folder / "line", LINE)
-    told = document("render", "line", "--model", "openai:unheard-of")
-    assert told["total"]["cost_usd"] is None
-    assert any("no price is known for openai:unheard-of" in note for note in told["notes"])
-    told = document("render", "line", "--model", "opnai:gpt-5")
-    assert any("'opnai' is not a provider" in note for note in told["notes"])
-    assert told["total"]["calls"] == 5
+    shown = document("render", "line", "--model", "openai:unheard-of")
+    assert shown["total"]["cost_usd"] is None
+    assert any("no price is known for openai:unheard-of" in note for note in shown["notes"])
+    shown = document("render", "line", "--model", "opnai:gpt-5")
+    assert any("'opnai' is not a provider" in note for note in shown["notes"])
+    assert shown["total"]["calls"] == 5
 
 
 def test_a_job_is_one_call(folder: Path) -> None:
     write(folder / "job", 'name: Job\njob: {prompt: "About {{topic}}", model: "offline:x"}\n')
-    told = document("render", "job", "-p", "topic=tea")
-    assert told["prompts"][0]["prompt"] == "About tea"
+    shown = document("render", "job", "-p", "topic=tea")
+    assert shown["prompts"][0]["prompt"] == "About tea"
     assert "{{topic}} in line 1 of the prompt has no value" in rota("render", "job", code=2).stderr
     assert "has no items to limit" in rota("render", "job", "--limit", "1", code=2).stderr
 
@@ -206,10 +206,10 @@ def test_a_graph_is_followed_as_far_as_its_items_are_known(folder: Path) -> None
           last: {type: reduce, from: more, strategy: ai, prompt: "{{RESULTS}}"}
         """,
     )
-    told = document("render", "graph", "--all")
-    parts = {each["place"]: (each["calls"], each["is_open"]) for each in told["parts"]}
+    shown = document("render", "graph", "--all")
+    parts = {each["place"]: (each["calls"], each["is_open"]) for each in shown["parts"]}
     assert parts == {"ask": (2, False), "more": (1, True), "last": (1, True)}
-    assert [each["prompt"].splitlines()[0] for each in told["prompts"]] == [
+    assert [each["prompt"].splitlines()[0] for each in shown["prompts"]] == [
         "About n2", "About n3", "More {{word}}", "{{RESULTS}}",
     ]  # fmt: skip
     assert not (folder / "graph" / "ran").exists()
@@ -229,10 +229,10 @@ def test_questions_of_a_graphs_filter_are_rendered(folder: Path) -> None:
           ask: {type: map, from: [rows, some], prompt: "About {{a}}"}
         """,
     )
-    told = document("render", "graph", "--all", "-p", "n=tea")
-    texts = [each["prompt"].splitlines()[0] for each in told["prompts"]]
+    shown = document("render", "graph", "--all", "-p", "n=tea")
+    texts = [each["prompt"].splitlines()[0] for each in shown["prompts"]]
     assert texts == ["Make tea", "Is 1 odd?", "Is 2 odd?", "About {{a}}"]
-    assert {each["place"]: each["calls"] for each in told["parts"]} == {
+    assert {each["place"]: each["calls"] for each in shown["parts"]} == {
         "rows": 1, "some": 2, "ask": 6,
     }  # fmt: skip
 
@@ -250,8 +250,8 @@ def test_a_graph_groups_the_batches_of_a_map_as_a_run_does(folder: Path) -> None
           ask: {type: map, from: rows, batchSize: 2, prompt: "{{kind}}: {{ITEMS}}"}
         """,
     )
-    told = document("render", "graph", "--all")
-    assert [(each["number"], each["prompt"].splitlines()[0]) for each in told["prompts"]] == [
+    shown = document("render", "graph", "--all")
+    assert [(each["number"], each["prompt"].splitlines()[0]) for each in shown["prompts"]] == [
         (1, 'a: [{"kind": "a", "n": 1}, {"kind": "a", "n": 3}]'),
         (2, 'b: [{"kind": "b", "n": 2}]'),
     ]
@@ -268,7 +268,7 @@ def test_a_question_of_a_graphs_filter_that_cannot_be_rendered_is_a_note(folder:
           some: {type: filter, from: rows, rule: {type: ai, prompt: "Is {{a}} odd?"}}
         """,
     )
-    told = document("render", "graph", "--all")
-    assert [each["prompt"].splitlines()[0] for each in told["prompts"]] == ["Is 1 odd?"]
+    shown = document("render", "graph", "--all")
+    assert [each["prompt"].splitlines()[0] for each in shown["prompts"]] == ["Is 1 odd?"]
     assert any("some, item 2: {{a}} in line 1 of the prompt has no value" in n
-               for n in told["notes"])  # fmt: skip
+               for n in shown["notes"])  # fmt: skip

@@ -33,12 +33,12 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_starter_runs_offline(folder: Path, kind: str) -> None:
     rota("init", "one", "--template", kind)
-    told = document("run", "one")
-    assert told["outcome"] == "completed"
-    assert told["success"] is True
-    assert told["output"]
-    assert told["processed"] >= 3
-    assert (folder / "one" / told["result_file"]).is_file()
+    shown = document("run", "one")
+    assert shown["outcome"] == "completed"
+    assert shown["success"] is True
+    assert shown["output"]
+    assert shown["processed"] >= 3
+    assert (folder / "one" / shown["result_file"]).is_file()
 
 
 def test_stdout_has_the_result_and_nothing_else(folder: Path) -> None:
@@ -65,8 +65,8 @@ def test_the_result_may_go_to_a_file(folder: Path) -> None:
     result = rota("run", "words", "--ai", "ai.yaml", "-o", "out.csv")
     assert result.stdout == ""
     assert (folder / "out.csv").read_text().splitlines()[1] == "tea,said tea,true,"
-    told = document("run", "words", "--ai", "ai.yaml", "-o", "out.csv")
-    assert (told["output"], told["file"]) == (None, "out.csv")
+    shown = document("run", "words", "--ai", "ai.yaml", "-o", "out.csv")
+    assert (shown["output"], shown["file"]) == (None, "out.csv")
     said = rota("run", "words", "--ai", "ai.yaml", "-o", "no/such/out.csv", code=2).stderr
     assert "there is no folder no/such" in said
     assert calls(folder) == ["tea", "tea"]
@@ -190,12 +190,12 @@ def test_model_parallel_limit_and_parameters_win_over_the_file(folder: Path) -> 
         folder, ["a", "b", "c"], parameters={"mark": "!"},
         map={"prompt": "{{word}}{{mark}}\n", "model": "say:it"},
     )  # fmt: skip
-    told = document(
+    shown = document(
         "run", "words", "--ai", "ai.yaml", "--model", "offline:x", "--parallel", "2",
         "--limit", "2", "-p", "mark=?",
     )  # fmt: skip
-    assert told["total"] == 2
-    assert "(offline) a?" in told["output"]
+    assert shown["total"] == 2
+    assert "(offline) a?" in shown["output"]
     assert calls(folder) == []
 
 
@@ -231,8 +231,8 @@ def rota_run(*words: str) -> Any:
 
 def test_a_dry_run_asks_nobody_and_stores_nothing(folder: Path) -> None:
     made(folder, ["tea", "jam"])
-    told = document("render", "words", "--ai", "ai.yaml", "--all")
-    assert [each["prompt"] for each in told["prompts"]] == ["tea\n", "jam\n"]
+    shown = document("render", "words", "--ai", "ai.yaml", "--all")
+    assert [each["prompt"] for each in shown["prompts"]] == ["tea\n", "jam\n"]
     assert calls(folder) == []
     assert not (folder / ".rota.db").exists()
 
@@ -249,8 +249,8 @@ def test_generated_items_are_looked_at_before_a_run(folder: Path) -> None:
     assert [set(item) for item in items] == [{"part", "question"}] * 3
     assert document("generate", "one", "-p", "topic=tea") == items
     (folder / "items.jsonl").write_text(result.stdout)
-    told = document("run", "one", "--items", "items.jsonl")
-    assert (told["outcome"], told["processed"]) == ("completed", 3)
+    shown = document("run", "one", "--items", "items.jsonl")
+    assert (shown["outcome"], shown["processed"]) == ("completed", 3)
     rota("init", "two")
     assert "two does not generate its items" in rota("generate", "two", code=2).stderr
 
@@ -356,9 +356,9 @@ def test_resume_continues_the_execution_that_waits_for_a_login(folder: Path) -> 
             scheduler.send_signal(signal.SIGINT)
             scheduler.wait(60)
     assert "`rota pipeline resume words` continues it" in log.read_text()
-    told = CliRunner().invoke(cli, ["scheduler", "status", "words"]).stdout
-    assert "rota pipeline resume words" in told
-    assert "no bad words" in told
+    shown = CliRunner().invoke(cli, ["scheduler", "status", "words"]).stdout
+    assert "rota pipeline resume words" in shown
+    assert "no bad words" in shown
     (folder / "fixed").touch()
     result = rota("resume", "words", "--ai", "ai.yaml")
     assert "2 of 2 items done" in result.stderr

@@ -174,8 +174,8 @@ def test_history_shows_partial_executions_and_what_started_them(
     made(shell.folder / "pipelines", ["good", "bad"], schedule={"cron": "0 9 1 1 *"})
     ai = str(shell.folder / "pipelines" / "ai.yaml")
     shell.run("trigger", "words", "--ai", ai, code=7)
-    [told] = shell.json("history", "words")
-    assert (told["status"], told["trigger"], told["success"]) == ("partial", "manual", False)
+    [shown] = shell.json("history", "words")
+    assert (shown["status"], shown["trigger"], shown["success"]) == ("partial", "manual", False)
     assert "partial" in shell.run("history", "words").stdout
     shell.run("trigger", "report")
     assert shell.json("history", "report")[0]["status"] == "completed"

@@ -36,8 +36,8 @@ def test_a_pipeline_from_elsewhere_runs_once_it_is_trusted(folder: Path, foreign
     said = rota("run", str(foreign), code=2).stderr
     assert f"rota pipeline trust {foreign}" in said
     assert not (foreign / "ran.log").exists()
-    told = rota("trust", str(foreign)).stdout
-    assert told == f"trusted {foreign}\n  runs `echo ran >> ran.log; echo one`\n"
+    shown = rota("trust", str(foreign)).stdout
+    assert shown == f"trusted {foreign}\n  runs `echo ran >> ran.log; echo one`\n"
     assert "about one" in rota("run", str(foreign)).stdout
     assert (foreign / "ran.log").read_text() == "ran\n"
     assert document("trust") == [{"folder": str(foreign), "unchanged": True}]

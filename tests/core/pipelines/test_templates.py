@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.pipelines.templates import Missing, Template, escaped, render
+from rota.core.pipelines.templates import Missing, Template, render
 from rota.errors import BadInput
+from tests.kit.escaped_text import escaped
 
 
 @pytest.mark.parametrize(

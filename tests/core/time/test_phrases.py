@@ -66,11 +66,11 @@ def test_every_reading_that_is_offered_is_accepted(line: Line) -> None:
 
 @for_each(ACCEPTED)
 def test_a_reading_in_english_is_a_phrase_with_the_same_reading(line: Line) -> None:
-    told = describe_timings(line.reading)
+    seen = describe_timings(line.reading)
     if line.reading in UNITS:  # As a phrase, "every day" is on the wall clock.
-        assert told == UNITS[line.reading]
+        assert seen == UNITS[line.reading]
     else:
-        assert same_times(understand(told), line.reading)
+        assert same_times(understand(seen), line.reading)
 
 
 def test_the_file_has_every_class_of_refusal_and_no_phrase_twice() -> None:
@@ -109,12 +109,12 @@ def test_a_zone_in_a_phrase_is_refused_and_its_name_is_reported() -> None:
 @given(some.five_fields | some.six_fields)
 def test_a_described_expression_is_read_back_as_itself_or_refused(text: str) -> None:
     cron = read_cron(text).text
-    told = describe_timings((cron,))
+    seen = describe_timings((cron,))
     try:
-        back = understand(told)
+        back = understand(seen)
     except BadSchedule:
         return
-    assert same_times(back, (cron,)), (cron, told, back)
+    assert same_times(back, (cron,)), (cron, seen, back)
 
 
 FIELDS = st.tuples(
@@ -130,8 +130,8 @@ FIELDS = st.tuples(
 @given(st.lists(FIELDS, min_size=1, max_size=3, unique=True))
 def test_ordinary_specs_are_reported_in_words_that_are_read_back(crons: list[str]) -> None:
     spec = Spec(tuple(Timing(cron=cron) for cron in crons))
-    told = describe(spec).removesuffix(" (UTC)")
-    assert same_times(parsed(told), tuple(crons)), (crons, told)
+    seen = describe(spec).removesuffix(" (UTC)")
+    assert same_times(parsed(seen), tuple(crons)), (crons, seen)
 
 
 @settings(max_examples=examples(300))

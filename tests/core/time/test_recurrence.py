@@ -192,9 +192,9 @@ def test_every_spec_can_be_reported_in_words_and_written_as_json(text: str, zone
         (Timing(cron=text, zone=zone), Timing(every_us=5 * MINUTE), Timing(at=at(2027, 1, 1)))
     )
     assert describe(spec)
-    told = describe_cron(text)
-    assert "  " not in told
-    assert not told.endswith((",", " "))
+    seen = describe_cron(text)
+    assert "  " not in seen
+    assert not seen.endswith((",", " "))
     assert msgspec.json.decode(msgspec.json.encode(spec), type=Spec) == spec
     found = next_after(spec, at(2026, 1, 1))
     assert found is not None

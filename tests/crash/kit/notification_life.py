@@ -56,7 +56,7 @@ async def live(url: str, root: Path, kill_at: int) -> None:
     block = Block(NAME, app.settings.namespace, str(root), loaded)
     new_year = iso(instant(datetime(moment(now).year, 1, 1, tzinfo=UTC)))
     late = ScheduleState(schedule_id=NAME, pipeline_id=NAME, next_run=new_year)
-    ids = (app.ids.make(now), app.ids.make(now))
+    ids = app.ids.endless(now)
     await app.connection.database.write(schedule_sync.put, block, late, new_ids=ids, now=now)
     await app.start_worker()
 

@@ -32,8 +32,8 @@ async def next_run(root: Path, cron: str, zone: str = "UTC") -> str | None:
     text = DAILY.replace("0 9 * * *", cron).replace("timezone: UTC", f"timezone: {zone}")
     (root / "one").mkdir()
     (root / "one" / "pipeline.yaml").write_text(text)
-    desk = ScheduleCommands(None, PipelineRegistry(None, root, history_max=50), now=lambda: NOW)
-    return (await desk.show("one")).state.next_run
+    commands = ScheduleCommands(None, PipelineRegistry(None, root, history_max=50), now=lambda: NOW)
+    return (await commands.show("one")).state.next_run
 
 
 # -- unit tests of the strategy ------------------------------------------------------------

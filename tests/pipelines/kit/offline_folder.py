@@ -58,7 +58,7 @@ class OfflineWorld:
         loaded = load(self.root / name, written(name, schedule, titles))
         block = Block(f"{name}-1", self.app.settings.namespace, str(self.root), loaded)
         now = self.app.clock.now()
-        ids = (self.app.ids.make(now), self.app.ids.make(now))
+        ids = self.app.ids.endless(now)
         synced = await self.app.connection.database.write(
             schedule_sync.put, block, None, new_ids=ids, now=now
         )

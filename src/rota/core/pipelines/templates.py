@@ -117,11 +117,3 @@ def text_of(value: Any) -> str:
         return "" if value is None else json.dumps(value, ensure_ascii=False)
     except (RecursionError, ValueError) as error:  # too deep, or a number of thousands of digits
         raise BadInput(f"a value of the prompt cannot be written as JSON: {error}") from error
-
-
-def escaped(text: str) -> str:
-    """Text that a template renders to exactly this text."""
-    return _PLACEHOLDER.sub(
-        lambda found: "\\" * (2 * len(found.group(1)) + 1) + found.group(0)[len(found.group(1)) :],
-        text,
-    )

@@ -127,10 +127,10 @@ async def publish(
     known = await state.topics(tx, key)
     for event in fresh:
         _fits(name, event, known)
-    told = await events.publish(tx, key, fresh, new_ids=new_ids, created_by=None, now=now)
-    if told.readers:
+    published = await events.publish(tx, key, fresh, new_ids=new_ids, created_by=None, now=now)
+    if published.readers:
         await state.poke(tx, automation, now=now)
-    return told
+    return published
 
 
 async def publish_all(
@@ -140,8 +140,10 @@ async def publish_all(
     """Publish what several callers brought; whether each event was new or corrected."""
     changed = [False] * len(fresh)
     for wave in _waves(fresh):
-        told = await publish(tx, namespace, name, list(wave.values()), now=now, new_ids=new_ids)
-        names = {(event.topic, event.message_id) for event in told.events}
+        published = await publish(
+            tx, namespace, name, list(wave.values()), now=now, new_ids=new_ids
+        )
+        names = {(event.topic, event.message_id) for event in published.events}
         for index, event in wave.items():
             changed[index] = (event.topic, event.message_id) in names
     return changed
@@ -164,13 +166,13 @@ def _fits(name: str, event: NewEvent, known: Mapping[str, TopicSchema]) -> None:
             f"automation {name} has no topic {topic!r}",
             hint=f"Its topics are: {', '.join(sorted(known)) or 'none'}.",
         )
-    door = known[topic]
-    if not door.external:
+    schema = known[topic]
+    if not schema.external:
         raise BadInput(
             f"topic {topic} of {name} is not open to others",
             hint="Declare it with external=True.",
         )
-    if door.shape is not None and (wrong := misfit(json.loads(door.shape), event.payload)):
+    if schema.shape is not None and (wrong := misfit(json.loads(schema.shape), event.payload)):
         raise BadInput(
             f"an event of topic {topic}: {wrong}",
             hint="Compare the payload with the type of the topic; nothing was published.",

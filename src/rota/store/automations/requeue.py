@@ -93,7 +93,7 @@ async def _behind(
         return await _again(tx, found[0], now)
     inputs = [row[0] for row in await tx.rows("inputs_of_events", ids=[event.id])]
     fresh = NewEvent(letter.topic, letter.id, msgspec.json.encode(letter.payload).decode())
-    told = await events.publish(
+    published = await events.publish(
         tx, key, [fresh], new_ids=new_ids, created_by=event.created_by, now=now, inherited=inputs
     )
-    return told.events[0]
+    return published.events[0]

@@ -166,9 +166,9 @@ async def _with_changes(tx: Tx, rows: Sequence[Row]) -> list[SeenRun]:
     ids = [one.run.run_id for one in seen if one.run.reserved_count]
     found = await tx.rows("mutations_of_runs", run_ids=ids) if ids else []
     changes = {entry.run_id: entry for entry in (LedgerRow(*row) for row in found)}
-    told = await answers.of_runs(tx, [one.run.run_id for one in seen])
+    given = await answers.of_runs(tx, [one.run.run_id for one in seen])
     return [
-        one._replace(change=changes.get(one.run.run_id), answers=told.get(one.run.run_id, ()))
+        one._replace(change=changes.get(one.run.run_id), answers=given.get(one.run.run_id, ()))
         for one in seen
     ]
 
@@ -202,8 +202,8 @@ async def hung_handlers(tx: Tx, *, namespace: str) -> list[tuple[str, str]]:
     """Automations that could not continue because a thread of theirs hangs, and the message."""
     open_runs = await tx.rows("late_open_runs", namespace=namespace, limit=LATE_MAX)
     errors = await _errors_of(tx, [one for row in open_runs for one in (row[3], row[2])])
-    told = {name: read_error(errors[root]) for name, root, *_ in open_runs if root in errors}
-    return [(name, one["message"]) for name, one in told.items() if one["type"] == "HandlerHung"]
+    failed = {name: read_error(errors[root]) for name, root, *_ in open_runs if root in errors}
+    return [(name, one["message"]) for name, one in failed.items() if one["type"] == "HandlerHung"]
 
 
 async def touched(tx: Tx, run_id: str) -> list[Touched]:

@@ -69,16 +69,11 @@ class Held(NamedTuple):
         return AutomationKey(self.automation.namespace, self.automation.name)
 
 
-def lost(claim: Claim) -> LeaseLost:
-    """Another worker has taken over: no write of this one counts."""
-    return LeaseLost(f"{claim.id}: the run is no longer held by this worker", run_id=claim.id)
-
-
 async def hold(tx: Tx, claim: Claim) -> Held:
     """Lock the automation and make sure that its run is held by this worker."""
     held = await hold_all(tx, [claim])
     if not held:
-        raise lost(claim)
+        raise claim.lost()
     return held[claim.id]
 
 
@@ -125,7 +120,7 @@ async def begin_all(
     answers: list[Work | HandlerRunSettled | LeaseLost] = []
     for one in beginnings:
         ours = held.get(one.claim.id)
-        answers.append(await _begin(tx, one, ours, group) if ours else lost(one.claim))
+        answers.append(await _begin(tx, one, ours, group) if ours else one.claim.lost())
     await _put_runs(tx, beginnings[0].claim.namespace, group)
     return answers
 
@@ -309,7 +304,7 @@ async def settle_all(tx: Tx, outcomes: Sequence[Outcome], now: int) -> None:
     settled = await settle_runs(tx, outcomes, now=now, alone=False, continues=True)
     for outcome in outcomes:
         if outcome.claim.id not in settled.ids:
-            raise lost(outcome.claim)
+            raise outcome.claim.lost()
 
 
 def host_error(message: str, kind: str = "host") -> str:

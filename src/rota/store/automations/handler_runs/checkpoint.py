@@ -18,7 +18,7 @@ from rota.core.runs.model import Claim
 from rota.errors import WrongState
 from rota.store.automations import effects, events
 from rota.store.automations.events import AutomationKey
-from rota.store.automations.handler_runs.begin import Notes, Work, is_first, lost
+from rota.store.automations.handler_runs.begin import Notes, Work, is_first
 from rota.store.backend.database import Tx
 
 
@@ -48,12 +48,12 @@ async def prepared(
             handler=work.run.handler, wake_at=plan.wake_at, now=now, alone=True, **named,
         )  # fmt: skip
         if not held:
-            raise lost(claim)
+            raise claim.lost()
         if not moved:
             await events.complain(tx, key, claim.id, wanted)
         return
     if not await tx.rows("prepare_handler_run", **named):
-        raise lost(claim)
+        raise claim.lost()
     await events.reserve(tx, key, claim.id, wanted, now=now)
     if work.handler is not None and work.handler.wake_at == plan.wake_at:
         return
@@ -110,7 +110,7 @@ async def _put_before(tx: Tx, claim: Claim, wanted: effects.Wanted) -> LedgerRow
     if not await tx.rows(
         "held_run", run_id=claim.id, claim_count=claim.claim_count, lease_owner=claim.lease_owner
     ):
-        raise lost(claim)
+        raise claim.lost()
     row = await effects.of_chain(tx, claim.root_id)
     own = row is not None and row.run_id == claim.id
     if row is None or not own or (row.tool, row.params) != (wanted.tool, wanted.params):
@@ -138,7 +138,7 @@ async def call_ended(
     elif not await tx.rows(
         "held_run", run_id=claim.id, claim_count=claim.claim_count, lease_owner=claim.lease_owner
     ):
-        raise lost(claim)
+        raise claim.lost()
     await effects.move(
         tx, row, status, now=now, result=result, error=error, resolved_by=resolved_by,
         reconcile_count=reconcile_count,
@@ -161,7 +161,7 @@ async def _applied(
         resolved_by=by, now=now, alone=True,
     )  # fmt: skip
     if not held:
-        raise lost(claim)
+        raise claim.lost()
     if not moved:
         raise effects.moved_on(row)
     return replace(row, status=status, result=result, error=error, resolved_by=by, updated_at=now)
@@ -176,4 +176,4 @@ async def _move(tx: Tx, claim: Claim, phase: Phase) -> None:
         phase=phase,
     )
     if not moved:
-        raise lost(claim)
+        raise claim.lost()

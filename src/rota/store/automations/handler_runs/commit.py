@@ -37,7 +37,6 @@ from rota.store.automations.handler_runs.begin import (
     hold_all,
     is_first,
     let_go,
-    lost,
     settle,
     settle_all,
     succeed,
@@ -99,7 +98,7 @@ async def commit_all(
     return [
         HandlerRunSettled(rests[one.claim.id].available_at)
         if one.claim.id in rests
-        else lost(one.claim)
+        else one.claim.lost()
         for one in endings
     ]
 
@@ -112,13 +111,13 @@ async def _close(
         if _is_rejected(one.work):
             await events.release_corrected(tx, one.claim.id, now=now)
     rows = [_end_of(one) for one in ours]
-    told: dict[str, Published] = {}
+    published: dict[str, Published] = {}
     if tx.dialect.fuses and not any(one.publishes for one in ours):
         kept = await tx.many("close_handler_runs", rows, now=now)
     else:
-        told = await _use_and_publish(tx, ours, now, new_ids)
+        published = await _use_and_publish(tx, ours, now, new_ids)
         rows = [
-            (*row[:-1], len(told[one.claim.id].events) if one.claim.id in told else 0)
+            (*row[:-1], len(published[one.claim.id].events) if one.claim.id in published else 0)
             for row, one in zip(rows, ours, strict=True)
         ]
         await tx.many("commit_handler_runs", rows, now=now)
@@ -126,7 +125,8 @@ async def _close(
     marks = {automation: marks for automation, *marks in kept}
     return {
         one.claim.id: _after_run(
-            held[one.claim.id], told[one.claim.id].readers if one.claim.id in told else {},
+            held[one.claim.id],
+            published[one.claim.id].readers if one.claim.id in published else {},
             _changed(one, held[one.claim.id], marks.get(one.claim.name)),
         )
         for one in ours

@@ -78,20 +78,20 @@ async def _bury(
     readers: dict[str, int] = {}
     for event in stored:
         inputs = [row[0] for row in await tx.rows("inputs_of_events", ids=[event.id])]
-        told = await events.publish(
+        published = await events.publish(
             tx, target.key, [_letter(target, event, now)], new_ids=new_ids,
             created_by=target.run.run_id, now=now, inherited=inputs,
         )  # fmt: skip
-        readers |= told.readers
+        readers |= published.readers
     return readers
 
 
 def _letter(target: SkipTarget, event: StoredEvent, now: int) -> NewEvent:
     """The id names the run too: an event that is put back and fails again has a second letter."""
-    told = read_error(target.error)
+    error = read_error(target.error)
     letter = DeadLetter(
         event.topic, event.message_id, msgspec.Raw(event.payload.encode()),
-        {name: told.get(name, "") for name in ("type", "message", "kind")},
+        {name: error.get(name, "") for name in ("type", "message", "kind")},
         target.run.handler, target.run.run_id, target.failures, iso(now),
     )  # fmt: skip
     name = f"{event.topic}/{event.message_id}@{short_id(target.run.run_id)}"
