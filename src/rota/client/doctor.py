@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from rota.client.findings import Finding, Level, grant_findings, sqlite_findings
+from rota.client.findings import Finding, Level, disk_findings, grant_findings, sqlite_findings
 from rota.client.operations import ARM_HINT, disarmed_clause
 from rota.core.automations.text import refusal
 from rota.core.counts import counted, some
@@ -122,15 +122,17 @@ async def back_up(url: str, settings: Settings, target: str, *, disarmed: bool) 
 async def examine(url: str, settings: Settings, *, full: bool = False) -> DoctorReport:
     """Check what is open, as far as the database allows it; `full`: check all that is stored."""
     found: list[Finding] = []
-    place = "the database"
+    place, path = "the database", None
     try:
         database = open_url(url, settings)
-        place = database.place
+        place, path = database.place, getattr(database, "path", None)
         async with _opened(database):
             for check in Doctor(database, settings, full=full).checks():
                 found += await check()
     except RotaError as error:
         found.append(Finding("bad", "database", error.message, error.advice))
+        if path is not None and not any(one.what == "disk" for one in found):
+            found += await asyncio.to_thread(disk_findings, path)
         return DoctorReport(place, found, error.code)
     return DoctorReport(place, found)
 
@@ -174,7 +176,7 @@ class Doctor:
     # -- the database ----------------------------------------------------------------------
 
     async def store(self) -> list[Finding]:
-        """Which database it is; for a SQLite file also its durability, permissions and log."""
+        """Which database it is; for a SQLite file also durability, permissions, log and disk."""
 
         async def ask(tx: Tx) -> str:
             return str((await tx.rows("store_version"))[0][0])
@@ -258,7 +260,11 @@ class Doctor:
         if not found:
             return []
         says = f"{counted(found, 'run')} past keep_days ({keep:g}) are still stored"
-        hint = "Workers delete them while they have time: start more, or raise `keep_days`."
+        hint = (
+            "Workers delete them while they run and have time: start one (`rota up`) or more, or"
+            " raise `keep_days`. A worker that lives less than `lease_s` (a cron job) deletes what"
+            " was old at the start of the one before it."
+        )
         says = f"{says}, or more" if found == LOOK_MAX else says
         return [Finding("warn", "retention", says, hint)]
 

@@ -16,6 +16,8 @@ Level = Literal["ok", "warn", "bad"]
 READ = ("select",)
 WORK = ("select", "insert", "update", "delete")
 TABLES_MAX = 5  # that a finding names
+# A disk is nearly full if less than both is free: the share alone means days on a large disk.
+FREE_SHARE_MIN, FREE_BYTES_MIN = 0.05, 500 << 20
 
 
 class Finding(NamedTuple):
@@ -45,7 +47,8 @@ def sqlite_findings(version: str, path: str, settings: Settings) -> list[Finding
         found = Finding("warn", "store", says, hint)
     else:
         found = Finding("ok", "store", says)
-    return [found, *_permissions(state), *_backlog(state)]
+    waiting_bytes = state.backlog_pages * state.page_bytes
+    return [found, *_permissions(state), *_backlog(state), *disk_findings(path, waiting_bytes)]
 
 
 def _permissions(state: SqliteState) -> list[Finding]:
@@ -68,6 +71,30 @@ def _backlog(state: SqliteState) -> list[Finding]:
         " worker's log, free some space, end long readers."
     )
     return [Finding("warn", "log", says, hint)]
+
+
+def disk_findings(path: str, waiting_bytes: int = 0) -> list[Finding]:
+    """Whether the disk of a SQLite file is full, or nearly. `waiting_bytes` of the log have to be
+    moved into the file."""
+    from rota.store.backend.sqlite_inspect import LOG_BYTES, LOG_CHUNK_BYTES, disk_space
+
+    space = disk_space(path)
+    if space is None or not space.total:
+        return []
+    is_low = space.free < FREE_BYTES_MIN and space.free < FREE_SHARE_MIN * space.total
+    if not is_low and space.free >= LOG_BYTES + waiting_bytes:
+        return []
+    level: Level = "bad" if space.free < LOG_CHUNK_BYTES else "warn"
+    says = (
+        f"{space.free:,} bytes ({space.free >> 20} of {space.total >> 20} MiB) are free on the file"
+        f" system of {space.folder}"
+    )
+    effect = "Writes fail now or soon" if level == "bad" else "Writes fail when none are left"
+    hint = (
+        f"{effect} (`store_full`), and no run starts or ends. Free some space, or move the database"
+        " to a larger disk. A shorter `keep_days` lets workers delete more."
+    )
+    return [Finding(level, "disk", says, hint)]
 
 
 def grant_findings(found: RoleGrants) -> list[Finding]:

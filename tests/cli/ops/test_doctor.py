@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 import msgspec
@@ -15,6 +15,7 @@ import pytest
 from rota.core.runs.model import Queue
 from rota.core.time.instants import MINUTE
 from rota.engine import liveness
+from rota.errors import StoreFull
 from tests.cli.kit import Daemon, Shell
 from tests.cli.kit.workers import (
     declare,
@@ -23,6 +24,13 @@ from tests.cli.kit.workers import (
 )
 from tests.kit import select
 from tests.kit.builders import worker_row
+
+
+class Usage(NamedTuple):
+    total: int
+    used: int
+    free: int
+
 
 AGO = "available_at = available_at - 600000000"
 
@@ -111,6 +119,74 @@ def test_a_log_that_is_not_moved_into_the_file_is_a_warning(
     assert finding["level"] == "warn"
     assert "not yet in the database file" in finding["says"]
     reader.close()
+
+
+MIB, GIB = 1 << 20, 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("free", "total", "level"),
+    [
+        (0, 100 * GIB, "bad"),
+        (MIB - 1, 8 * MIB, "bad"),  # less than the log grows by
+        (10 * MIB, 40 * MIB, "warn"),  # less than the log between two checkpoints
+        (400 * MIB, 100 * GIB, "warn"),
+        (400 * MIB, 2 * GIB, None),  # small, but a fifth of it is free
+        (600 * MIB, 100 * GIB, None),
+    ],
+)
+def test_a_disk_that_is_nearly_full_is_named_with_its_free_bytes(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, free: int, total: int, level: str | None
+) -> None:
+    shell.run("migrate")
+    usage = Usage(total, total - free, free)
+    monkeypatch.setattr("rota.store.backend.sqlite_inspect.disk_usage", lambda _: usage)
+    code = int(level == "bad")
+    found = [one for one in findings(shell, code=code) if one["what"] == "disk"]
+    assert [one["level"] for one in found] == ([level] if level else [])
+    for one in found:
+        path = Path(shell.url.removeprefix("sqlite:///")).resolve()
+        assert one["says"].startswith(f"{free:,} bytes (")
+        assert str(path.parent) in one["says"]
+        assert "Free some space" in one["hint"]
+
+
+def test_a_full_disk_is_named_even_if_the_database_cannot_be_opened(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.run("migrate")
+    usage = Usage(100 * GIB, 100 * GIB, 0)
+    monkeypatch.setattr("rota.store.backend.sqlite_inspect.disk_usage", lambda _: usage)
+
+    async def full(self: object) -> None:
+        raise StoreFull("the disk is full")
+
+    monkeypatch.setattr("rota.store.backend.sqlite.SqliteDatabase.open", full)
+    found = findings(shell, code=3)
+    assert [(one["level"], one["what"]) for one in found] == [("bad", "database"), ("bad", "disk")]
+
+
+@pytest.mark.parametrize(
+    ("mounted", "says", "hint"),
+    [
+        (False, "the database may not be written", "Check the permissions of the file"),
+        (True, "the file system is read-only", "Mount it for writing"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_bad_and_the_cause_is_named(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, mounted: bool, says: str, hint: str
+) -> None:
+    shell.run("migrate")
+
+    def refused(*_: object) -> None:
+        raise apsw.ReadOnlyError("attempt to write a readonly database")
+
+    monkeypatch.setattr("rota.store.backend.sqlite_inspect._inspect", refused)
+    monkeypatch.setattr("rota.store.backend.sqlite_errors._is_mounted_read_only", lambda _: mounted)
+    finding = about(shell, "database", code=3)
+    assert finding["level"] == "bad"
+    assert says in finding["says"]
+    assert hint in finding["hint"]
 
 
 def test_an_old_sqlite_is_bad(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ Queries are written once with these tokens:
   {, items: a int, b text}    the same, joined to other tables
   {served runs}               what a claim may take (by queries.py)
   {fits seen}                 what a list of runs selects by (by queries.py)
+  {last attempt runs}         whether no attempt of its chain follows this one (by queries.py)
   {query name}                another query's text, put in here (by queries.py)
   {skip_locked} {lock} {share}  row locks, where the database has rows to lock
   {int} {text} {key} {strict} types and table options in migrations; {clustered} for a table that is

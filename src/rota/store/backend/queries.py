@@ -111,6 +111,12 @@ _SEARCHED = (
     "(:id_part <> '' and substr(seen.id, length(seen.id) - length(:id_part) + 1) = :id_part)",
 )
 _EQUAL = ("name", "status", "queue", "kind", "schedule_id", "external_id", "root_id")
+# `{last attempt runs}`: no other attempt of the chain follows, with the alias of the runs.
+_LAST_ATTEMPT = re.compile(r"\{last attempt (\w+)\}")
+_NO_SUCCESSOR = (
+    r"not exists (select 1 from runs as later"
+    r" where later.root_id = \1.root_id and later.retry_of = \1.id)"
+)
 
 
 def _fits(alias: str) -> str:
@@ -231,9 +237,11 @@ def _include(text: str, found: dict[str, str]) -> str:
 
 
 def _expand(text: str, served: str) -> str:
-    """Replace `{served alias}` and `{fits alias}` by their conditions, then lists of columns."""
+    """Replace `{served alias}`, `{fits alias}` and `{last attempt alias}` by their conditions,
+    then lists of columns."""
     text = _SERVED.sub(lambda match: served.replace("runs.", f"{match.group(1)}."), text)
     text = _FITS.sub(lambda match: _fits(match.group(1)), text)
+    text = _LAST_ATTEMPT.sub(_NO_SUCCESSOR, text)
     text = text.replace("{filter columns}", ", ".join(f"runs.{name}" for name in _FILTERED))
     for record in _RECORDS:
         if f"{{{record} columns}}" in text:

@@ -21,7 +21,7 @@ from rota.settings import Settings
 from rota.store.backend import sqlite_backup, sqlite_guard
 from rota.store.backend.call_meter import count_call, count_error
 from rota.store.backend.dialect import SQLITE
-from rota.store.backend.sqlite_errors import keep_errno, translate
+from rota.store.backend.sqlite_errors import keep_errno, note_read_only_mount, translate
 from rota.store.backend.sqlite_files import Identity, OpenFiles, create_private
 from rota.store.backend.sqlite_threads import SqliteThread
 from rota.store.backend.sqlite_tx import SqliteTx
@@ -81,6 +81,7 @@ class SqliteDatabase:
                 await self._reader.open()
                 self._held = sqlite_guard.hold(self.path)
         except apsw.Error as error:
+            note_read_only_mount(error, self.path)
             raise translate(error, self.place) from error
 
     async def close(self) -> None:

@@ -43,6 +43,22 @@ def keep_errno(error: BaseException, connection: apsw.Connection) -> None:
     """Keep the system's error number with the error: the next statement overwrites it."""
     if isinstance(error, (apsw.IOError, apsw.CantOpenError)):
         error.__dict__[_ERRNO] = connection.system_errno
+    note_read_only_mount(error, connection.filename)
+
+
+def note_read_only_mount(error: BaseException, path: str) -> None:
+    """Note that the file system is mounted read-only: SQLite opens a file on it for reading, and
+    then refuses writes, or fails to create its log, without the system's error number."""
+    is_refusal = isinstance(error, (apsw.ReadOnlyError, apsw.CantOpenError))
+    if is_refusal and path and _is_mounted_read_only(os.path.dirname(path)):
+        error.__dict__[_ERRNO] = errno.EROFS
+
+
+def _is_mounted_read_only(folder: str) -> bool:
+    try:
+        return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+    except (AttributeError, OSError):  # Windows, or no such folder
+        return False
 
 
 def translate(error: apsw.Error, place: str) -> errors.StoreError | apsw.Error:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from shutil import disk_usage
 from typing import NamedTuple
 
 import apsw
 
 from rota.store.backend import sqlite_files, sqlite_wal_prealloc
+from rota.store.backend.sqlite_errors import keep_errno, translate
 
 # Two checkpoints behind: one that is late once is not reported.
 BACKLOG_PAGES = 2 * sqlite_wal_prealloc.CHECKPOINT_PAGES
+# The log grows by this much at a time, and between two checkpoints to this length.
+LOG_CHUNK_BYTES = len(sqlite_wal_prealloc.CHUNK)
+LOG_BYTES = sqlite_wal_prealloc.CHECKPOINT_PAGES * sqlite_wal_prealloc.FRAME_BYTES_MAX
 
 
 class SqliteState(NamedTuple):
@@ -21,18 +27,43 @@ class SqliteState(NamedTuple):
     open_to_others: list[str]
 
 
+class DiskSpace(NamedTuple):
+    """The bytes of the file system that holds a database."""
+
+    folder: str
+    free: int  # for this user
+    total: int
+
+
+def disk_space(path: str) -> DiskSpace | None:
+    """The space for a database file; None if the folder does not say."""
+    folder = os.path.dirname(os.path.realpath(path))
+    try:
+        found = disk_usage(folder)
+    except OSError:
+        return None
+    return DiskSpace(folder, found.free, found.total)
+
+
 def inspect(path: str) -> SqliteState:
     """Look through a connection of its own: a file that is opened another way loses its locks."""
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
-        connection.set_busy_timeout(1000)
-        connection.execute("select count(*) from sqlite_schema").fetchall()  # opens the log
-        pages, moved = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
-        return SqliteState(
-            journal_mode=str(connection.pragma("journal_mode")),
-            backlog_pages=max(pages - moved, 0),
-            page_bytes=int(connection.pragma("page_size")),
-            open_to_others=sqlite_files.open_to_others(path),
-        )
+        return _inspect(connection, path)
+    except apsw.Error as error:
+        keep_errno(error, connection)
+        raise translate(error, f"sqlite {path}") from error
     finally:
         connection.close()
+
+
+def _inspect(connection: apsw.Connection, path: str) -> SqliteState:
+    connection.set_busy_timeout(1000)
+    connection.execute("select count(*) from sqlite_schema").fetchall()  # opens the log
+    pages, moved = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+    return SqliteState(
+        journal_mode=str(connection.pragma("journal_mode")),
+        backlog_pages=max(pages - moved, 0),
+        page_bytes=int(connection.pragma("page_size")),
+        open_to_others=sqlite_files.open_to_others(path),
+    )
