@@ -111,3 +111,21 @@ async def test_an_unknown_address_is_a_page_that_says_so(page: WatchedPage) -> N
     assert "Not found" in await page.text()
     await page.page.click("main a:has-text('All schedules')")
     await page.page.wait_for_url("**/schedules")
+
+
+async def test_a_long_word_in_an_error_fits_every_width(
+    browser: BrowserThread, shop: ShopServer
+) -> None:
+    shop.app.books_differ = True
+    run = shop.call(shop.app.options(retries=0).start("close_books", month="m" * 200))
+    ended = shop.call(shop.app.runs.wait(run.id, timeout=60))
+    shop.app.books_differ = False
+    assert ended.status == "failed"
+    page = await browser.open(shop.address)
+    await page.go(f"/runs/{run.id}")
+    await page.page.set_viewport_size({"width": 390, "height": 900})
+    wide = await page.page.evaluate(
+        "[...document.querySelectorAll('main p')].filter(p => p.scrollWidth > p.clientWidth).length"
+    )
+    await page.close()
+    assert wide == 0

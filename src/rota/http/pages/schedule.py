@@ -175,22 +175,32 @@ def sentence_of(view: ScheduleView, here: WallClock, there: WallClock) -> str:
 def follows_of(totals: Counter[str], rows: Sequence[Run], there: WallClock) -> str:
     """The recent deviations from the plan."""
     notes = []
-    missed, failed = totals["missed"], totals["failed"]
     running = [run for run in rows if outcome_of(run) == "running"]
     if running:
         notes.append(f"The run of {there.day(running[0].due_at or running[0].created_at)} is open.")
-    if missed:
-        notes.append(_missed(missed))
-    if failed:
-        notes.append(f"{counted(failed, 'occurrence')} failed.")
-    if not notes and totals["fired"]:
-        notes.append(f"All of the last {DAYS} days ran.")
+    if totals["missed"]:
+        notes.append(_missed(totals["missed"]))
+    if totals["failed"]:
+        notes.append(f"{counted(totals['failed'], 'occurrence')} failed.")
+    if totals["skipped"]:
+        notes.append(_others(totals["skipped"], "skipped"))
+    if totals["paused"]:
+        notes.append(_others(totals["paused"], "skipped during a pause"))
+    if totals["cancelled"]:
+        notes.append(_others(totals["cancelled"], "cancelled"))
+    if not notes and (fired := totals["fired"]):
+        which = "The only occurrence" if fired == 1 else f"All {fired:,} occurrences"
+        notes.append(f"{which} of the last {DAYS} days ran.")
     return " ".join(notes)
 
 
 def _missed(count: int) -> str:
     were = "was" if count == 1 else "were"
     return f"{counted(count, 'occurrence')} of the last {DAYS} days {were} missed."
+
+
+def _others(count: int, what: str) -> str:
+    return f"{counted(count, 'occurrence')} {'was' if count == 1 else 'were'} {what}."
 
 
 def _next(occurrence: Occurrence, here: WallClock, there: WallClock) -> NextRow:
