@@ -77,7 +77,7 @@ PLACE: dict[str, Any] = {"namespace": SPACE, "queue": "default", "names": ["work
 BEAT = {"id": "w1", "status": "online", "now": NOW, "queues": ["default"], "names": ["work"]}
 LEASE = {"worker_id": "w1", "lease_until": NOW, "now": NOW}
 PRIMARY = ("runs_pkey", "sqlite_autoindex_runs_1")
-CHAIN = (*PRIMARY, "runs_chain")
+CHAIN = (*PRIMARY, "runs_attempts")
 
 CASES = [
     Case("claim_runs", ("runs_ready",), PLACE | LEASE),
@@ -110,9 +110,10 @@ CASES = [
     Case("get_run", PRIMARY, {"namespace": SPACE, "id": "running000001"}),
     Case("find_started", ("runs_external",), {}, (SPACE, "work", "pending-x1")),
     Case("retention_window", PRIMARY, {"namespace": SPACE, "after_id": "", "before_id": "zzz",
-        "before_at": 1 << 62, "limit": 10}),
+        "before_at": 1 << 62, "before_root_id": "", "limit": 10}),
     Case("prunable_chains", PRIMARY,
-        {"ids": ["completed000001"], "before_id": "zzz", "before_at": 1 << 62}),
+        {"ids": ["completed000001"], "before_id": "zzz", "before_at": 1 << 62,
+        "before_root_id": ""}),
     Case("delete_chains", CHAIN, {"roots": ["completed000001"]}),
 ]  # fmt: skip
 
@@ -382,10 +383,10 @@ def _other(value: Any, open_run: int) -> Any:
 async def _run_again(tx: Tx) -> set[str]:
     """Run each of the queries with other values; which of them SQLite compiled again."""
     assert isinstance(tx, SqliteTx)
-    running, anew = "", set()
+    running, repeated = "", set()
 
     def compiling(*_: Any) -> int:  # SQLite asks the authorizer when it compiles, not when it runs
-        anew.add(running)
+        repeated.add(running)
         return apsw.SQLITE_OK
 
     tx.connection.set_authorizer(compiling)
@@ -398,9 +399,9 @@ async def _run_again(tx: Tx) -> set[str]:
                 tx.many(case.query, items, **given) if case.item else tx.rows(case.query, **given)
             )
             if open_run == 0:
-                anew.discard(running)
+                repeated.discard(running)
     tx.connection.set_authorizer(None)
-    return anew
+    return repeated
 
 
 async def test_sqlite_compiles_a_query_once_whatever_it_is_asked_with(tmp_path: Path) -> None:

@@ -458,7 +458,6 @@ create table runs (
 );
 CREATE INDEX runs_alone ON runs USING btree (namespace, queue, priority DESC, available_at, id) WHERE ((status = 'pending'::text) AND (recoveries >= 2));
 CREATE INDEX runs_by_name ON runs USING btree (namespace, name, id) WHERE ((kind <> 'workflow'::text) AND (kind <> 'schedule'::text));
-CREATE INDEX runs_chain ON runs USING btree (root_id) WHERE (retry_of IS NOT NULL);
 CREATE INDEX runs_children ON runs USING btree (parent_id) WHERE (parent_id IS NOT NULL);
 CREATE INDEX runs_limit_keys ON runs USING btree (namespace, queue, limit_key, status, priority DESC, available_at, id) WHERE ((limit_key IS NOT NULL) AND (finished_at IS NULL));
 CREATE INDEX runs_ready ON runs USING btree (namespace, queue, priority DESC, available_at, id) WITH (deduplicate_items=off) WHERE (status = 'pending'::text);
@@ -467,13 +466,13 @@ CREATE INDEX runs_running ON runs USING btree (namespace, queue, lease_until) WH
 CREATE INDEX runs_schedule_open ON runs USING btree (schedule_id, status, reason, due_at) WHERE ((schedule_id IS NOT NULL) AND (finished_at IS NULL));
 CREATE INDEX runs_timer ON runs USING btree (namespace, status, available_at) WHERE ((available_at IS NOT NULL) AND ((status = 'sleeping'::text) OR (status = 'scheduled'::text) OR (status = 'paused'::text)));
 CREATE INDEX runs_unsuccessful ON runs USING btree (namespace, status, id) WHERE ((finished_at IS NOT NULL) AND (status <> 'completed'::text));
+CREATE UNIQUE INDEX runs_attempts ON runs USING btree (root_id, retry_of) WHERE (retry_of IS NOT NULL);
 CREATE UNIQUE INDEX runs_external ON runs USING btree (namespace, name, external_id) WHERE (external_id IS NOT NULL);
 CREATE UNIQUE INDEX runs_occurrence ON runs USING btree (schedule_id, due_at, (
 CASE
     WHEN ((retry_of IS NULL) AND (status <> 'skipped'::text)) THEN ''::text
     ELSE id
 END)) WHERE (schedule_id IS NOT NULL);
-CREATE UNIQUE INDEX runs_retry_once ON runs USING btree (retry_of) WHERE (retry_of IS NOT NULL);
 CREATE UNIQUE INDEX runs_serial ON runs USING btree (namespace, serial_key) WHERE ((serial_key IS NOT NULL) AND (finished_at IS NULL));
 CREATE UNIQUE INDEX runs_templates ON runs USING btree (namespace, name) WHERE (kind = 'schedule'::text);
 

@@ -525,10 +525,10 @@ CREATE INDEX run_expiries_due on run_expiries (namespace, expires_at);
 CREATE INDEX runs_alone on runs (namespace, queue, priority desc, available_at, id)
     where status = 'pending' and recoveries >= 2;
 
+CREATE UNIQUE INDEX runs_attempts on runs (root_id, retry_of) where retry_of is not null;
+
 CREATE INDEX runs_by_name on runs (namespace, name, id)
     where kind <> 'workflow' and kind <> 'schedule';
-
-CREATE INDEX runs_chain on runs (root_id) where retry_of is not null;
 
 CREATE INDEX runs_children on runs (parent_id) where parent_id is not null;
 
@@ -547,8 +547,6 @@ CREATE INDEX runs_ready on runs (namespace, queue, priority desc, available_at, 
 CREATE INDEX runs_resting on runs (namespace, status, kind, reason)
     where (status = 'waiting' or status = 'sleeping')
         and (status = 'waiting' or available_at is null);
-
-CREATE UNIQUE INDEX runs_retry_once on runs (retry_of) where retry_of is not null;
 
 CREATE INDEX runs_running on runs (namespace, queue, lease_until) where status = 'running';
 
