@@ -44,8 +44,8 @@ def _postgres_url() -> str:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Tests wait for disks and servers a third of their time: three for every two cores."""
-    return max(2, (os.cpu_count() or 1) * 3 // 2)
+    """Tests wait for disks, servers and child processes half of their time: two for each core."""
+    return 2 * (os.cpu_count() or 1)
 
 
 def pytest_configure(config: pytest.Config) -> None:

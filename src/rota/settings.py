@@ -89,7 +89,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float,
         Meta(
             ge=0,
-            description="Delete finished runs, with their retries, after this time; 0 keeps all.",
+            description="Delete finished runs, with their retries, this long after their end;"
+            " 0 keeps all.",
         ),
     ] = 30.0
     keep_events_days: Annotated[
@@ -101,7 +102,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = 0.0
     keep_runs: Annotated[
-        int, Meta(ge=0, description="Keep at most this many finished runs; 0 sets no limit.")
+        int,
+        Meta(
+            ge=0,
+            description="Keep this many finished runs, those that ended last, and all that ended in"
+            " the last 10 minutes; 0 sets no limit. A run with its retries counts once.",
+        ),
     ] = 0
     keep_logs: Annotated[
         bool, Meta(description="Store the log lines of each run (`logging`), up to a limit.")

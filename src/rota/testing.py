@@ -30,7 +30,7 @@ START = instant(datetime(2030, 1, 1, tzinfo=UTC))
 # Real time, and turns of the event loop, given to user code that awaits something the virtual clock
 # does not know. A busy machine lengthens the turns, so sockets of the same process are answered.
 GRACE_S = 0.1
-GRACE_TURNS = 100
+GRACE_ITERATIONS = 100
 # The loop knows when threads and child processes end, so the clock waits for them, up to a limit.
 REAL_WORK_S = 5.0
 
@@ -225,7 +225,7 @@ class World:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._worker.wake.wait(), GRACE_S)
                 return True
-            for _ in range(GRACE_TURNS):
+            for _ in range(GRACE_ITERATIONS):
                 await asyncio.sleep(0)
             if self._worker.wake.is_set():
                 return True

@@ -136,6 +136,21 @@ async def test_a_clock_that_is_wrong_for_a_moment_deletes_nothing(database_url: 
         assert await app.runs.list() == []
 
 
+async def test_old_runs_are_deleted_after_the_clock_was_set_back(database_url: str) -> None:
+    app, flow = plain(keep_runs=1, keep_days=0)
+    async with virtual(app, url=database_url) as world:
+        world.clock.jump("365d")
+        await world.advance("1m")
+        await world.beat()
+        world.clock.jump(-365 * 86_400)
+        app.ids._last = 0  # as those of a process that starts now: ids do not go back
+        await app.start_many(flow, [(n,) for n in range(3)])
+        await world.settle()
+        await world.advance("11m")
+        await prune(world)
+        assert len(await app.runs.list()) == 1
+
+
 async def test_a_long_run_is_not_pruned_in_the_hour_it_ends(database_url: str) -> None:
     """The age of a run counts from its end, not from its beginning."""
     app = Rota(keep_days=7)
@@ -197,6 +212,7 @@ async def test_only_so_many_finished_runs_are_kept(database_url: str) -> None:
     async with virtual(app, url=database_url) as world:
         started = await app.start_many(flow, [(n,) for n in range(8)])
         await world.settle()
+        await world.advance("10m")
         await prune(world)
         assert sorted(run.id for run in await app.runs.list()) == sorted(
             run.id for run in started[5:]

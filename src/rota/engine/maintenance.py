@@ -15,10 +15,10 @@ from rota.core.runs.ids import id_bound
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import WorkerRecord as WorkerRow
 from rota.core.runs.recovery import runs_alone
-from rota.core.time.instants import DAY, iso, micros
+from rota.core.time.instants import DAY, MINUTE, iso, micros
 from rota.core.typed import json_text
 from rota.engine import liveness
-from rota.engine.clock import SystemClock
+from rota.engine.clock import STEP_US, SystemClock
 from rota.engine.context import EngineContext
 from rota.engine.wakeups import CANCEL, DONE, READY
 from rota.engine.worker import Worker
@@ -28,6 +28,7 @@ from rota.store.disarm import Disarmed
 from rota.store.notifications import record
 from rota.store.runs import retention, workers
 from rota.store.runs.recover import reap_runs
+from rota.store.runs.retention import ChainEnd
 from rota.store.runs.workers import Beat
 from rota.store.schedules import templates
 from rota.store.schedules.overlap import release_stuck
@@ -37,10 +38,17 @@ log = logging.getLogger("rota.maintenance")
 REAP_BATCH = 200
 # A batch keeps other writers on SQLite waiting: some milliseconds.
 PRUNE_BATCH = 250
+PRUNE_REST_US = MINUTE
 # The share of its time that a worker may spend on retention while there is something to prune.
 # SQLite has one writer, which others need too.
 PRUNE_SHARE_LOCAL, PRUNE_SHARE_SERVER = 0.5, 0.75
+# At its start a worker prunes for a shorter time: its program waits.
+PRUNE_FIRST = 0.1
 FORGET_US = DAY
+# A heartbeat that another worker stored proves the time when it is this old, and a lease old.
+PROOF_US = 10 * MINUTE
+# `keep_runs` deletes nothing younger: a caller that waits for a result has time to read it.
+KEEP_RUNS_US = 10 * MINUTE
 # A worker counts as one of the fleet for so many heartbeats after its last.
 PEER_BEATS = 3
 
@@ -67,8 +75,11 @@ class Maintenance:
         self._disarmed: Disarmed | None = None
         self._host = liveness.host()
         self._row: WorkerRow | None = None
+        self._is_registered = False
         self._prune_at = 0
         self._pruned_to: dict[str, str] = {}  # where a pass that ran out of time continues
+        self._oldest_kept: ChainEnd | None = None  # by `keep_runs`, in the current pass
+        self._count_at = 0
 
     async def register(self, queues: list[str], version: str) -> None:
         """Write this worker's row, then take over the runs of dead workers and release queued
@@ -82,6 +93,7 @@ class Maintenance:
         )  # fmt: skip
         await self._database.write(workers.register, self._row, self._worker.code)
         await self.beat()
+        self._is_registered = True
         if self._disarmed is not None:
             return
         released = await self._database.write(
@@ -158,14 +170,15 @@ class Maintenance:
     async def reap(self) -> int:
         """Recover runs of dead workers and runs with an ended lease: each gets a successor."""
         now = self._clock.now()
+        certain_at = await self._certain_at(now)
         rows = await self._database.read(workers.listing, namespace=self._settings.namespace)
         self._wakeups.fleet = self._fleet(rows, now)
         gone = self._gone(rows)
         total = 0
-        while (reaped := await self._reap_some(now, gone)) == REAP_BATCH:
+        while (reaped := await self._reap_some(now, certain_at, gone)) == REAP_BATCH:
             total += reaped
         # Only now: runs of the dead are found by their worker ids.
-        if offline := gone + self._silent(rows, now):
+        if offline := gone + self._silent(rows, certain_at):
             await self._database.write(workers.stop, offline, now=now)
         if total + reaped:
             self._wakeups.notify_soon(READY)
@@ -173,13 +186,13 @@ class Maintenance:
             self._wakeups.notify_soon(CANCEL)  # children of runs that crashed for good
         return total + reaped
 
-    async def _reap_some(self, now: int, gone: list[str]) -> int:
+    async def _reap_some(self, now: int, certain_at: int, gone: list[str]) -> int:
         reaped = await self._database.write(
             reap_runs,
             namespace=self._settings.namespace,
             now=now,
             # After a jump of the clock every lease looks lapsed until its holder has renewed it.
-            lapsed_before=now if self._is_steady() else 0,
+            lapsed_before=certain_at,
             gone=gone,
             held=list(self._worker.held),
             recoveries_max=self._settings.recoveries_max,
@@ -208,17 +221,33 @@ class Maintenance:
             and not liveness.lives(row.pid, row.pid_started)
         ]
 
-    def _silent(self, rows: Sequence[WorkerRow], now: int) -> list[str]:
+    def _silent(self, rows: Sequence[WorkerRow], certain_at: int) -> list[str]:
         """Workers of other machines without a heartbeat for long. Silence alone proves no death, so
         their runs keep their leases. After a jump of the clock every worker looks silent."""
-        if not self._is_steady():
-            return []
-        silent_at = now - 2 * micros(self._settings.lease_s)
+        silent_at = certain_at - 2 * micros(self._settings.lease_s)
         return [row.id for row in rows if row.host != self._host and row.heartbeat_at < silent_at]
 
-    def _is_steady(self) -> bool:
-        """Whether every living worker had time to renew its leases since the last jump."""
-        return self._clock.steady_for() >= micros(self._settings.lease_s)
+    async def _certain_at(self, now: int) -> int:
+        """An instant that is certainly past: what lapsed or was old then may be taken or deleted.
+
+        It is `now` if every living worker had time to renew its leases since the last jump of the
+        clock. A new worker cannot know whether the clock has just jumped. An earlier worker saw an
+        earlier time, and no worker since then has found it to be in the future: that time is past,
+        even if the clock is wrong now.
+        """
+        lease_us = micros(self._settings.lease_s)
+        if self._clock.steady_for() >= lease_us:
+            return now
+        namespace = self._settings.namespace
+        others = await self._database.read(
+            workers.heartbeats_of_others, self._worker.id, namespace=namespace,
+            until=now - max(PROOF_US, lease_us),
+        )  # fmt: skip
+        if others.newest > now + STEP_US:
+            await self._database.write(
+                workers.correct_heartbeats, self._worker.id, namespace=namespace, now=now
+            )
+        return others.until
 
     def _fleet(self, rows: Sequence[WorkerRow], now: int) -> Fleet:
         """The workers that can execute the same runs as this one and sent a heartbeat lately."""
@@ -242,18 +271,27 @@ class Maintenance:
     async def _prune(self, now: int) -> None:
         """Prune for a share of a heartbeat, then wait for the next one; once a minute at rest."""
         keep = self._settings
-        if now < self._prune_at or not (keep.keep_days or keep.keep_runs or keep.keep_events_days):
+        if not (keep.keep_days or keep.keep_runs or keep.keep_events_days):
             return
-        if not self._is_steady():
-            return  # a wrong clock may be set right soon, and what is deleted is gone
+        if _rests(self._prune_at, now):
+            return
+        # A wrong clock may be set right soon, and what is deleted is gone.
+        if not (certain_at := await self._certain_at(now)):
+            return
         share = PRUNE_SHARE_LOCAL if self._database.is_local else PRUNE_SHARE_SERVER
-        until = now + round(share * micros(keep.heartbeat_s))
+        share *= 1 if self._is_registered else PRUNE_FIRST
+        done = await self._prune_for(certain_at, now + round(share * micros(keep.heartbeat_s)))
+        self._prune_at = now + PRUNE_REST_US if done else now
+
+    async def _prune_for(self, now: int, until: int) -> bool:
+        """Prune what is old at `now`; False if the time ran out before the end."""
+        keep = self._settings
         namespace = keep.namespace
         await self._database.write(workers.forget, namespace=namespace, before=now - FORGET_US)
         done = True
         if keep.keep_days:
             oldest = max(0, now - round(keep.keep_days * DAY))
-            done &= await self._prune_runs("days", id_bound(oldest), oldest, until)
+            done &= await self._prune_runs("days", ChainEnd(oldest), until)
             await self._database.write(templates.forget_deleted, namespace=namespace, before=oldest)
             await self._database.write(
                 record.prune, namespace=namespace, before=oldest, limit=PRUNE_BATCH
@@ -262,22 +300,34 @@ class Maintenance:
                 audit.prune, namespace=namespace, now=now, before=oldest, limit=PRUNE_BATCH
             )
         if keep.keep_runs:
-            excess = await self._database.read(
-                retention.oldest_to_keep, namespace=namespace, keep=keep.keep_runs
-            )
-            done &= not excess or await self._prune_runs("runs", f"{excess}0", now + 1, until)
+            done &= await self._prune_excess(now, until)
         if keep.keep_events_days:
             done &= await self._prune_events(now - round(keep.keep_events_days * DAY), until)
-        done &= await self._shrink(until)
-        self._prune_at = now + micros("1m") if done else now
+        return done & await self._shrink(until)
 
-    async def _prune_runs(self, which: str, before_id: str, before_at: int, until: int) -> bool:
+    async def _prune_excess(self, now: int, until: int) -> bool:
+        """Prune the chains beyond `keep_runs`, except those that ended a moment ago."""
+        if "runs" not in self._pruned_to:
+            if _rests(self._count_at, now):
+                return True
+            # The count reads all stored runs, so it waits even while other passes have more to do.
+            self._count_at = now + PRUNE_REST_US
+            self._oldest_kept = await self._database.read(
+                retention.oldest_to_keep, namespace=self._settings.namespace,
+                keep=self._settings.keep_runs,
+            )  # fmt: skip
+        if self._oldest_kept is None:
+            return True
+        before = min(self._oldest_kept, ChainEnd(now - KEEP_RUNS_US))
+        return await self._prune_runs("runs", before, until)
+
+    async def _prune_runs(self, which: str, before: ChainEnd, until: int) -> bool:
         """Prune at least one batch; False if the time ran out before the end."""
         after_id: str | None = self._pruned_to.pop(which, "")
         while after_id is not None:
             _, after_id = await self._database.write(
-                retention.prune, namespace=self._settings.namespace, before_id=before_id,
-                before_at=before_at, after_id=after_id, limit=PRUNE_BATCH,
+                retention.prune, namespace=self._settings.namespace,
+                before_id=id_bound(before.at), before=before, after_id=after_id, limit=PRUNE_BATCH,
             )  # fmt: skip
             if after_id is not None and self._clock.now() > until:
                 self._pruned_to[which] = after_id
@@ -313,3 +363,8 @@ class Maintenance:
     def is_healthy(self) -> bool:
         """Whether the event loop is responsive."""
         return not self._stuck_for_s()
+
+
+def _rests(until: int, now: int) -> bool:
+    """Whether a rest still lasts. One that is too long began before the clock was set back."""
+    return 0 < until - now <= PRUNE_REST_US

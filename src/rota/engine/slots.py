@@ -73,12 +73,14 @@ class AloneRuns:
     def expect(self, waits: bool, *, busy: bool, now: int) -> None:
         """Learn whether such a run waits."""
         self.waits = waits
-        if waits and busy and now >= self._next_pause_at:
+        between_us = LEASES_BETWEEN_PAUSES * self._lease_us
+        # An instant further away than its length is from before the clock was set back.
+        if waits and busy and not 0 < self._next_pause_at - now <= between_us:
             self._paused_until = now + self._lease_us
-            self._next_pause_at = now + LEASES_BETWEEN_PAUSES * self._lease_us
+            self._next_pause_at = now + between_us
 
     def keeps_slots_empty(self, held: Collection[Claim], now: int) -> bool:
         """Whether the worker must not claim ordinary runs now."""
         if len(held) == 1 and runs_alone(next(iter(held)).recoveries):
             return True
-        return self.waits and now < self._paused_until
+        return self.waits and 0 < self._paused_until - now <= self._lease_us

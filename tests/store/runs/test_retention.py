@@ -12,6 +12,7 @@ from rota.store.backend.database import Database
 from rota.store.runs import retention, steps
 from rota.store.runs.cancel import cancel_chains
 from rota.store.runs.recover import reap_runs
+from rota.store.runs.retention import ChainEnd
 from rota.store.runs.start import successor
 from tests.kit.builders import (
     BIG,
@@ -37,8 +38,9 @@ async def prune(
     db: Database, before_id: str = CUT, limit: int = 100, before_at: int = 1 << 62
 ) -> int:
     done = await db.write(
-        retention.prune, namespace=SPACE, before_id=before_id, before_at=before_at, limit=limit
-    )
+        retention.prune, namespace=SPACE, before_id=before_id, before=ChainEnd(before_at),
+        limit=limit,
+    )  # fmt: skip
     return done.chains
 
 
@@ -179,12 +181,42 @@ async def test_runs_survive_the_end_of_their_schedule(db: Database) -> None:
     assert await sql(db, "select id, schedule_id, due_at from runs") == [(fired.id, None, NOW)]
 
 
-async def test_the_count_to_keep_gives_the_newest_that_may_go(db: Database) -> None:
-    over = [await _over(db) for _ in range(4)]
+async def test_the_count_to_keep_gives_the_end_of_the_oldest_that_stays(db: Database) -> None:
+    over = [await begin(db) for _ in range(4)]
     await begin(db)
-    assert await db.read(retention.oldest_to_keep, namespace=SPACE, keep=3) == over[0].id
-    assert await db.read(retention.oldest_to_keep, namespace=SPACE, keep=0) == over[3].id
-    assert await db.read(retention.oldest_to_keep, namespace=SPACE, keep=4) is None
+    for minute, held in enumerate(reversed(over)):  # the first to start ends last
+        await settle(db, held, now=later(60 * minute))
+
+    async def oldest(keep: int) -> ChainEnd | None:
+        return await db.read(retention.oldest_to_keep, namespace=SPACE, keep=keep)
+
+    assert await oldest(1) == (later(180), over[0].id)
+    assert await oldest(4) == (later(0), over[3].id)
+    assert await oldest(5) is None
+    assert await db.read(retention.oldest_to_keep, namespace="theirs", keep=1) is None
+
+
+async def test_ends_of_one_instant_are_in_the_order_of_ids(db: Database) -> None:
+    over = [await _over(db) for _ in range(4)]
+    cut = await db.read(retention.oldest_to_keep, namespace=SPACE, keep=2)
+    assert cut == (NOW, over[2].id)
+    await db.write(retention.prune, namespace=SPACE, before_id=CUT, before=cut, limit=100)
+    assert await left(db) == [over[2].id, over[3].id]
+
+
+async def test_a_chain_ends_with_its_last_attempt(db: Database) -> None:
+    held = await begin(db)
+    other = await _over(db)
+    retry = successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
+    await settle(db, held, "fail", retry=retry)
+    assert await db.read(retention.oldest_to_keep, namespace=SPACE, keep=2) is None, "it is open"
+    [again] = await claim(db)
+    await settle(db, again, now=later(60))
+    cut = await db.read(retention.oldest_to_keep, namespace=SPACE, keep=1)
+    assert cut == (later(60), held.id)
+    await db.write(retention.prune, namespace=SPACE, before_id=CUT, before=cut, limit=100)
+    assert await left(db) == [held.id, again.id]
+    assert other.id not in await left(db)
 
 
 async def test_a_batch_looks_at_one_page_and_says_where_the_next_begins(db: Database) -> None:

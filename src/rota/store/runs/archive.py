@@ -58,8 +58,8 @@ async def move(
     instant. Like retention, it leaves alone what is open, has an open parent, or may be needed by
     a retry of its parent."""
     found, next_id = await retention.finished_chains(
-        tx, namespace=namespace, before_id=before_id, before_at=before_at, after_id=after_id,
-        limit=limit,
+        tx, namespace=namespace, before_id=before_id,
+        before=retention.ChainEnd(before_at), after_id=after_id, limit=limit,
     )  # fmt: skip
     if not found:
         return ArchivedBatch(0, next_id)

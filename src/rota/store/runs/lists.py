@@ -67,10 +67,8 @@ async def page(
     window: int = WINDOW,
 ) -> RunsFound:
     """One page of the runs that fit, created before an id."""
-    found = await ids(
-        tx, wanted, namespace=namespace, before=before, limit=limit, schedule_id=schedule_id,
-        window=window,
-    )  # fmt: skip
+    given = _given(wanted, namespace, before, limit, schedule_id)
+    found = await _ids(tx, wanted, given | {"window": max(window, limit)})
     rows = await tx.rows("runs_by_id", ids=found.ids) if found.ids else []
     runs = [Run(*row) for row in rows]
     last_id = found.ids[-1] if len(found.ids) == limit else found.looked_to
@@ -88,18 +86,8 @@ def _instant(run_id: str) -> int | None:
         return None
 
 
-async def ids(
-    tx: Tx,
-    wanted: RunFilter,
-    *,
-    namespace: str,
-    before: str,
-    limit: int,
-    schedule_id: str = "",
-    window: int = WINDOW,
-) -> FoundIds:
+async def _ids(tx: Tx, wanted: RunFilter, given: Given) -> FoundIds:
     """The ids of one page."""
-    given = _given(wanted, namespace, before, limit, schedule_id) | {"window": max(window, limit)}
     if wanted.error and wanted.status not in ("", *_WITH_ERROR):
         return FoundIds([])
     if wanted.root_id:
@@ -108,10 +96,10 @@ async def ids(
         return FoundIds(_first(await tx.rows("ids_called", **given)))
     if wanted.error and not wanted.status:
         parts = [await _of_status(tx, given | {"status": one}, one) for one in _WITH_ERROR]
-        return _merged(parts, limit)
+        return _merged(parts, given["limit"])
     if wanted.status in (*_UNSUCCESSFUL, *_OPEN):
         return await _of_status(tx, given, wanted.status)
-    if schedule_id:
+    if given["schedule_id"]:
         return await _of_schedule(tx, given)
     indexed = wanted.kind in _NAMED_KINDS or wanted.name.startswith(PREFIX)
     if wanted.name or not indexed:

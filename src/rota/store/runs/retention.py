@@ -9,6 +9,16 @@ from rota.core.runs.ids import id_bound
 from rota.store.backend.database import Tx
 
 
+class ChainEnd(NamedTuple):
+    """A place in the order of ends. Chains that ended at one instant are in the order of ids."""
+
+    at: int
+    root_id: str = ""
+
+
+NEVER = ChainEnd(1 << 62)
+
+
 class Pruned(NamedTuple):
     """The result of one batch, and the id after which the next one begins; None at the end."""
 
@@ -22,13 +32,13 @@ async def prune(
     namespace: str,
     before_id: str,
     limit: int,
-    before_at: int = 1 << 62,
+    before: ChainEnd = NEVER,
     after_id: str = "",
 ) -> Pruned:
-    """Look at one page of runs created before an id. Delete the chains that finished before an
-    instant, with their steps."""
+    """Look at one page of runs created before an id. Delete the chains that ended before a place in
+    the order of ends, with their steps."""
     found, next_id = await finished_chains(
-        tx, namespace=namespace, before_id=before_id, before_at=before_at, after_id=after_id,
+        tx, namespace=namespace, before_id=before_id, before=before, after_id=after_id,
         limit=limit,
     )  # fmt: skip
     roots = await without_needed_children(tx, found)
@@ -46,22 +56,23 @@ class FinishedChain(NamedTuple):
 
 
 async def finished_chains(
-    tx: Tx, *, namespace: str, before_id: str, before_at: int, after_id: str, limit: int
+    tx: Tx, *, namespace: str, before_id: str, before: ChainEnd, after_id: str, limit: int
 ) -> tuple[list[FinishedChain], str | None]:
     """One page of runs: the chains among them that may go, locked, and the id after which the
     next page begins; None at the end."""
     window = await tx.rows(
         "retention_window", namespace=namespace, after_id=after_id, before_id=before_id,
-        before_at=before_at, limit=limit,
+        before_at=before.at, before_root_id=before.root_id, limit=limit,
     )  # fmt: skip
     ids = [row[0] for row in window if row[1]]
     if ids:
         ids = [row[0] for row in await tx.rows("lock_chains", ids=ids)]
-    found = (
-        await tx.rows("prunable_chains", ids=ids, before_id=before_id, before_at=before_at)
-        if ids
-        else []
-    )
+    found = []
+    if ids:
+        found = await tx.rows(
+            "prunable_chains", ids=ids, before_id=before_id, before_at=before.at,
+            before_root_id=before.root_id,
+        )  # fmt: skip
     next_id = window[-1][0] if len(window) == limit else None
     return [FinishedChain(*row) for row in found], next_id
 
@@ -92,7 +103,7 @@ async def backlog(tx: Tx, *, namespace: str, before_at: int, limit: int) -> int:
     """How many of the oldest `limit` runs began a chain and ended before an instant."""
     window = await tx.rows(
         "retention_window", namespace=namespace, after_id="", before_id=id_bound(before_at),
-        before_at=before_at, limit=limit,
+        before_at=before_at, before_root_id="", limit=limit,
     )  # fmt: skip
     return sum(bool(row[1]) for row in window)
 
@@ -114,7 +125,7 @@ async def prune_events(
     return len(ids)
 
 
-async def oldest_to_keep(tx: Tx, *, namespace: str, keep: int) -> str | None:
-    """The id below which finished runs exceed `keep`, if any."""
-    rows = await tx.rows("nth_newest_id", namespace=namespace, keep=keep)
-    return rows[0][0] if rows else None
+async def oldest_to_keep(tx: Tx, *, namespace: str, keep: int) -> ChainEnd | None:
+    """The end before which finished chains exceed `keep`; None if there are fewer."""
+    rows = await tx.rows("nth_newest_end", namespace=namespace, newer=keep - 1)
+    return ChainEnd(*rows[0]) if rows else None

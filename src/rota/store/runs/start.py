@@ -171,7 +171,8 @@ async def _in_the_way(tx: Tx, run: NewRun, holders: dict[tuple[Any, ...], str]) 
     if holder is None:
         rows = await tx.rows(
             "find_in_the_way", namespace=run.namespace, serial_key=run.serial_key or "",
-            retry_of=run.retry_of or "", schedule_id=run.schedule_id or "", due_at=run.due_at or 0,
+            root_id=run.root_id or "", retry_of=run.retry_of or "",
+            schedule_id=run.schedule_id or "", due_at=run.due_at or 0,
         )  # fmt: skip
         holder = str(rows[0][0])
     return holder

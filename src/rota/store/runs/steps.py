@@ -13,7 +13,7 @@ from rota.core.json_schema import misfit
 from rota.core.runs.failures import describe
 from rota.core.runs.lifecycle import PARENT_ENDED
 from rota.core.runs.model import Claim, NewRun, Started, StepRecord, StoredStep
-from rota.errors import BadInput, LeaseLost
+from rota.errors import BadInput
 from rota.store.backend.database import Row, Tx
 from rota.store.runs import history
 from rota.store.runs.history import ChainResult
@@ -213,7 +213,7 @@ async def retry_child(tx: Tx, waiting: StepRecord, child_id: str, new_id: str, *
 async def _hold(tx: Tx, claim: Claim) -> None:
     """Lock the claimed run; LeaseLost if another worker has it."""
     if _fence(claim) not in await _held(tx, [claim]):
-        raise LeaseLost(f"run {claim.id} is no longer held by this worker", run_id=claim.id)
+        raise claim.lost()
 
 
 async def send_signal(

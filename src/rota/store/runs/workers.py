@@ -75,6 +75,26 @@ async def listing(tx: Tx, *, namespace: str, everyone: bool = False) -> list[Wor
     return [WorkerRecord(*row) for row in rows]
 
 
+class OtherHeartbeats(NamedTuple):
+    """Heartbeats that other workers have stored, dead or alive: 0 if there is none."""
+
+    until: int  # the newest one until an instant
+    newest: int
+
+
+async def heartbeats_of_others(
+    tx: Tx, worker_id: str, *, namespace: str, until: int
+) -> OtherHeartbeats:
+    """The newest heartbeats of the other workers."""
+    rows = await tx.rows("heartbeats_of_others", id=worker_id, namespace=namespace, until=until)
+    return OtherHeartbeats(*(at or 0 for at in rows[0]))
+
+
+async def correct_heartbeats(tx: Tx, worker_id: str, *, namespace: str, now: int) -> None:
+    """Replace heartbeats of the future, which a wrong clock has left behind."""
+    await tx.rows("correct_heartbeats", id=worker_id, namespace=namespace, now=now)
+
+
 async def page(
     tx: Tx, *, namespace: str, everyone: bool, search: str, after: str, limit: int
 ) -> list[WorkerRecord]:

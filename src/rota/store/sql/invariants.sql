@@ -59,8 +59,9 @@ where retry_of is not null group by retry_of having count(*) > 1
 
 -- name: broken_chain
 -- A successor belongs to the chain of the one it follows, which is over.
-select heir.id, before.id, before.status from runs as heir join runs as before on before.id = heir.retry_of
-where heir.root_id <> before.root_id
+select successor.id, before.id, before.status
+from runs as successor join runs as before on before.id = successor.retry_of
+where successor.root_id <> before.root_id
     or before.status not in ('failed', 'crashed', 'cancelled', 'completed')
 
 -- name: broken_open_chain
@@ -101,7 +102,7 @@ where parent.status = 'sleeping' and parent.reason = 'child' and parent.availabl
 -- A child of a cancelled chain must not continue, unless it was started detached.
 select child.id, child.status from runs as child join runs as parent on parent.id = child.parent_id
 where child.status in ('pending', 'running', 'sleeping') and parent.status = 'cancelled'
-    and not exists (select 1 from runs as later where later.retry_of = parent.id)
+    and {last attempt parent}
     and not exists (
     select 1 from runs as first where first.id = child.root_id and first.trigger = 'detached')
 
@@ -121,10 +122,11 @@ where kind = 'automation' and status = 'waiting' and coalesce(reason, '') = ''
 -- A reserved event belongs to a chain that continues.
 select events.id, events.reserved_by from events
 where events.status = 'reserved' and not exists (
-    select 1 from runs as owner join runs as heir
-        on heir.id = owner.root_id or (heir.root_id = owner.root_id and heir.retry_of is not null)
+    select 1 from runs as owner join runs as latest
+        on latest.id = owner.root_id
+            or (latest.root_id = owner.root_id and latest.retry_of is not null)
     where owner.id = events.reserved_by
-        and heir.status in ('pending', 'running', 'sleeping', 'waiting'))
+        and latest.status in ('pending', 'running', 'sleeping', 'waiting'))
 
 -- name: broken_mutation
 -- A chain has at most one side effect that is not a certain failure.

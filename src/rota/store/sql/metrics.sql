@@ -70,7 +70,7 @@ with recent as (
         and template.spec like '%"kind":"pipeline"%'
         and runs.schedule_id is not null and runs.due_at >= :since
         and runs.kind = 'pipeline' and runs.status <> 'skipped'
-        and not exists (select 1 from runs as later where later.retry_of = runs.id)
+        and {last attempt runs}
     union all
     select template.name as schedule, runs.id as id
     from runs as template join runs on runs.schedule_id = template.id
@@ -78,7 +78,7 @@ with recent as (
         and template.spec like '%"kind":"pipeline"%'
         and runs.schedule_id is not null and runs.due_at is null and runs.created_at >= :since
         and runs.kind = 'pipeline' and runs.status <> 'skipped'
-        and not exists (select 1 from runs as later where later.retry_of = runs.id)
+        and {last attempt runs}
     order by id desc limit :limit
 )
 select recent.schedule, runs.status, coalesce(runs.output, (select body from payloads
@@ -107,7 +107,7 @@ order by id desc limit :limit
 select {run columns} from runs
 where namespace = :namespace and status = 'crashed' and finished_at is not null
     and status <> 'completed' and id >= :since_id
-    and not exists (select 1 from runs as later where later.retry_of = runs.id)
+    and {last attempt runs}
 order by id desc limit :limit
 
 -- name: stopped_schedules

@@ -114,16 +114,7 @@ returning {claim columns}
 
 -- name: pick_keyed
 -- As `lateral`: before version 18 the server reads the whole table for each key otherwise.
-with recursive waiting (key) as (
-    select min(limit_key) from runs
-    where namespace = :namespace and queue = :queue and status = 'pending' and limit_key is not null
-        and finished_at is null
-    union all
-    select (select min(limit_key) from runs
-        where namespace = :namespace and queue = :queue and status = 'pending'
-            and limit_key > waiting.key and finished_at is null)
-    from waiting where waiting.key is not null
-),
+with waiting as ({query pending_keys}),
 ranked as (
     select runs.id, runs.priority, runs.available_at,
         row_number() over (partition by waiting.key
@@ -139,7 +130,6 @@ ranked as (
         order by next.priority desc, next.available_at, next.id
         limit :key_running_max
     ) as runs
-    where waiting.key is not null
 )
 select id, priority, available_at from ranked
 where place + busy_count <= :key_running_max

@@ -13,4 +13,4 @@ select {schedule columns} from runs where id = :id and kind = 'schedule'
 select runs.status, runs.reason from runs
 where runs.schedule_id = :id and runs.schedule_id is not null
     and (runs.due_at >= :since or (runs.due_at is null and runs.created_at >= :since))
-    and not exists (select 1 from runs as later where later.retry_of = runs.id)
+    and {last attempt runs}

@@ -8,4 +8,4 @@ order by id limit :limit
 -- name: last_attempt_ids
 select id from runs
 where (id {in roots} or (root_id {in roots} and retry_of is not null))
-    and not exists (select 1 from runs as later where later.retry_of = runs.id)
+    and {last attempt runs}

@@ -15,7 +15,7 @@ order by priority desc, available_at, id
 limit :limit
 {skip_locked}
 
--- name: pick_keyed
+-- name: pending_keys
 -- A loose scan over the keys that wait, so that a backlog on one key does not delay other keys.
 with recursive waiting (key) as (
     select min(limit_key) from runs
@@ -26,7 +26,11 @@ with recursive waiting (key) as (
         where namespace = :namespace and queue = :queue and status = 'pending'
             and limit_key > waiting.key and finished_at is null)
     from waiting where waiting.key is not null
-),
+)
+select waiting.key from waiting where waiting.key is not null
+
+-- name: pick_keyed
+with waiting as ({query pending_keys}),
 ranked as (
     select runs.id, runs.priority, runs.available_at,
         row_number() over (partition by waiting.key
@@ -41,7 +45,6 @@ ranked as (
             and next.finished_at is null
         order by next.priority desc, next.available_at, next.id
         limit :key_running_max)
-    where waiting.key is not null
 )
 select id, priority, available_at from ranked
 where place + busy_count <= :key_running_max

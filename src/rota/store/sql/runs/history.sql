@@ -33,7 +33,7 @@ select runs.root_id, runs.status, runs.reason,
 from runs
 where (runs.id {in roots} or (runs.root_id {in roots} and runs.retry_of is not null))
     and runs.status in ('completed', 'failed', 'cancelled', 'crashed', 'skipped')
-    and not exists (select 1 from runs as later where later.retry_of = runs.id)
+    and {last attempt runs}
 
 -- name: count_by_status
 select status, count(*) from runs where namespace = :namespace group by status

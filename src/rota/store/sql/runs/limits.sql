@@ -2,21 +2,10 @@
 -- priorities.
 
 -- name: waiting_keys
--- A loose scan over the keys that wait.
-with recursive waiting (key) as (
-    select min(limit_key) from runs
-    where namespace = :namespace and queue = :queue and status = 'pending' and limit_key is not null
-        and finished_at is null
-    union all
-    select (select min(limit_key) from runs
-        where namespace = :namespace and queue = :queue and status = 'pending'
-            and limit_key > waiting.key and finished_at is null)
-    from waiting where waiting.key is not null
-)
 select waiting.key, coalesce(key_turns.served_at, 0) as served_at
-from waiting left join key_turns on key_turns.namespace = :namespace and key_turns.queue = :queue
+from ({query pending_keys}) as waiting
+left join key_turns on key_turns.namespace = :namespace and key_turns.queue = :queue
     and key_turns.limit_key = waiting.key
-where waiting.key is not null
 order by served_at, waiting.key
 limit :limit
 

@@ -1,7 +1,8 @@
 -- name: retention_window
 -- One page in the order of ids, which costs the same however many runs are stored; with each run
 -- whether it is the first of a chain that may go.
-select id, retry_of is null and namespace = :namespace and finished_at < :before_at from runs
+select id, retry_of is null and namespace = :namespace
+    and (finished_at, id) < (:before_at, :before_root_id) from runs
 where id > :after_id and id < :before_id
 order by id
 limit :limit
@@ -17,7 +18,8 @@ select root.id, root.parent_id from runs as root
 where root.id {in ids}
     and not exists (select 1 from runs as later where later.root_id = root.id
         and later.retry_of is not null
-        and (later.finished_at is null or later.finished_at >= :before_at
+        and (later.finished_at is null
+            or (later.finished_at, root.id) >= (:before_at, :before_root_id)
             or later.id >= :before_id))
     and not exists (select 1 from runs as parent where root.parent_id is not null
         and (parent.id = root.parent_id or (parent.root_id = root.parent_id and parent.retry_of is not null))
@@ -31,12 +33,14 @@ where root.id {in roots} and (root.status <> 'completed' or root.reason is not n
     and not exists (select 1 from runs as later where later.root_id = root.id
         and later.retry_of is not null and later.status = 'completed' and later.reason is null)
 
--- name: nth_newest_id
-select id from runs
-where namespace = :namespace and retry_of is null
-    and status in ('completed', 'failed', 'cancelled', 'crashed', 'skipped')
-order by id desc
-limit 1 offset :keep
+-- name: nth_newest_end
+-- Sorts the ends of all stored runs, because no index holds them: starts would pay for one. With a
+-- limit of their number few are stored beyond it, and a pass asks once.
+select run.finished_at, run.root_id from runs as run
+where run.namespace = :namespace and run.finished_at is not null
+    and {last attempt run}
+order by run.finished_at desc, run.root_id desc
+limit 1 offset :newer
 
 -- name: delete_steps
 delete from steps where root_id {in roots}

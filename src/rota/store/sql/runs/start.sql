@@ -41,7 +41,7 @@ where runs.namespace = item.namespace and runs.name = item.name
 -- A chain that holds a unique key is known by its first run.
 select case when serial_key = :serial_key then root_id else id end from runs
 where (namespace = :namespace and serial_key = :serial_key and finished_at is null)
-    or retry_of = :retry_of
+    or (root_id = :root_id and retry_of = :retry_of)
     or (schedule_id = :schedule_id and due_at = :due_at and retry_of is null)
 limit 1
 

@@ -48,6 +48,14 @@ from workers
 where namespace = :namespace and (:all_of_them = 1 or status <> 'offline')
 order by started_at, id
 
+-- name: heartbeats_of_others
+select max(case when heartbeat_at <= :until then heartbeat_at end), max(heartbeat_at) from workers
+where namespace = :namespace and id <> :id
+
+-- name: correct_heartbeats
+update workers set heartbeat_at = :now
+where namespace = :namespace and id <> :id and heartbeat_at > :now
+
 -- name: page_of_workers
 -- With a text in the name of their machine, in the order of their start, after one of them.
 select id, namespace, host, pid, pid_started, queues, names, seats, status, version, started_at,
