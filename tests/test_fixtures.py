@@ -130,16 +130,19 @@ def pytest_in(folder: Path, text: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_only_a_test_of_the_wall_clock_is_tried_twice(tmp_path: Path) -> None:
     assert "1 failed, 1 passed, 1 rerun in" in pytest_in(tmp_path, FAILS_ONCE)
     assert "--reruns" not in (ROOT / "Makefile").read_text()
 
 
+@pytest.mark.slow
 def test_a_test_that_needs_postgresql_is_tried_once(tmp_path: Path) -> None:
     said = pytest_in(tmp_path, FAILS_ONCE.replace('wall_clock("it says why")', "pg"))
     assert "2 failed in" in said
 
 
+@pytest.mark.slow
 def test_a_mark_of_the_wall_clock_needs_a_reason(tmp_path: Path) -> None:
     said = pytest_in(tmp_path, FAILS_ONCE.replace('("it says why")', ""))
     assert "is marked wall_clock without a reason" in said

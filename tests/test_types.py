@@ -28,6 +28,7 @@ def stripped(source: Path, target: Path) -> set[tuple[str, int, str]]:
     return expected
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_right_uses_have_their_types_and_each_wrong_one_its_error(tmp_path: Path) -> None:
     names = ("accepted.py", "refused.py")

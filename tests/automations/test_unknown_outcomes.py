@@ -16,6 +16,7 @@ LOST = OutcomeUnknown("the answer never came")
 ALWAYS = 1_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [LOST, NotSent("refused"), TimeoutError("slow")], ids=str)
 async def test_an_idempotent_tool_needs_no_person_however_long_the_outage_is(
     database_url: str, error: Exception

@@ -92,14 +92,14 @@ async def test_a_replay_does_not_repeat_lines(database_url: str) -> None:
         log.info("one")
         await look(1)
         log.info("two")
-        await rota.sleep("1h")
+        await rota.sleep("10s")
         log.info("three")
         await look(2)
 
     async with live(app, database_url) as clock:
         run = await app.start(flow)
         await kept(app, run.id, 3)
-        await pass_time(clock, "2h")
+        await pass_time(clock, "20s")
         await result(run)
         lines = await kept(app, run.id, 5)
     assert [line[2] for line in lines] == ["one", "look 1", "two", "three", "look 2"]

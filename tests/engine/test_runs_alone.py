@@ -74,6 +74,7 @@ async def test_two_crashes_beside_others_make_the_third_execution_a_lonely_one(
         await sound(app)
 
 
+@pytest.mark.slow
 async def test_a_busy_worker_pauses_its_claims_for_one_lease_in_ten(database_url: str) -> None:
     app, gate, work = gated()
     async with virtual(app, url=database_url) as world:

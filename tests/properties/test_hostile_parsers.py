@@ -211,6 +211,7 @@ READERS: dict[str, Callable[[str], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_a_long_text_is_read_in_linear_time(name: str) -> None:
     slow = {}

@@ -201,6 +201,7 @@ async def test_an_untouched_trigger_form_keeps_the_secrets_that_it_does_not_show
             assert "Give the value itself" in refused.text
 
 
+@pytest.mark.slow
 async def test_what_did_not_run_is_found_beyond_the_first_page(database_url: str) -> None:
     app = shop()
     async with virtual(app, url=database_url) as world:

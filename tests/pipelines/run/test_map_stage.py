@@ -184,6 +184,7 @@ async def test_a_new_run_takes_over_results_of_equal_content(
         assert (await other.result(timeout=60)).calls == 9
 
 
+@pytest.mark.slow
 async def test_a_later_page_of_items_does_not_read_what_comes_before_it(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

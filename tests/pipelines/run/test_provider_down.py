@@ -34,6 +34,7 @@ def waits(it: World) -> list[str | None]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [MANY, FILTERED], ids=["map", "filter"])
 async def test_a_provider_that_is_down_ends_the_run_when_the_retries_are_used_up(
     database_url: str, tmp_path: Path, text: str
