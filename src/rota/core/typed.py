@@ -63,7 +63,7 @@ def encode(value: Any, *, what: str, bytes_max: int) -> str:
         text = raw.decode()
         if "null" in text:
             _refuse_non_finite(value, what)
-        if "{" in text and not _reads_whole(raw):
+        if _has_dict(value, text) and not _reads_whole(raw):
             _refuse_equal_keys(text, what)
     except RecursionError:
         raise NotSerialisable(
@@ -101,6 +101,11 @@ def _non_finite(value: Any, path: str) -> str | None:
     else:
         return None
     return next((found for each, at in inner if (found := _non_finite(each, at))), None)
+
+
+def _has_dict(value: Any, text: str) -> bool:
+    """Whether a dict may be part of the value. A struct has no equal keys of its own."""
+    return "{" in text if isinstance(value, dict) else text.find("{", 1) > 0
 
 
 def _reads_whole(raw: bytes) -> bool:

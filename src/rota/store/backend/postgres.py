@@ -39,10 +39,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 log = logging.getLogger("rota.store")
 
-# A brief write within the first of another notification sends none: listeners look again later
-# than that (`rota.engine.wakeups.LOOK_AGAIN_S`). If the event loop continues, a task sends it after
-# the second.
-NOTIFY_EVERY_S, NOTIFY_ALONE_S = 0.01, 0.015
+# A brief write that ends within the first of a notification sends none: listeners look again later
+# than that (`rota.engine.wakeups.LOOK_AGAIN_S`). While the event loop continues, a task sends one
+# after the second. So a burst of writes seldom waits for a NOTIFY.
+NOTIFY_EVERY_S, NOTIFY_ALONE_S = 0.02, 0.015
 SILENCE_S_MIN = 5.0
 MIGRATION_PAUSE_S = 0.1  # between two checks whether another process still migrates
 # It does not wait: an index that another migration builds would wait for this transaction.
