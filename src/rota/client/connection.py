@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from rota.core import typed
 from rota.engine.clock import Clock, SystemClock
@@ -46,10 +46,8 @@ class ClientHome(NamedTuple):
         """Whether the caller can use the connection."""
         return os.getpid() == self.pid and running_loop() in (None, self.loop)
 
-    def check(self) -> None:
-        """Raise where the connection cannot be used."""
-        if self.is_here:
-            return
+    def refuse(self) -> NoReturn:
+        """Say why the caller cannot use the connection."""
         if self.forked:
             raise UsageError(
                 f"this client was connected in process {self.pid}, before a fork",
@@ -121,14 +119,14 @@ class Connection:
             never_delete(database, self._results, home.loop)
         elif home.loop.is_closed():
             database.abandon()
-        else:
-            home.check()
+        elif not home.is_here:
+            home.refuse()
         self._home = self._database = self._wakeups = self._results = None
 
     def check(self) -> None:
         """Raise where the connection cannot be used."""
-        if self._home is not None:
-            self._home.check()
+        if self._home is not None and not self._home.is_here:
+            self._home.refuse()
 
     @property
     def database(self) -> Database:

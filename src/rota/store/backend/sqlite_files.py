@@ -83,11 +83,12 @@ class OpenFiles:
 
     def check(self) -> None:
         """Raise StoreGone when a file was deleted or replaced."""
-        now, stamp = time.monotonic(), self._folder_stamp()
+        stamp = self._folder_stamp()
+        if self._is_settled and stamp == self._stamp:
+            return
+        now = time.monotonic()
         if stamp is None or stamp != self._stamp:
             self._stamp, self._stamped_at, self._is_settled = stamp, now, False
-        elif self._is_settled:
-            return
         path = self.gone()
         if path is not None:
             raise errors.StoreGone(

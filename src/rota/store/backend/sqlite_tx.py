@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import apsw
 import msgspec
@@ -71,7 +71,7 @@ class SqliteTx:
 
     def _execute(self, text: str, values: tuple[Any, ...]) -> list[Row]:
         try:
-            return cast(list[Row], self._cursor.execute(text, values).fetchall())
+            rows: Any = self._cursor.execute(text, values).fetchall()
         except apsw.ConstraintError as error:
             kind = getattr(error, "extendedresult", None)
             if kind in _TAKEN:
@@ -81,6 +81,8 @@ class SqliteTx:
             raise
         except _UNSTORABLE as error:
             raise errors.Unstorable(f"SQLite cannot store a value: {error}") from error
+        found: list[Row] = rows
+        return found
 
     async def script(self, text: str, *, alone: bool = False) -> None:
         """Run plain statements; SQLite runs none outside of a transaction."""
@@ -141,6 +143,7 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
     try:
         coroutine.send(None)
     except StopIteration as stop:
-        return cast(T, stop.value)
+        value: T = stop.value
+        return value
     coroutine.close()
     raise RuntimeError("a store function awaited something that is not its transaction")
