@@ -69,6 +69,8 @@ def take(
         raise BadInput(f"{', '.join(reserved)} is filled in by the runner", hint="Rename it.")
     if items is not None and loaded.pipeline.mode != "map-reduce":
         raise BadInput(f"{loaded.pipeline_id} takes no items: it is a {loaded.pipeline.mode}")
+    if overrides is not None and overrides.limit is not None and loaded.pipeline.mode == "job":
+        raise BadInput(f"{loaded.pipeline_id} has no items to limit: it is a job")
     rows = None if items is None else [dict(item) for item in items]
     return Snapshot(
         pipeline=loaded.pipeline, pipeline_id=loaded.pipeline_id,

@@ -41,9 +41,9 @@ async def test_inline_items_under_items_or_from(tmp_path: Path) -> None:
     assert await taken(tmp_path, {"from": [{"model": "m"}]}) == [{"model": "m"}]
 
 
-async def test_given_items_take_the_place_of_an_empty_list(tmp_path: Path) -> None:
+async def test_given_items_take_the_place_of_those_of_the_file(tmp_path: Path) -> None:
     assert await taken(tmp_path, {"items": []}, given=[{"b": 2}]) == [{"b": 2}]
-    assert await taken(tmp_path, {"items": [{"a": 1}]}, given=[{"b": 2}]) == [{"a": 1}]
+    assert await taken(tmp_path, {"items": [{"a": 1}]}, given=[{"b": 2}]) == [{"b": 2}]
 
 
 async def test_csv_in_another_encoding_and_with_a_mark(tmp_path: Path) -> None:

@@ -149,6 +149,46 @@ reduce: {type: json}
         assert [row["input"]["w"] for row in json.loads(result.output or "")] == odd
 
 
+@pytest.mark.parametrize(
+    "source",
+    ["{items: [{w: a}, {w: b}]}", "{from: [{w: a}]}", "{from: {type: csv, path: gone.csv}}",
+     "{from: {type: stdin}}", '{generate: {prompt: "Words", schema: [w]}}'],
+)  # fmt: skip
+async def test_items_of_the_start_take_the_place_of_those_of_the_file(
+    database_url: str, tmp_path: Path, source: str
+) -> None:
+    text = WORDS.replace("{items: [{w: a}, {w: b}, {w: c}]}", source)
+    async with world(database_url, tmp_path) as it:
+        result = await it.run(text, items=[{"w": "x"}, {"w": "y"}])
+        assert result.outcome == "completed"
+        assert sorted(it.prompts) == ["Say x", "Say y"]
+
+
+async def test_no_items_of_the_start_are_no_items(database_url: str, tmp_path: Path) -> None:
+    async with world(database_url, tmp_path) as it:
+        result = await it.run(WORDS, items=[])
+        assert (result.outcome, result.total, it.prompts) == ("completed", 0, [])
+
+
+async def test_a_limit_of_the_start_overrides_that_of_the_file(
+    database_url: str, tmp_path: Path
+) -> None:
+    linear = WORDS.replace("{w: c}]}", "{w: c}], limit: 1}")
+    graph = """
+name: G
+nodes:
+  load: {type: load, limit: 1, source: {type: inline, items: [{w: a}, {w: b}, {w: c}]}}
+  say: {type: map, from: load, prompt: "Say {{w}}"}
+"""
+    async with world(database_url, tmp_path) as it:
+        for name, text in (("linear", linear), ("graph", graph)):
+            result = await it.run(text, name=name, limit=2)
+            assert (name, result.processed) == (name, 2)
+        job = it.pipeline('name: J\njob: {prompt: "Hi"}\n', "job")
+        with pytest.raises(BadInput, match="no items to limit"):
+            await it.app.pipelines.start(job, limit=2)
+
+
 async def test_items_are_refused_where_they_make_no_sense(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -221,7 +261,7 @@ async def test_the_results_file_of_a_prompt_holds_all_results(
 def test_a_link_in_the_place_of_the_results_file_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "results.json").symlink_to(tmp_path / "precious")
-    with results_file(iter(["1", "2"]), str(tmp_path / "results.json")) as name:
+    with results_file(iter(["1", "2"]), tmp_path / "results.json") as name:
         assert Path(name).read_text() == "[1,2]"
     assert (tmp_path / "precious").read_text() == "mine"
 

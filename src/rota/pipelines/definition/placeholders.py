@@ -10,6 +10,7 @@ from rota.core.pipelines.templates import RESERVED, Template
 from rota.pipelines.definition.model import Input, Pipeline
 from rota.pipelines.definition.parameters import parameters_of
 from rota.pipelines.definition.problems import Level, Path, ProblemReport
+from rota.pipelines.definition.sections import Item
 
 BATCH = ("ITEMS",)
 
@@ -38,7 +39,7 @@ def check_names(pipeline: Pipeline, prompts: Mapping[str, str], report: ProblemR
         )
 
 
-def inline_items(section: Input | None) -> Sequence[Mapping[str, Any]]:
+def inline_items(section: Input | None) -> list[Item]:
     """The items that are in the file itself."""
     if section is None:
         return []

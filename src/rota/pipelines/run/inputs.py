@@ -25,6 +25,7 @@ from rota.errors import BadInput
 from rota.net.subprocesses import Child, environment, kill, spawn
 from rota.pipelines.definition.model import Input, Sample
 from rota.pipelines.definition.nodes import ScriptNode
+from rota.pipelines.definition.placeholders import inline_items
 from rota.pipelines.definition.sources import (
     CommandSource,
     CsvSource,
@@ -314,10 +315,9 @@ def items_of(
     given: Iterable[Item] | None = None,
     stdin: IO[bytes] | None = None,
 ) -> AsyncIterator[Item]:
-    """The items of an input that needs no AI; `given` takes the place of an empty list."""
-    if section.source is not None and not isinstance(section.source, list):
+    """The items of an input that needs no AI; `given` takes the place of all that it names."""
+    if given is None and section.source is not None and not isinstance(section.source, list):
         items = source_items(section.source, folder, stdin)
     else:
-        inline = section.source if isinstance(section.source, list) else section.items
-        items = stream(given if given is not None and not inline else inline or [])
+        items = stream(inline_items(section) if given is None else given)
     return select(items, offset=section.offset, limit=section.limit, sample=section.sample)

@@ -129,14 +129,11 @@ async def _items(context: PipelineContext, section: Input) -> AsyncIterator[Item
     limit = context.snapshot.overrides.limit
     if limit is not None:
         section = msgspec.structs.replace(section, limit=limit)
-    if isinstance(section.source, StdinSource):
-        if given is not None:
-            section = msgspec.structs.replace(section, source=None)
-        elif context.stdin is None:
-            raise BadInput(
-                f"{context.snapshot.pipeline_id} reads standard input, and there is none here",
-                hint="Run it with `rota pipeline run` and a pipe, or give items at the start.",
-            )
-    if section.generate is not None and given is None:
+    if given is None and isinstance(section.source, StdinSource) and context.stdin is None:
+        raise BadInput(
+            f"{context.snapshot.pipeline_id} reads standard input, and there is none here",
+            hint="Run it with `rota pipeline run` and a pipe, or give items at the start.",
+        )
+    if given is None and section.generate is not None:
         given = await generated(context, "generate", section.generate)
     return items_of(section, context.snapshot.path, given=given, stdin=context.stdin)

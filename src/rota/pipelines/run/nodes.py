@@ -94,9 +94,8 @@ class NodeWork:
             items = stream(await generated(context, self._stage, source))
         else:
             items = source_items(source, context.snapshot.path, context.stdin)
-        bounds = (node.limit, context.snapshot.overrides.limit)
-        limit = min((each for each in bounds if each is not None), default=None)
-        return select(items, offset=node.offset, limit=limit)
+        limit = context.snapshot.overrides.limit
+        return select(items, offset=node.offset, limit=node.limit if limit is None else limit)
 
     async def _transformed(self, node: TransformNode) -> AsyncIterator[Item]:
         transform = transformer(node.ops, self._context.snapshot.parameters)

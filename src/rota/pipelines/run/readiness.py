@@ -95,11 +95,11 @@ def _fields(loaded: Loaded, items: Sequence[Item] | None) -> Fields:
     section = loaded.pipeline.input
     if section is None:
         return None
-    if section.generate is not None:
+    if items is None and section.generate is not None:
         return _field_names(section.generate.schema)
-    inline = inline_items(section) or items or []
-    if inline:
-        return _common_fields(inline)
+    inline = inline_items(section) if items is None else items
+    if inline or items is not None:
+        return _common_fields(inline) if inline else None
     return _fields_of_source(section.source, loaded.folder)
 
 

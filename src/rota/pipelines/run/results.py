@@ -277,12 +277,11 @@ class Spool:
 
 
 @contextlib.contextmanager
-def results_file(text: Iterator[str], path: str) -> Iterator[str]:
+def results_file(text: Iterator[str], target: Path) -> Iterator[str]:
     """A JSON array in a file for a prompt that names it; private, and gone afterwards.
 
     A file or a link of that name that is there already is not followed but replaced.
     """
-    target = Path(path)
     try:
         target.unlink(missing_ok=True)
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -291,6 +290,6 @@ def results_file(text: Iterator[str], path: str) -> Iterator[str]:
             for number, piece in enumerate(text):
                 file.write(("," if number else "") + piece)
             file.write("]")
-        yield path
+        yield str(target)
     finally:
         target.unlink(missing_ok=True)
