@@ -14,6 +14,7 @@ from rota.pipelines.definition.nodes import ScriptNode
 from rota.pipelines.run.inputs import stream
 from rota.pipelines.run.script import script_items
 from tests.ai.kit.model_server import Model, Say
+from tests.kit import until
 from tests.pipelines.kit.live_app import assert_every_page, says, world
 
 ALL = """
@@ -283,3 +284,31 @@ async def test_a_retry_reads_results_by_content_where_items_have_moved(
         assert reported(third.output) == {"y": "told y", "z": "told z"}
         assert third.outcome == "completed"
         assert [each for each in it.prompts if each == "About y"] == ["About y"]
+
+
+async def test_two_reduces_at_the_same_time_have_a_results_file_each(
+    database_url: str, tmp_path: Path
+) -> None:
+    text = """
+name: Two
+nodes:
+  left: {type: load, source: {type: inline, items: [{a: 1}]}}
+  right: {type: load, source: {type: inline, items: [{b: 2}]}}
+  l: {type: reduce, from: left, strategy: ai, prompt: "Left {{RESULTS_FILE}}"}
+  r: {type: reduce, from: right, strategy: ai, prompt: "Right {{RESULTS_FILE}}"}
+"""
+    model = Model(answer=lambda asked: Say(way="wait", text="ok"))
+    async with world(database_url, tmp_path, model) as it:
+        ref = await it.app.pipelines.start(it.pipeline(text))
+
+        async def both_asked() -> bool:
+            return len(it.prompts) == 2
+
+        await until(both_asked)
+        paths = dict(prompt.split() for prompt in it.prompts)
+        shown = {which: json.loads(Path(path).read_text()) for which, path in paths.items()}
+        model.go.set()
+        result = await ref.result(timeout=60)
+        assert result.outcome == "completed"
+        assert shown == {"Left": [{"a": 1}], "Right": [{"b": 2}]}
+        assert not any(Path(path).exists() for path in paths.values())

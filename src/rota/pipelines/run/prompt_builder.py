@@ -57,6 +57,7 @@ class PromptBuilder:
 
     def __init__(self, snapshot: Snapshot, key: str, section: AiSection) -> None:
         settings, overrides = snapshot.pipeline.settings, snapshot.overrides
+        self.key = key
         self.template = Template(snapshot.prompts.get(key, section.prompt or ""))
         self._lists = "ITEMS" in self.template.names
         self.fields = fields_of(section.output)

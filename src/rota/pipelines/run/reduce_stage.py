@@ -29,6 +29,7 @@ from rota.pipelines.run.results import results_file
 from rota.pipelines.run.run_store import PIECE_CHARS, ItemRecord
 from rota.pipelines.run.single_call import call
 from rota.pipelines.run.sliding_window import in_order
+from rota.pipelines.run.stages import REDUCE
 
 OUTPUT = "output"
 Pieces = Callable[[], Iterable[str]]
@@ -80,11 +81,10 @@ class AiReduce(NamedTuple):
         if "RESULTS_FILE" not in self.asking.template.names:
             return await self._ask(self.asking, stage, self._filled(results), 0)
         # The same name in every attempt, or the call would not be known again.
-        path = str(
-            Path(tempfile.gettempdir()) / f"rota-results-{self.context.run_store.root_id}.json"
-        )
-        with results_file(iter(self.pieces()), path) as name:
-            filled = {**self._filled(results), "RESULTS_FILE": name}
+        own = "" if self.stage == REDUCE else f"-{self.asking.key}"
+        name = f"rota-results-{self.context.run_store.root_id}{own}.json"
+        with results_file(iter(self.pieces()), Path(tempfile.gettempdir()) / name) as path:
+            filled = {**self._filled(results), "RESULTS_FILE": path}
             return await self._ask(self.asking, stage, filled, 0)
 
     async def _level(self, pieces: Pieces, parts: list[BatchRange], level: int) -> list[str]:
