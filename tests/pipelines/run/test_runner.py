@@ -313,6 +313,30 @@ async def test_a_run_with_a_bad_key_waits_for_a_person_and_keeps_its_items(
         assert len(it.prompts) == 4
 
 
+async def test_the_fields_of_a_retried_reduce_are_those_of_its_last_reply(
+    database_url: str, tmp_path: Path
+) -> None:
+    bad = {"a", "b", "c"}
+
+    def answer(prompt: str) -> Any:
+        if prompt.startswith("Count"):
+            return {"n": prompt.count("ok")}
+        return Say(status=400, raw=b"{}") if prompt[-1] in bad else "ok"
+
+    text = (WORDS % "json").replace("{type: json}", "").replace("{w: c}", "{w: c}, {w: d}")
+    text += ' {type: ai, prompt: "Count {{RESULTS}}", output: [n]}'
+    async with world(database_url, tmp_path, Model(answer=says(answer))) as it:
+        ref = await it.app.pipelines.start(it.pipeline(text))
+        counts = []
+        for name in ("a", "b", "c", None):
+            result = await it.stopped(ref.id)
+            counts.append((result.output_fields, json.loads(result.output or "")))
+            if name is not None:
+                bad.remove(name)
+                await it.app.pipelines.retry(ref.id)
+        assert counts == [({"n": n}, {"n": n}) for n in (1, 2, 3, 4)]
+
+
 async def test_the_timeout_of_a_run_obeys_virtual_time(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

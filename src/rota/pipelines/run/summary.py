@@ -11,11 +11,10 @@ import logging
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import msgspec
 
-from rota.core.runs.model import StoredStep
 from rota.pipelines.definition.nodes import FilterNode, MapNode
 from rota.pipelines.files import prune_results, write_result
 from rota.pipelines.outcome import ItemOutcome, OutcomeWord, PipelineResult
@@ -33,12 +32,7 @@ from rota.pipelines.run.results import (
     source_of_node,
     unasked,
 )
-from rota.pipelines.run.run_store import (
-    PositionedItem,
-    RunReader,
-    record_of,
-    stage_prefix,
-)
+from rota.pipelines.run.run_store import PositionedItem, RunReader, stage_prefix
 from rota.pipelines.run.sharding import part_readers
 from rota.pipelines.run.stages import FILTER, INPUT, JOB, MAP, mapped_list, node_output
 from rota.pipelines.run.withheld import Withheld
@@ -56,7 +50,7 @@ class RunSummary(NamedTuple):
     filtered: int
     text: str | None  # None when there is none, or it is long
     text_chars: int
-    fields: dict[str, object] | None
+    fields: dict[str, Any] | None
 
 
 async def summary_of(reader: RunReader, snapshot: Snapshot, *, chars_max: int) -> RunSummary:
@@ -69,7 +63,7 @@ async def summary_of(reader: RunReader, snapshot: Snapshot, *, chars_max: int) -
         totals += await part.call_totals()
     filtered = await _filtered(reader, snapshot)
     text, chars = await _text(reader, chars_max)
-    return RunSummary(tally, totals, filtered, text, chars, await _fields(reader, snapshot))
+    return RunSummary(tally, totals, filtered, text, chars, await _fields(reader, snapshot, chars))
 
 
 async def item_outcomes(
@@ -144,20 +138,13 @@ async def _text(reader: RunReader, chars_max: int) -> tuple[str | None, int]:
     return ("".join(pieces) if 0 < chars <= chars_max else None), chars
 
 
-async def _fields(reader: RunReader, snapshot: Snapshot) -> dict[str, object] | None:
-    """The fields of the last call, where the result is one with fields."""
-    pipeline = snapshot.pipeline
-    if pipeline.job is not None and pipeline.job.output:
-        prefix = stage_prefix(JOB)
-    elif pipeline.reduce is not None and pipeline.reduce.type == "ai" and pipeline.reduce.output:
-        prefix = "at/reduce."
-    else:
+async def _fields(reader: RunReader, snapshot: Snapshot, chars: int) -> dict[str, Any] | None:
+    """The fields of the reply that is the output, where it is one with fields."""
+    last = snapshot.pipeline.job or snapshot.pipeline.reduce
+    if not chars or last is None or not last.output:
         return None
-    last: StoredStep | None = None
-    async for step in reader.steps(prefix):
-        if step.status == "completed" and record_of(step).output is not None:
-            last = step
-    return None if last is None else record_of(last).output
+    text = "".join([piece async for piece in reader.text(OUTPUT)])
+    return msgspec.json.decode(text, type=dict[str, Any])
 
 
 def result_of(
