@@ -16,6 +16,7 @@ from rota.errors import (
     NotSent,
     PayloadTooBig,
     Rejected,
+    Transient,
     UsageError,
 )
 from rota.tools import (
@@ -284,3 +285,10 @@ async def test_files_are_listed_by_a_pattern(tmp_path: Path) -> None:
     assert first["bytes"] == 5
     assert first["modified_at"].endswith("Z")
     assert listing.safety is FileRead(root).safety is Safety.READ
+
+
+async def test_a_listing_that_is_not_whole_in_time_fails(tmp_path: Path) -> None:
+    for number in range(2000):
+        (tmp_path / f"{number}.csv").touch()
+    with pytest.raises(Transient, match="not listed within"):
+        await FileList(tmp_path).call({}, Call("key", 0.0))

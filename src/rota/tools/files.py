@@ -267,7 +267,7 @@ class FileList(Tool):
         files = []
         for path in self._folder.root.glob(params.glob):
             if left.is_set():
-                break
+                raise TimeoutError("a part of the files is not a listing")
             if path.name.startswith(".rota-"):
                 continue
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # gone meanwhile
