@@ -302,6 +302,7 @@ async def test_a_test_message_that_cannot_be_sent_says_what_to_do(
         ({"webhook": "a.example"}, "webhook is not an address"),
         ({"webhook": "env:A B"}, "webhook is not an address"),
         ({"webhook": "https://a.example", "secret_env": "the key!"}, "secret_env"),
+        ({"command": "true", "secret_env": "KEY"}, "secret_env signs a webhook"),
         ({"command": " "}, "command is empty"),
         ({"command": "true", "pass_env": ["A B"]}, "pass_env is not the name"),
         ({"webhook": "https://a.example", "pass_env": ["A"]}, "pass_env is for a command"),

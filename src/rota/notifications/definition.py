@@ -148,6 +148,11 @@ def _check_channel(name: str, table: NotificationTable) -> None:
             )
     if table.command is not None and not table.command.strip():
         raise UsageError(f"notification rule {name}: command is empty")
+    if table.secret_env is not None and table.webhook is None:
+        raise UsageError(
+            f"notification rule {name}: secret_env signs a webhook, and there is none",
+            hint="Remove secret_env.",
+        )
     if table.pass_env and table.command is None:
         raise UsageError(
             f"notification rule {name}: pass_env is for a command, and there is none",
