@@ -27,6 +27,7 @@ from tests.automations.kit import (
 )
 
 DOWN = (NotSent, Transient, TimeoutError, ConnectionResetError)
+SHORT = RetryPolicy(attempts=3, delay_s=60, delay_s_max=60)
 
 
 def down(kind: type[Exception] = NotSent, text: str = "refused") -> Callable[[], None]:
@@ -268,6 +269,33 @@ async def test_an_outage_of_another_service_begins_again(database_url: str) -> N
         assert "Waiting for feed (other.org) since 2030-01-01 02:" in said
 
 
+async def test_the_tries_of_an_outage_do_not_count_for_another_service(database_url: str) -> None:
+    first, second = Page(), Page()
+    second.name, second.service = "feed", "other.org"
+    limited = second.options(retries=SHORT)
+    app = Rota("sqlite://:memory:", **QUIET)
+    watch = app.automation("watch", timezone="UTC")
+    news = watch.topic("news")
+
+    @watch.producer(every="1h", publishes=[news])
+    async def poll(ctx: Context, state: Any) -> None:
+        await ctx.call(first)
+        await ctx.call(limited)
+
+    @watch.consumer(subscribes=[news])
+    class Take:
+        async def prepare(self, ctx: Context, state: Any) -> Prepared:
+            return Prepared(await ctx.peek(news))
+
+    async with virtual(app, url=database_url) as world:
+        first.fails = down(text="down")
+        await world.advance("2h")
+        first.fails, limited.fails = None, down(text="down too")
+        await world.advance("1h")
+        assert await open_run_state(app, "watch") == "waiting:transient"
+        assert limited.calls == 3
+
+
 async def test_an_outage_of_the_own_database_needs_no_person(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,8 +308,6 @@ async def test_an_outage_of_the_own_database_needs_no_person(
 
 
 # -- retry policies ----------------------------------------------------------------------------
-
-SHORT = RetryPolicy(attempts=3, delay_s=60, delay_s_max=60)
 
 
 async def tries_until_a_person(app: Rota, url: str, page: Page) -> int:

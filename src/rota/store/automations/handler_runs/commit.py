@@ -299,9 +299,9 @@ def _counted(automation: DeployedAutomation, stop: Stop, now: int) -> _Count:
     if stop.waits_for is None:
         return _Count(automation.failures + 1, None)
     before = automation.outage
-    same = before is not None and before.of == stop.waits_for
-    since = before.since if before is not None and same else now
-    return _Count(automation.failures, Outage(stop.waits_for, since, automation.waits_count + 1))
+    if before is None or before.of != stop.waits_for:
+        before = Outage(stop.waits_for, now, 0)
+    return _Count(automation.failures, before._replace(tries=before.tries + 1))
 
 
 async def _begin_again(
