@@ -14,6 +14,7 @@ from rota.core.time.instants import SECOND
 from rota.store.backend.database import Database
 from rota.store.runs import claim as claiming
 from rota.store.runs import workers
+from rota.store.runs.retry import retry_chain
 from rota.store.runs.settle import settle_and_claim
 from rota.store.runs.start import successor
 from tests.kit.builders import (
@@ -234,6 +235,35 @@ async def test_keys_of_another_queue_or_namespace_are_not_counted(db: Database) 
     mine = new_run(limit_key="a")
     await start(db, mine)
     assert _ids(await claim(db, **LIMITED)) == [mine.id]
+
+
+async def _moved(db: Database, to: str) -> str:
+    """The second attempt, in another queue, of a chain that held the place of its key."""
+    await start(db, new_run(limit_key="k"))
+    [held] = await claim(db, "w1", slots=9, **LIMITED)
+    await settle(db, held, "fail", reason="logic")
+    fresh = new_run().id
+    assert await db.write(retry_chain, held.root_id, fresh, now=NOW, queue=to)
+    return fresh
+
+
+async def test_a_chain_in_another_queue_holds_no_place_of_an_open_key(db: Database) -> None:
+    await declare(db, key_open_max=1)
+    moved = await _moved(db, "other")
+    await start(db, later := new_run(limit_key="k"))
+    assert _ids(await claim(db, "w1", slots=9, **LIMITED)) == [later.id]
+    assert await status(db, moved) == "pending"
+
+
+async def test_a_chain_takes_its_place_of_an_open_key_with_it(db: Database) -> None:
+    for queue in ("default", "other"):
+        await declare(db, queue, key_open_max=1)
+    moved = await _moved(db, "other")
+    await start(db, later := new_run(limit_key="k", queue="other"))
+    others: dict[str, Any] = {"queues": [("other", 9)], "limited": ["other"]}
+    assert _ids(await claim(db, "w1", **others)) == [moved]
+    assert await claim(db, "w1", **others) == []
+    assert await status(db, later.id) == "pending"
 
 
 async def test_all_limits_of_a_queue_hold_together(db: Database) -> None:

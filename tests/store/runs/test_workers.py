@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rota.core.runs.model import Queue
+from rota.errors import StaleCursor
 from rota.store import disarm
 from rota.store.backend.database import Database, Tx
 from rota.store.runs import workers
@@ -66,6 +69,24 @@ async def test_workers_that_stopped_long_ago_are_forgotten(db: Database) -> None
     await db.write(workers.forget, namespace=SPACE, before=NOW + 10)
     assert await listed(db, everyone=True) == [("alive", "online"), ("young", "offline")]
     assert len(await db.read(workers.listing, namespace="theirs", everyone=True)) == 1
+
+
+async def test_a_page_after_a_worker_that_is_forgotten_is_refused(db: Database) -> None:
+    for name, at in (("a", 1), ("b", 2)):
+        await db.write(workers.register, worker_row(name, started_at=NOW + at))
+
+    async def after(name: str) -> list[str]:
+        rows = await db.read(
+            workers.page, namespace=SPACE, everyone=True, search="", after=name, limit=9
+        )
+        return [row.id for row in rows]
+
+    assert await after("a") == ["b"]
+    assert await after("b") == []
+    await db.write(workers.stop, ["a"], now=NOW)
+    await db.write(workers.forget, namespace=SPACE, before=NOW + 1)
+    with pytest.raises(StaleCursor, match="'a'"):
+        await after("a")
 
 
 async def test_a_queue_declared_again_keeps_its_clock_and_its_pause(db: Database) -> None:

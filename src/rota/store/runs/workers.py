@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from msgspec.structs import asdict
+
 from rota.core.runs.code_set import NO_CODE, CodeSet
 from rota.core.runs.model import Queue, WorkerRecord
+from rota.errors import StaleCursor
 from rota.store.backend.database import Tx
 from rota.store.backend.queries import served_query
 from rota.store.disarm import Disarmed
+
+WORKERS_MAX = 1 << 31  # of a list: all of them
 
 
 async def register(tx: Tx, worker: WorkerRecord, code: CodeSet = NO_CODE) -> None:
     """Write a worker's row at its start, and the code it has."""
     await put_code(tx, worker.namespace, code, now=worker.heartbeat_at)
-    await tx.rows(
-        "put_worker", id=worker.id, namespace=worker.namespace, host=worker.host, pid=worker.pid,
-        pid_started=worker.pid_started, queues=worker.queues, names=worker.names,
-        slots=worker.slots,
-        version=worker.version, started_at=worker.started_at,
-        heartbeat_at=worker.heartbeat_at, code_id=code.id or None,
-    )  # fmt: skip
+    await tx.rows("put_worker", **asdict(worker) | {"code_id": code.id or None})
 
 
 async def put_code(tx: Tx, namespace: str, code: CodeSet, *, now: int) -> None:
@@ -71,8 +70,7 @@ async def stop(tx: Tx, worker_ids: Sequence[str], *, now: int) -> None:
 
 async def listing(tx: Tx, *, namespace: str, everyone: bool = False) -> list[WorkerRecord]:
     """Workers that are not offline, or all of them."""
-    rows = await tx.rows("list_workers", namespace=namespace, all_of_them=int(everyone), alone=True)
-    return [WorkerRecord(*row) for row in rows]
+    return await page(tx, namespace=namespace, everyone=everyone)
 
 
 class OtherHeartbeats(NamedTuple):
@@ -96,13 +94,21 @@ async def correct_heartbeats(tx: Tx, worker_id: str, *, namespace: str, now: int
 
 
 async def page(
-    tx: Tx, *, namespace: str, everyone: bool, search: str, after: str, limit: int
+    tx: Tx,
+    *,
+    namespace: str,
+    everyone: bool,
+    search: str = "",
+    after: str = "",
+    limit: int = WORKERS_MAX,
 ) -> list[WorkerRecord]:
     """Workers with a text in the name of their machine, after one of them."""
     rows = await tx.rows(
         "page_of_workers", namespace=namespace, all_of_them=int(everyone), search=search,
-        after=after, limit=limit,
+        after=after, limit=limit, alone=not after,
     )  # fmt: skip
+    if after and not rows and not await tx.rows("find_worker", id=after):
+        raise StaleCursor(f"there is no worker {after!r} any more")
     return [WorkerRecord(*row) for row in rows]
 
 
@@ -115,12 +121,7 @@ async def forget(tx: Tx, *, namespace: str, before: int) -> None:
 async def put_queues(tx: Tx, queues: Sequence[Queue]) -> None:
     """Declare limits; the stored clock and pause of a queue stay as they are."""
     for queue in queues:
-        await tx.rows(
-            "put_queue", namespace=queue.namespace, name=queue.name, running_max=queue.running_max,
-            key_running_max=queue.key_running_max, rate_count=queue.rate_count,
-            rate_per_us=queue.rate_per_us, key_open_max=queue.key_open_max, age_us=queue.age_us,
-            round_robin=queue.round_robin,
-        )  # fmt: skip
+        await tx.rows("put_queue", **asdict(queue))
 
 
 async def queues(tx: Tx, *, namespace: str) -> list[Queue]:

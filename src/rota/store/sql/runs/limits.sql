@@ -9,15 +9,20 @@ left join key_turns on key_turns.namespace = :namespace and key_turns.queue = :q
 order by served_at, waiting.key
 limit :limit
 
+-- name: open_of_holder
+-- A chain holds a place in the queue of its open run.
+select 1 from runs as alive
+where alive.finished_at is null and alive.queue = key_holders.queue
+    and (alive.id = key_holders.root_id
+        or (alive.root_id = key_holders.root_id and alive.retry_of is not null))
+
 -- name: pick_open
 -- For each key: its first pending run while it has a place left, otherwise a run that holds one.
 select case when (
         select count(*) from key_holders
         where key_holders.namespace = :namespace and key_holders.queue = :queue
             and key_holders.limit_key = item.key
-            and exists (select 1 from runs as alive where alive.finished_at is null
-                and (alive.id = key_holders.root_id
-                    or (alive.root_id = key_holders.root_id and alive.retry_of is not null)))
+            and exists ({query open_of_holder})
     ) < :key_open_max
     then (
         select next.id from runs as next
@@ -30,7 +35,7 @@ select case when (
         select next.id from key_holders join runs as next on next.id = key_holders.root_id
             or (next.root_id = key_holders.root_id and next.retry_of is not null)
         where key_holders.namespace = :namespace and key_holders.queue = :queue
-            and key_holders.limit_key = item.key
+            and key_holders.limit_key = item.key and next.queue = :queue
             and next.status = 'pending' and {served next} and next.recoveries < 2
         order by next.priority desc, next.available_at, next.id
         limit 1)
@@ -55,27 +60,24 @@ select item.key as key, (
 select id, priority, available_at, limit_key, root_id from runs where id {in ids}
 
 -- name: drop_holders
--- Chains that are over hold nothing.
+-- Chains that are over, or in another queue now, hold nothing here.
 delete from key_holders
 where namespace = :namespace and queue = :queue and limit_key {in keys}
-    and not exists (select 1 from runs as alive where alive.finished_at is null
-        and (alive.id = key_holders.root_id
-            or (alive.root_id = key_holders.root_id and alive.retry_of is not null)))
+    and not exists ({query open_of_holder})
 
 -- name: hold_keys
 insert into key_holders (root_id, namespace, queue, limit_key)
 select item.root_id, :namespace, :queue, item.limit_key
 {from items: root_id text, limit_key text}
 where true
-on conflict (root_id) do nothing
+on conflict (root_id) do update set queue = excluded.queue
+where key_holders.queue <> excluded.queue
 
 -- name: holders_of
 select key_holders.root_id from key_holders
 where key_holders.namespace = :namespace and key_holders.queue = :queue
     and key_holders.limit_key = :key
-    and exists (select 1 from runs as alive where alive.finished_at is null
-        and (alive.id = key_holders.root_id
-            or (alive.root_id = key_holders.root_id and alive.retry_of is not null)))
+    and exists ({query open_of_holder})
 
 -- name: served_of
 select limit_key, served_at from key_turns

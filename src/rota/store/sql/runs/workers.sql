@@ -41,13 +41,6 @@ where id {in ids} and status <> 'offline'
     and not exists (select 1 from runs where runs.namespace = workers.namespace
         and runs.status = 'running' and runs.lease_owner = workers.id)
 
--- name: list_workers
-select id, namespace, host, pid, pid_started, queues, names, seats, status, version, started_at,
-    heartbeat_at, stopped_at, code_id
-from workers
-where namespace = :namespace and (:all_of_them = 1 or status <> 'offline')
-order by started_at, id
-
 -- name: heartbeats_of_others
 select max(case when heartbeat_at <= :until then heartbeat_at end), max(heartbeat_at) from workers
 where namespace = :namespace and id <> :id
@@ -66,6 +59,9 @@ where namespace = :namespace and (:all_of_them = 1 or status <> 'offline')
     and (:after = '' or (started_at, id) > (
         select last.started_at, last.id from workers as last where last.id = :after))
 order by started_at, id limit :limit
+
+-- name: find_worker
+select id from workers where id = :id
 
 -- name: forget_workers
 delete from workers where namespace = :namespace and status = 'offline' and stopped_at < :before
