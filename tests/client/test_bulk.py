@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota import Rota
+from rota.client import bulk
 from rota.errors import BadInput, WrongState
 from rota.testing import virtual
 
@@ -51,6 +52,22 @@ async def test_failed_runs_are_retried_by_filter_after_a_dry_run(database_url: s
         await time.settle()
         assert (await app.runs.apply("retry", name="flaky")).matched == 0
         assert [await run.result() for run in runs] == [0, 1, 2]
+
+
+async def test_earlier_attempts_of_a_chain_do_not_hide_other_runs_that_fit(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "BULK_MAX", 2)
+    app, _ = an_app()
+    async with virtual(app, url=database_url) as time:
+        runs = await app.start_many("flaky", [(n,) for n in range(3)])
+        await time.settle()
+        for _ in range(4):  # the newest failed runs are attempts of one chain
+            await app.runs.retry(runs[0].id)
+            await time.settle()
+        dry = await app.runs.apply("retry", dry_run=True, name="flaky")
+        assert (dry.matched, dry.has_more) == (2, True)
+        assert set(dry.run_ids) <= {run.id for run in runs}
 
 
 async def test_open_runs_are_cancelled_by_filter(database_url: str) -> None:

@@ -114,11 +114,21 @@ class BulkVerbs(RunPages):
         for taken in [status] if status else _TAKES[verb]:
             asked = RunFilters(**filters)  # type: ignore[typeddict-item]
             asked["status"], asked["limit"] = taken, BULK_MAX + 1
-            runs = await self.list(**asked)
-            found += [run for run in runs if run.kind in ("workflow", "pipeline")]
-        if verb == "retry":
-            found = await self._database.read(last_attempts, found)
+            found += await self._newest(asked)
         return sorted(found, key=lambda run: run.id, reverse=True)[: BULK_MAX + 1]
+
+    async def _newest(self, asked: RunFilters) -> list[Run]:
+        """Runs of workflows and pipelines that fit and are the last attempts of their chains, page
+        by page until there are enough."""
+        found: list[Run] = []
+        while len(found) <= BULK_MAX:
+            page = await self.list(**asked)
+            runs = [run for run in page if run.kind in ("workflow", "pipeline")]
+            found += await self._database.read(last_attempts, runs)
+            if len(page) <= BULK_MAX:
+                break
+            asked["before"] = page[-1].id
+        return found
 
     async def _apply(
         self, verb: BulkVerb, matched: Sequence[Run], reason: str
