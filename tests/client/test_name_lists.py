@@ -9,7 +9,7 @@ import pytest
 
 from rota import NeedsLogin, Rota
 from rota.automations import Context, Prepared
-from rota.client import answers
+from rota.client import answers, overview
 from rota.client.client import Client
 from rota.errors import BadInput
 from rota.pipelines.client import PipelineClient
@@ -111,6 +111,30 @@ async def test_an_automation_of_a_later_page_that_needs_attention_is_listed(
         await world.settle()
         [one] = await app.overview.attention()
         assert (one.kind, one.name, one.reason) == ("automation", "mail-4", "auth")
+
+
+async def test_automations_that_wait_do_not_hide_a_run_that_waits(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "ATTENTION_MAX", 2)
+    app = Rota(database_url)
+
+    @app.workflow
+    async def fetch() -> None:
+        raise NeedsLogin("log in")
+
+    for number in range(3):
+        automation = app.automation(f"mail-{number}")
+        automation.topic("letters", external=True)
+        automation.consumer("read", subscribes=["letters"], prepare=_login)
+    async with Client(database_url, clock=VirtualClock(NOW), migrate=True) as client:
+        await client.start("fetch")  # before the automations, so that their rows are newer
+    async with virtual(app, url=database_url) as world:
+        for number in range(3):
+            await app.automations.publish(f"mail-{number}", "letters", "l-1", {})
+        await world.settle()
+        kinds = sorted(one.kind for one in await app.overview.attention())
+        assert kinds == ["automation", "automation", "automation", "run"]
 
 
 async def test_workers_come_in_pages_and_by_a_part_of_their_machine(database_url: str) -> None:

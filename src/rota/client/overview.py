@@ -208,11 +208,13 @@ class Overview(ClientPart):
         """Everything that waits for an operator, oldest first. Runs and schedules: 200 at most."""
         client = self._client
         namespace, now = self._namespace, self._now()
-        waiting = await self._database.read(
-            lists.page, RunFilter(status=Status.WAITING), namespace=namespace, before="~",
-            limit=ATTENTION_MAX,
-        )  # fmt: skip
-        items = [_waiting(run) for run in waiting.runs if run.kind != "automation"]
+        items: list[AttentionItem] = []
+        for kind in ("workflow", "pipeline"):
+            waiting = await self._database.read(
+                lists.page, RunFilter(status=Status.WAITING, kind=kind), namespace=namespace,
+                before="~", limit=ATTENTION_MAX,
+            )  # fmt: skip
+            items += map(_waiting, waiting.runs)
         async for view in every_automation(client.automations):
             if view.said.word is Word.ATTENTION:
                 items.append(_automation(view))
