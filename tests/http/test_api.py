@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
+from pathlib import Path
 
+from rota.core.time.instants import moment
 from tests.http.kit import API, app_on, browsing, seed
+from tests.http.kit.office import PIPELINE, Office
 
 
 async def test_a_key_starts_a_run_once_and_refuses_another_input(database_url: str) -> None:
@@ -249,6 +253,47 @@ async def test_occurrences_are_filtered_by_outcome(database_url: str) -> None:
         odd = await http.get(f"{path}?outcome=fired")
     assert found == [[run_id], []]
     assert (odd.status_code, odd.json()["code"]) == (422, "bad_input")
+
+
+async def test_a_diff_shows_what_the_end_of_a_bound_adds(database_url: str) -> None:
+    app = app_on(database_url)
+    async with app.connected(), browsing(app) as http:
+        end = moment(app.clock.now()) + timedelta(days=3)
+        await app.schedules.create("daily", "add", "1d", end=end, input={"a": 1})
+        path = f"{API}/schedules/daily/diff"
+        same = (await http.post(path, json={})).json()
+        longer = (await http.post(path, json={"end": None, "count": 5})).json()
+    assert same["gained"] == []
+    assert len(longer["gained"]) > 0
+
+
+async def test_events_and_outputs_of_an_unknown_status_are_refused(database_url: str) -> None:
+    app = app_on(database_url)
+    async with app.connected(), browsing(app) as http:
+        await seed(app)
+        for noun in ("events", "outputs"):
+            odd = await http.get(f"{API}/automations/inbox/{noun}?status=open")
+            assert (odd.status_code, odd.json()["code"]) == (422, "bad_input")
+        [event] = (await http.get(f"{API}/automations/inbox/events?status=pending")).json()[
+            "events"
+        ]
+    assert event["message_id"] == "m-1"
+
+
+async def test_a_dry_run_of_a_pipeline_counts_up_to_its_limit(
+    database_url: str, tmp_path: Path
+) -> None:
+    office = Office(database_url, tmp_path)
+    office.folder.mkdir(parents=True)
+    (office.folder / "pipeline.yaml").write_text(PIPELINE)
+    office.pipelines.know("triage", office.folder)
+    async with office.connected(), browsing(office) as http:
+        path, dry = f"{API}/pipelines/triage/runs", {"dry_run": True}
+        whole = (await http.post(path, json=dry)).json()["forecast"]
+        limited = (await http.post(path, json=dry | {"limit": 1})).json()["forecast"]
+        refused = await http.post(path, json=dry | {"items": [{"title": "Bill"}]})
+    assert (whole["items"], limited["items"]) == (2, 1)
+    assert (refused.status_code, "items" in refused.json()["detail"]) == (422, True)
 
 
 async def test_of_two_edits_of_the_same_definition_one_is_refused(database_url: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from rota.client.connection import ClientPart
@@ -23,13 +24,14 @@ from rota.core.automations.model import (
     Touched,
     WorkerCode,
 )
+from rota.core.automations.phases import EventStatus, Mutation
 from rota.core.automations.planner import DeployedHandler
 from rota.core.automations.text import Said, refusal, say, schedule_words
 from rota.core.runs.model import Run
 from rota.core.runs.names import checked_limit, checked_search
 from rota.core.suggest import suggestion
-from rota.core.time.instants import DAY, moment
-from rota.errors import UnknownAutomation, UnknownInput
+from rota.core.time.instants import DAY, moment, shown
+from rota.errors import BadInput, UnknownAutomation, UnknownInput
 from rota.settings import Settings
 from rota.store.automations import answers, effects, events, refused, views
 from rota.store.automations import state as store
@@ -137,10 +139,12 @@ class AutomationReads(ClientPart):
 
         Raises:
             UnknownAutomation: There is no automation of that name.
+            BadInput: There is no such status.
         """
         return await self._rows(
-            views.list_events, name, topic=topic, status=status, before=before, limit=limit
-        )
+            views.list_events, name, topic=topic, status=_checked(status, EventStatus),
+            before=before, limit=limit,
+        )  # fmt: skip
 
     async def event(self, name: str, topic: str, message_id: str) -> StoredEvent | None:
         """Find one event.
@@ -220,8 +224,11 @@ class AutomationReads(ClientPart):
 
         Raises:
             UnknownAutomation: There is no automation of that name.
+            BadInput: There is no such status.
         """
-        return await self._rows(views.list_outputs, name, status=status, before=before, limit=limit)
+        return await self._rows(
+            views.list_outputs, name, status=_checked(status, Mutation), before=before, limit=limit
+        )
 
     async def inputs_of(self, mutation_id: str) -> Sequence[InputRow]:
         """The inputs that led to a side effect.
@@ -334,6 +341,16 @@ class AutomationReads(ClientPart):
         """Read about the automation of that name, which has to exist."""
         key = AutomationKey(self._namespace, (await self._found(name)).name)
         return await self._database.read(function, key, *args, **where)
+
+
+def _checked(status: str, known: type[StrEnum]) -> str:
+    """A status by its name, or BadInput; an empty text selects all."""
+    if status and status not in set(known):
+        listed = f"There are: {', '.join(known)}."
+        raise BadInput(
+            f"there is no status {shown(status)}", hint=suggestion(status, known, listed)
+        )
+    return status
 
 
 async def _list(tx: Tx, /, settings: Settings, *, now: int, **where: Any) -> list[AutomationView]:

@@ -325,6 +325,29 @@ async def test_older_events_keep_the_filter_of_the_page(
         assert "status=pending" in html.unescape(older[0])
 
 
+async def test_outputs_and_events_of_an_automation_are_filtered_by_status(
+    database_url: str,
+) -> None:
+    async with browsed(database_url) as (_, http, _parameters):
+        outputs = "/automations/payments?tab=outputs"
+        assert "No outputs yet" not in (await http.get(f"{outputs}&status=proposed")).text
+        assert "No outputs yet" in (await http.get(f"{outputs}&status=failed")).text
+        odd = await http.get("/automations/payments?tab=events&status=none")
+        assert (odd.status_code, "There is no status" in odd.text) == (422, True)
+
+
+async def test_a_time_that_is_none_of_the_choices_is_refused_and_selects_no_run(
+    database_url: str,
+) -> None:
+    async with browsed(database_url) as (app, http, _parameters):
+        listed = (await http.get("/runs?name=work&since=2h")).text
+        assert "since=2h is none of the choices" in html.unescape(listed)
+        form = {"name": "work", "since": "2h", "verb": "retry", "expected": "1"}
+        refused = await http.post("/runs/bulk", data=form)
+        assert refused.status_code == 409
+        assert len(await app.runs.list(name="work", status="failed")) == 1
+
+
 async def test_a_stale_form_is_refused(database_url: str) -> None:
     async with browsed(database_url) as (_, http, parameters):
         schedule = address("/schedules/{name}", parameters)

@@ -105,8 +105,9 @@ async def _inputs(request: WebRequest, name: str, clock: WallClock) -> TableView
 
 
 async def _outputs(request: WebRequest, name: str, clock: WallClock) -> TableView:
+    query = request.query
     changes = await request.client.automations.outputs(
-        name, before=request.query.get("before"), limit=PAGE_SIZE
+        name, status=query.get("status"), before=query.get("before"), limit=PAGE_SIZE
     )
     rows = [
         TableRow(row.id, (

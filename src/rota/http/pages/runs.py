@@ -15,7 +15,7 @@ from rota.core.runs.filters import RunFilter
 from rota.core.runs.lifecycle import OPEN
 from rota.core.runs.model import Run
 from rota.core.time.instants import DAY, HOUR, instant, moment
-from rota.errors import RotaError
+from rota.errors import BadInput, RotaError
 from rota.http.pages.forms import example_of, parameters_of, read_input
 from rota.http.pages.run_row import run_href, run_row
 from rota.http.pages.status import STATES, StatusView
@@ -119,8 +119,9 @@ async def show(request: WebRequest) -> Answer:
 async def _find(
     request: WebRequest, query: RunSearch, clock: WallClock
 ) -> tuple[RunList, PageProblem | None]:
-    after, filters = query.before or None, filters_of(query, clock.now)
     try:
+        filters = filters_of(query, clock.now)
+        after = query.before or None
         return await request.client.runs.page(after=after, limit=PAGE_SIZE, **filters), None
     except RotaError as error:
         return RunList([], None, None), PageProblem.of(error)
@@ -136,7 +137,10 @@ def filters_of(query: RunSearch, now: int) -> dict[str, Any]:
     """The filters of the client that an address means."""
     names = ("name", "status", "kind", "queue", "schedule", "tag", "error")
     filters: dict[str, Any] = {name: getattr(query, name) for name in names if getattr(query, name)}
-    if query.since in _SINCE_US:
+    if query.since:
+        if query.since not in _SINCE_US:
+            choices = ", ".join(_SINCE_US)
+            raise BadInput(f"since={query.since} is none of the choices", hint=f"Use: {choices}.")
         filters["since"] = moment(now - _SINCE_US[query.since])
     if query.q:
         filters["search"] = query.q

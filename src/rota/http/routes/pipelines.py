@@ -9,6 +9,7 @@ import msgspec
 
 from rota.core.pipelines.names import run_name
 from rota.core.redaction import shown
+from rota.errors import BadInput
 from rota.http.documents import (
     ApiDocument,
     ListedRun,
@@ -122,7 +123,15 @@ async def start_pipeline(
     client = request.pipelines
     folder = client.located(pipeline_id)
     if body.dry_run:
-        forecast = await client.forecast(folder, parameters=body.parameters, model=body.model)
+        if body.items is not None:
+            raise BadInput(
+                "a dry run reads the items of the pipeline, not those of the request",
+                hint="Leave items out; `limit` counts fewer.",
+            )
+        from rota.pipelines.definition.overrides import adjusted
+
+        loaded = adjusted(client.load(folder), limit=body.limit)
+        forecast = await client.forecast(loaded, parameters=body.parameters, model=body.model)
         return RouteReply(PipelineStarted(forecast=_forecast(forecast)), HTTPStatus.OK)
     handle = await client.start(
         folder, parameters=body.parameters, items=body.items, model=body.model, limit=body.limit,

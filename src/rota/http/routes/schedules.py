@@ -188,6 +188,13 @@ async def _exists(request: WebRequest, name: str) -> bool:
     return True
 
 
+def edit_of(body: EditBody | TimingBody) -> dict[str, Any]:
+    """The changes that a body names; a bound of null is one."""
+    return options_of(body) | {
+        name: None for name in ("start", "end") if getattr(body, name) is None
+    }
+
+
 class EditBody(OptionsBody, frozen=True, kw_only=True):
     """The changes; the rest stays."""
 
@@ -206,8 +213,7 @@ async def update_schedule(
     request: WebRequest, name: str, body: EditBody
 ) -> RouteReply[ScheduleDocument]:
     """Change a schedule; fields that are not named stay. From a page it needs If-Match (428)."""
-    options = options_of(body)
-    options |= {name: None for name in ("start", "end") if getattr(body, name) is None}
+    options = edit_of(body)
     match = await match_of(request, name)
     if match is None and request.is_from_page:
         raise precondition_required(name)
@@ -232,8 +238,8 @@ class TimingBody(ZoneBody, frozen=True, kw_only=True):
     """An edit of the timing that is not stored yet."""
 
     when: When | None = None
-    start: datetime | None = None
-    end: datetime | None = None
+    start: datetime | msgspec.UnsetType | None = msgspec.UNSET  # null removes the bound
+    end: datetime | msgspec.UnsetType | None = msgspec.UNSET
     count: Limit | None = None
 
 
@@ -329,7 +335,7 @@ async def show_calendar(request: WebRequest, name: str, query: CalendarQuery) ->
 @route("POST", "/schedules/{name}/diff", "read", "schedules.diff", problems=CONFLICT)
 async def diff_schedule(request: WebRequest, name: str, body: TimingBody) -> DiffDocument:
     """Show which occurrences an edit would add and remove. Nothing is changed."""
-    difference = await request.client.schedules.diff(name, **options_of(body))
+    difference = await request.client.schedules.diff(name, **edit_of(body))
     return document(
         DiffDocument, difference, gained=[written(at) for at in difference.gained],
         lost=[written(at) for at in difference.lost],
