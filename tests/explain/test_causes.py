@@ -10,6 +10,7 @@ import pytest
 
 from rota import Rota
 from rota.errors import UnknownSchedule
+from rota.explain import schedule
 from rota.explain.schedule import why
 from rota.testing import World, virtual
 from tests.explain.kit import BERLIN, NOON, ask, limit, make
@@ -192,6 +193,20 @@ async def test_a_span_shows_every_outcome_with_its_number(database_url: str) -> 
         assert none.verdict == "no_occurrence"
         later = await why(app, "s", between=(at("2027-03-02T00:00"), at("2027-03-03T00:00")))
         assert later.verdict == "future"
+
+
+async def test_a_span_with_more_outcomes_than_are_read_says_so(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "SPAN_LOOK", 2)
+    app = make()
+    async with virtual(app, url=database_url, start=NOON) as world:
+        await app.schedules.create("s", "works", "@hourly", timezone="UTC")
+        await world.advance("4h5m")
+        day = (at("2027-03-01T12:30"), at("2027-03-01T18:00"))
+        found = await why(app, "s", between=day)
+        assert "2 completed" in found.sentence
+        assert "only the newest 2 are counted" in found.sentence
 
 
 # -- what is exact -----------------------------------------------------------------------------

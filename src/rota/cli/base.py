@@ -65,6 +65,7 @@ def add_options(options: Sequence[Callable[[Any], Any]], command: F) -> F:
 SEARCH = click.option("--search", default="", metavar="TEXT", help="Only names with this part.")
 AFTER = click.option("--after", default="", metavar="NAME", help="After this one: the next page.")
 
+BEFORE = click.option("--before", default="", metavar="ID", help="Older than this: the next page.")
 NAME_COLUMNS = 50  # an option and its choices, on one line of help
 COMMON = tuple(parameter.name for parameter in _common())
 

@@ -237,17 +237,20 @@ def not_found(noun: str, search: str) -> str:
 
 
 class NextPage(NamedTuple, Generic[T]):
-    """The option that gives the next page of a list, if this one has `limit` items."""
+    """The option that gives the next page of a list, if this one has `limit` items. Without an
+    option the list has no further pages."""
 
     limit: int
-    option: str
-    key: Callable[[T], object]  # of the last item, as the option takes it
+    option: str = ""
+    key: Callable[[T], object] = str  # of the last item, as the option takes it
     search: str = ""
 
 
 def more(items: Sequence[T], page: NextPage[T]) -> None:
     """If the page is full, print the options that give the next one."""
-    if len(items) == page.limit:
+    if len(items) == page.limit and not page.option:
+        click.echo("more: a higher --limit", err=True)
+    elif len(items) == page.limit:
         given = f"--search {shlex.quote(page.search)} " if page.search else ""
         key = shlex.quote(str(page.key(items[-1])))
         click.echo(f"more: {given}{page.option} {key}", err=True)

@@ -174,6 +174,7 @@ class ScheduleExplainer:
         rows = await self._database.read(
             outcomes.history, self._row.id, from_at=first_at, to_at=last_at, limit=SPAN_LOOK
         )
+        is_cut = len(rows) == SPAN_LOOK
         beyond = await self._database.read(outcomes.range_over, self._row.id, at=last_at)
         if beyond is not None and beyond.id not in {row.id for row in rows}:
             rows.append(beyond)
@@ -188,6 +189,8 @@ class ScheduleExplainer:
         if owed and due_at and due_at <= last_at and self._row.status == Status.SCHEDULED:
             parts.append(f"{owed} not fired yet")
         text = f"from {self._wall(first_at)} to {self._wall(last_at)}: {', '.join(parts)}"
+        if is_cut:
+            text = f"{text}; only the newest {SPAN_LOOK:,} are counted"
         return self._say("span", text, outcomes=dict(counts), unfired=owed)
 
     async def _empty(self, first_at: int, last_at: int) -> Explanation:

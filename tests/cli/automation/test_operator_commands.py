@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rota import Rota
+from rota.cli.automation import page
 from rota.core.runs.code_set import code_set
 from rota.core.runs.model import WorkerRecord
 from rota.engine import liveness
@@ -337,6 +338,26 @@ def test_an_input_or_output_that_is_not_there_is_reported(project: AutomationShe
     assert "no further pages" in project.error(
         "automation", "inputs", "mails", "--pending", "--before", "x", code=2
     )
+
+
+def test_a_list_that_is_cut_says_so(project: AutomationShell, folder: Path) -> None:
+    (folder / "jobs.py").write_text(CODE.replace('every="1h"', 'every="2h"'))
+    project.forget_code()
+    project.run("automation", "deploy", "mails")
+    cut = project.run("automation", "versions", "mails", "--limit", "1")
+    assert cut.stderr == "more: a higher --limit\n"
+    assert project.run("automation", "versions", "mails").stderr == ""
+
+
+def test_stale_inputs_are_counted_beyond_a_page(
+    project: AutomationShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "STALE_MAX", 2)
+    monkeypatch.setenv("ROTA_STALE_DAYS", "0.0000001")
+    for number in range(3):
+        project.run("automation", "publish", "asking", "orders", f"q-{number}", "{}")
+    assert project.json("automation", "show", "asking")["stale_input_count"] == 2
+    assert "2 or more stale" in project.run("automation", "show", "asking").stdout
 
 
 def test_looking_at_automations_makes_no_database(folder: Path) -> None:

@@ -26,6 +26,13 @@ def test_what_was_recorded_is_listed(either: Shell) -> None:
     assert head.split() == ["WHEN", "KIND", "ABOUT", "RUN", "RULES", "ERROR"]
     assert "workflow fails" in line
     assert either.json("notification", "list", "--kind", "missed") == []
+    either.start("fails", "n=2")
+    either.work()
+    newest = either.json("notification", "list")[0]["id"]
+    page = either.run("notification", "list", "--limit", "1")
+    assert page.stderr == f"more: --before {newest}\n"
+    [older] = either.json("notification", "list", "--before", newest)
+    assert older["id"] == row["id"]
 
 
 def test_a_rule_is_tested_without_a_worker(either: Shell) -> None:

@@ -45,6 +45,12 @@ def test_a_pipeline_from_elsewhere_runs_once_it_is_trusted(folder: Path, foreign
     rota("run", str(foreign), code=2)
 
 
+def test_a_withdrawal_names_its_folder(folder: Path, foreign: Path) -> None:
+    refused = CliRunner().invoke(cli, ["pipeline", "trust", "--remove"])
+    assert refused.exit_code == 2
+    assert "--remove needs PATH" in refused.stderr
+
+
 def test_the_same_pipeline_inside_the_project_runs_at_once(folder: Path, foreign: Path) -> None:
     shutil.copytree(foreign, folder / "pipelines" / "p")
     assert "about one" in rota("run", "p").stdout

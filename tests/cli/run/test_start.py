@@ -46,6 +46,7 @@ def test_the_whole_input_may_come_as_json_file_or_stdin(shell: Shell) -> None:
         (["n=1", "--at", "noon"], "'noon' is not a time"),
         (["n=1", "--at", "2030-01-01", "--delay", "1s"], "give --delay or --at, not both"),
         (["n=1", "--wait", "--timeout", "x"], "'x' is not a duration"),
+        (["n=1", "--timeout", "5s"], "--timeout means something only with --wait"),
         (["n=1", "--delay", "99999999d"], "a duration of '99999999d' is too long"),
         (["n=1", "--delay", "2925000d"], "delay='2925000d' is too far away"),
         (["n=1", "--delay", f"{'9' * 400}d"], "is not a duration"),

@@ -10,7 +10,7 @@ import click
 
 from rota.cli import complete, connect, render
 from rota.cli.automation import page
-from rota.cli.base import BaseCommand, CommonOptions, limit_option
+from rota.cli.base import BEFORE, BaseCommand, CommonOptions, limit_option
 from rota.client.client import Client
 from rota.core.automations.model import AnswerRow, InputRow, LedgerRow, SeenInput, StoredEvent
 from rota.core.automations.phases import EventStatus, Mutation
@@ -21,7 +21,6 @@ from rota.errors import BadInput, UnknownRun
 
 CELL_WIDTH = 60
 PRUNED = "runs that used its events were pruned (keep_days), and the changes they made with them"
-BEFORE = click.option("--before", default="", metavar="ID", help="Older than this: the next page.")
 
 
 # -- inputs ------------------------------------------------------------------------------------
@@ -63,6 +62,7 @@ def inputs(
 
     seen_inputs, now = connect.ask_with_time(call, query)
     is_page = not (pending or stale)
+    by_id = render.NextPage[SeenInput](limit, "--before", lambda seen: seen.input.id)
     render.listing(
         call.json, seen_inputs, input_document,
         lambda seen: {
@@ -73,7 +73,7 @@ def inputs(
             "came in": render.ago(seen.input.created_at, now),
         },
         "no inputs yet" if is_page else "nothing waits",
-        page=render.NextPage(limit, "--before", lambda seen: seen.input.id) if is_page else None,
+        page=by_id if is_page else render.NextPage(limit),
     )  # fmt: skip
 
 
@@ -326,5 +326,5 @@ def versions(call: CommonOptions, name: str, limit: int) -> None:
             "version": row.version, "made by": row.made_by,
             "when": render.ago(row.created_at, now), "note": row.comment or "",
         },
-        "no version",
+        "no version", page=render.NextPage(limit),
     )  # fmt: skip

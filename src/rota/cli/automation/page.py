@@ -24,6 +24,7 @@ from rota.core.time.instants import SECOND, iso_if_known
 LATEST_COUNT = 5
 PATIENCE_S = 10
 SKIPS_SHOWN = 3
+STALE_MAX = 1000  # inputs that are counted
 CELL_WIDTH = 48
 
 # Action → the command, and what it means to the person who types it.
@@ -81,7 +82,7 @@ async def read(client: Client, name: str) -> AutomationPage:
     error = view.error if view.said.actions else None
     latest = await automations.activity(name, limit=LATEST_COUNT)
     deployed_at = versions[0].created_at if versions else None
-    stale_count = len(await automations.stale(name))
+    stale_count = len(await automations.stale(name, limit=STALE_MAX))
     answers = await automations.answers(name, limit=LATEST_COUNT)
     waits = view.open_run if view.said.actions else None
     notification = None if waits is None else await client.notifications.latest(waits)
@@ -324,7 +325,8 @@ def print_json(name: str, text: str) -> None:
 def _facts(content: AutomationPage) -> None:
     row, view = content.view.automation, content.view
     pending = ", ".join(f"{topic} {n}" for topic, n in sorted(view.pending.items()))
-    stale = f"{content.stale_count} stale: `rota automation inputs {row.name} --stale`"
+    more = " or more" if content.stale_count == STALE_MAX else ""
+    stale = f"{content.stale_count}{more} stale: `rota automation inputs {row.name} --stale`"
     render.heading("about it")
     render.facts([
         ("schedule", view.schedule),

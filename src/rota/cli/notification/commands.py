@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from rota.cli import connect, render
-from rota.cli.base import CommandGroup, CommonOptions, limit_option
+from rota.cli.base import BEFORE, CommandGroup, CommonOptions, limit_option
 from rota.client.notifications import RecordedNotification
 from rota.core.notifications.model import KINDS, one_line
 from rota.core.runs.ids import short_id
@@ -24,11 +24,12 @@ def notification() -> None:
 @notification.command("list")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only this kind.")
 @limit_option(50)
+@BEFORE
 @click.pass_obj
-def list_notifications(call: CommonOptions, kinds: Sequence[Any], limit: int) -> None:
+def list_notifications(call: CommonOptions, kinds: Sequence[Any], limit: int, before: str) -> None:
     """List recorded notifications, newest first."""
     rows, now = connect.ask_with_time(
-        call, lambda client: client.notifications.list(kinds=kinds, limit=limit)
+        call, lambda client: client.notifications.list(kinds=kinds, limit=limit, before_id=before)
     )
     render.listing(
         call.json, rows, _document,
@@ -38,6 +39,7 @@ def list_notifications(call: CommonOptions, kinds: Sequence[Any], limit: int) ->
             "rules": _sent(row), "error": one_line(row.notification.error or "", 60),
         },
         "no notification was recorded; rules are in [notifications.NAME]",
+        page=render.NextPage(limit, "--before", lambda row: row.notification.id),
     )  # fmt: skip
 
 

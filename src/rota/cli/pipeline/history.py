@@ -86,6 +86,7 @@ def history(call: CommonOptions, path: str, limit: int, run_id: str | None, resu
     render.listing(
         call.json, entries, document, lambda entry: _row(entry, now),
         f"no runs yet; `rota pipeline run {path}` makes one", optional=["note"],
+        page=render.NextPage(limit),
     )  # fmt: skip
     if entries and not call.json:
         click.echo(f"more about one: rota pipeline history {path} --run ID", err=True)

@@ -142,14 +142,16 @@ def history(call: CommonOptions, schedule_id: str, limit: int, folder: str | Non
     """
 
     async def query(commands: ScheduleCommands) -> tuple[list[RunRecord], list[Skipped]]:
-        ran = await commands.get_history(schedule_id, limit)
-        return ran, await commands.skipped(schedule_id, limit)
+        ran = await commands.get_history(schedule_id, limit + 1)
+        return ran, await commands.skipped(schedule_id, limit + 1)
 
     (ran, skipped), _ = with_commands(call, folder, query)
     if call.json:
         render.document(scheduler_page.history_document(ran, skipped)[:limit])
     else:
         scheduler_page.history(ran, skipped, limit)
+        if len(ran) + len(skipped) > limit:
+            click.echo("more: a higher --limit", err=True)
 
 
 @scheduler.command("upcoming")

@@ -16,9 +16,9 @@ from rota.cli.pipeline import location, scheduler_page
 from rota.cli.pipeline.progress import Meter
 from rota.cli.pipeline.run import code_of, quiet_logs, result_document
 from rota.cli.pipeline.runner import Life, PipelineRunEnd
+from rota.cli.run.wait import check_timeout
 from rota.client.handle import RunHandle
 from rota.core.runs.stored_errors import read_error
-from rota.core.time.instants import patience_micros
 from rota.pipelines.outcome import PipelineResult, Progress
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ def trigger(
     The exit code is that of the execution: 0 completed, 1 failed, 7 some items failed, 8 the
     budget was used up, 130 cancelled.
     """
-    if timeout is not None:
-        patience_micros(timeout)
+    check_timeout(timeout, waits=wait)
     quiet_logs(call)
     root = location.root_of(folder)
     app = location.app_of(call, root, ai=ai)

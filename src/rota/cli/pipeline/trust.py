@@ -34,6 +34,8 @@ def trust(call: CommonOptions, path: str | None, remove: bool) -> None:
     """
     kept = location.trust_of(call)
     if path is None:
+        if remove:
+            raise click.UsageError("--remove needs PATH: the folder to withdraw the trust from.")
         _list(call, kept)
         return
     if remove:

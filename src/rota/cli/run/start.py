@@ -58,7 +58,7 @@ def start(
     """
     given = values.arguments(arguments, source)
     chosen = _start_options(tags, **options)
-    waiter = Waiter(call, timeout)
+    waiter = Waiter(call, timeout, waits=wait)
 
     async def begin(client: Client, workflow: Any, kwargs: dict[str, Any]) -> None:
         ref = await client.options(**chosen).start(workflow, **kwargs)

@@ -14,7 +14,7 @@ from rota.cli.exit_codes import Interrupted, TookTooLong
 from rota.client.client import Client
 from rota.core.runs.stored_errors import end_of, run_failed
 from rota.core.time.instants import SECOND, patience_micros
-from rota.errors import RotaError, RunFailed
+from rota.errors import BadInput, RotaError, RunFailed
 from rota.explain.run import BLOCKED
 from rota.explain.schedule import why
 
@@ -22,12 +22,23 @@ from rota.explain.schedule import why
 EXPLAIN_AFTER_US = 5 * SECOND
 
 
+def check_timeout(timeout: str | None, *, waits: bool) -> None:
+    """Refuse a `--timeout` that is not a duration, or that comes without `--wait`."""
+    if timeout is None:
+        return
+    patience_micros(timeout)
+    if not waits:
+        raise BadInput(
+            "--timeout means something only with --wait",
+            hint="Add --wait. The timeout of a run itself belongs to its workflow or schedule.",
+        )
+
+
 class Waiter:
     """Waits for one run and remembers how it ended."""
 
-    def __init__(self, call: CommonOptions, timeout: str | None) -> None:
-        if timeout is not None:
-            patience_micros(timeout)  # refused before anything is started
+    def __init__(self, call: CommonOptions, timeout: str | None, *, waits: bool = True) -> None:
+        check_timeout(timeout, waits=waits)  # before anything is started
         self._call = call
         self._timeout = timeout
         self._run_id: str | None = None

@@ -146,6 +146,7 @@ def upcoming(call: CommonOptions, within: str, limit: int) -> None:
         render.document(lines)
     else:
         occurrences(coming, zone, now, names=True, empty=f"nothing fires within {within}")
+        render.more(coming, render.NextPage(limit))
 
 
 # -- commands ----------------------------------------------------------------------------------
@@ -185,7 +186,7 @@ def trigger(call: CommonOptions, name: str, wait: bool, timeout: str | None) -> 
 
     The next occurrence of the schedule stays as it is.
     """
-    waiter = Waiter(call, timeout)
+    waiter = Waiter(call, timeout, waits=wait)
 
     async def fire(client: Client) -> None:
         run_id = await client.schedules.trigger(name)
