@@ -7,6 +7,9 @@ import pytest
 from rota.core.time.cron import read_cron
 from rota.errors import BadSchedule
 
+QUARTZ = (
+    "beside ? a number may be that of Quartz (1 is Sunday) or of cron (1 is Monday); name the day"
+)
 READ = [
     # expression, field, values
     ("*/15 * * * *", "minute", [0, 15, 30, 45]),
@@ -118,6 +121,8 @@ WRONG = [
      "L alone could mean Saturday or Sunday; name the day, as in FRIL or 5L", 8, 1),
     ("0 0 * * FRI#6", "day of week", "the number after # is 1 to 5", 12, 1),
     ("0 0 * * FRI#", "day of week", "the number after # is 1 to 5", 12, 1),
+    *[(f"0 0 9 ? * {days}", "day of week", QUARTZ, 10, len(days))
+      for days in ("2", "2-6", "MON,6L", "6#3")],
     ("0 0 * * 9#1", "day of week", "9 is outside 0-7", 8, 1),
     ("0 0 * * 15W", "day of week", "W is for the day of month; MON-FRI are the weekdays", 8, 3),
     ("70 0 0 * * *", "second", "70 is outside 0-59", 0, 2),

@@ -20,6 +20,8 @@ CRON = [
     ("0-10 * * * *", "at minutes 0 to 10 past every hour"),
     ("0 9 * * *", "at 09:00, every day"),
     ("0 9 * * MON-FRI", "at 09:00, Monday to Friday"),
+    ("0 9 * * 0-7", "at 09:00, Sunday to Saturday"),
+    ("0 9 * JUN-JUN SUN-SUN", "at 09:00, on Sunday, in June"),
     ("0 9,17 * * *", "at 09:00 and 17:00, every day"),
     ("0,30 9,17 * * *", "at 09:00, 09:30, 17:00 and 17:30, every day"),
     ("*/15 9-17 * * 1-5", "every 15 minutes, from 09:00 to 17:45, Monday to Friday"),

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import msgspec
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -20,8 +21,10 @@ from rota.core.time.recurrence import (
     count_between,
     next_after,
     notes,
+    parse,
     previous_before,
 )
+from rota.errors import BadSchedule
 from tests.core.time.kit import oracle
 from tests.core.time.kit import strategies as some
 from tests.core.time.kit.backwards import latest_between
@@ -208,3 +211,19 @@ def test_an_expression_that_never_fits_is_distinguished_from_one_that_is_rare() 
     assert not Walls(read_cron("0 0 29 2 *")).days.never()
     assert not Walls(read_cron("0 0 * 2 MON#5")).days.never()
     assert not Walls(read_cron("0 0 31 2 MON")).days.never()  # Either of the two is enough.
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "hint"),
+    [
+        ("TZ=UTC 0 9 * * *", "begins with a time zone", "--timezone Europe/Berlin"),
+        ("2027-12-25 at 9", "'2027-12-25 at 9' is not a time", "Write 2027-03-28T09:00"),
+        ("2027-02-30", "'2027-02-30' is not a time: day is out of range", "2027-03-28T09:00"),
+    ],
+)
+def test_the_error_names_the_option_or_the_form_to_write(text: str, said: str, hint: str) -> None:
+    with pytest.raises(BadSchedule) as caught:
+        parse(text, zone="UTC", now=0)
+    assert said in str(caught.value)
+    assert "isoformat" not in str(caught.value)
+    assert hint in caught.value.advice

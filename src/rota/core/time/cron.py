@@ -6,6 +6,7 @@ Knows no dates and no zones: `calendar` finds the wall times, `resolve` the inst
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import NamedTuple, NoReturn
 
@@ -56,6 +57,10 @@ WEEKDAY = CronField(
     + "; also FRIL, FRI#2 and ?",
 )
 PLACES = (SECOND, MINUTE, HOUR, DAY, MONTH, WEEKDAY)
+_NUMBERED_DAY = re.compile(r"(?<![#/\d])\d", re.ASCII)  # not the 2 of FRI#2 or */2
+_QUARTZ = (
+    "beside ? a number may be that of Quartz (1 is Sunday) or of cron (1 is Monday); name the day"
+)
 
 
 class Item(NamedTuple):
@@ -164,6 +169,8 @@ def read_cron(text: str) -> Cron:
         except BadSchedule:
             fields.append(_field(_Piece(expression, column, word, place)))  # Points at the place.
         column += len(word) + 1
+    if len(words) == 6 and words[3] == "?" and _NUMBERED_DAY.search(words[-1]):
+        _Piece(expression, column - len(words[-1]) - 1, words[-1], WEEKDAY).refuse(_QUARTZ)
     if len(fields) == 5:
         fields.insert(0, _field_alone("0", SECOND))
     shown = fields[1:] if fields[0].text == "0" else fields

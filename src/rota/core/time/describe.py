@@ -224,7 +224,7 @@ def _even_step(field: Field, size: int) -> int | None:
 
 def _span(field: Field) -> tuple[int, int] | None:
     [item, *more] = field.items
-    plain = item.kind == "range" and item.step == 1 and not more
+    plain = item.kind == "range" and item.step == 1 and not more and item.first != item.last
     return (item.first, item.last) if plain else None
 
 
@@ -276,8 +276,7 @@ def _on_weekdays(field: Field) -> str:
     else:
         words = [f"{w} {_OF_THE_MONTH}" if c else w for w, c in zip(words, counted, strict=True)]
     text = _listed(words)
-    plain = len(field.items) == 1 and field.items[0].kind == "range" and field.items[0].step == 1
-    return text if plain else f"on {text}"
+    return f"on {text}" if _span(field) is None else text
 
 
 def _counted_weekdays(items: Sequence[Item]) -> tuple[list[bool], list[str]]:
@@ -308,7 +307,10 @@ def _weekday(item: Item) -> str:
     if item.kind == "any" or item.step > 1:
         numbers = range(item.first, _wrapped(item) + 1, item.step)
         return _listed([WEEKDAY_NAMES[number % 7] for number in numbers])
-    return f"{name} to {WEEKDAY_NAMES[item.last % 7]}"
+    if item.first == item.last:
+        return name
+    last = min(item.last, item.first + 6)  # 0-7 names Sunday twice
+    return f"{name} to {WEEKDAY_NAMES[last % 7]}"
 
 
 def _wrapped(item: Item) -> int:

@@ -198,8 +198,11 @@ def _fronts(
 
 
 def _ends(window: tuple[ClockTime, ClockTime], choices: Choices) -> tuple[Wall, Wall]:
-    first, last = resolved(list(window), choices)
-    return first, last
+    first, last = window
+    if first == last:
+        return first.wall, last.wall
+    first_wall, last_wall = resolved([first, last], choices)
+    return first_wall, last_wall
 
 
 def _merged(fronts: list[list[str]]) -> list[str]:

@@ -2,7 +2,8 @@
 
 A bare hour is 1 to 12 without am, pm, a leading zero or a word such as "morning". Alone it is read
 on the 24-hour clock. Beside other times it may mean the other half of the day ("at 5 and 6pm",
-"from 9 to 5"); where both halves make sense, the phrase leaves a choice open.
+"from 9 to 5", "from noon to 5"); where both halves make sense, the phrase leaves a choice open.
+A time that only the 24-hour clock has (17:00, 0:30) puts all of them on that clock.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class ClockTime(NamedTuple):
     minute: int = 0
     second: int = 0
     mark: str = "24"  # bare | am | pm | 24
-    midnight: bool = False  # said as a word
+    midnight: bool = False  # said as a word; in `resolved` the hour may be 24
 
     @property
     def wall(self) -> Wall:
@@ -67,11 +68,16 @@ def in_part(clock: ClockTime, part: str) -> ClockTime:
 
 def resolved(clocks: list[ClockTime], choices: Choices) -> list[Wall]:
     """The times of one list, or the two ends of one window, on the 24-hour clock."""
+    written = [clock.wall for clock in clocks]
+    exact = any(
+        clock.mark == "24" and not (clock.midnight or 0 < clock.hour < 13) for clock in clocks
+    )
+    if len(clocks) == 1 or exact or all(clock.mark != "bare" for clock in clocks):
+        return written
+    # Midnight ends the day, unless it comes first.
+    clocks = [clock._replace(hour=24) if at and clock.midnight else clock
+              for at, clock in enumerate(clocks)]  # fmt: skip
     literal = [clock.wall for clock in clocks]
-    bare = [clock.mark == "bare" for clock in clocks]
-    exact = any(clock.mark == "24" for clock in clocks)
-    if exact or not any(bare) or len(set(literal)) == 1:
-        return literal
     options: list[list[Wall]] = []
     shared = _shared(clocks)
     if _rises(literal) and not _rises(shared or []):
@@ -80,22 +86,34 @@ def resolved(clocks: list[ClockTime], choices: Choices) -> list[Wall]:
         if option is not None and option not in options:
             options.append(option)
     if len(options) == 1:
-        return literal
+        return written
     unsure = next(at for at, walls in enumerate(zip(*options, strict=True)) if len(set(walls)) > 1)
     reason = f"{_shown(clocks[unsure])} may be before or after noon"
-    return options[choices.choose(reason, len(options))]
+    chosen = options[choices.choose(reason, len(options))]
+    return [(hour % 24, minute, second) for hour, minute, second in chosen]
 
 
 def _shared(clocks: list[ClockTime]) -> list[Wall] | None:
     """Each bare hour takes the am or pm that follows it ("5 and 6pm"), or the last one."""
     marks: list[str] = []
-    mark = next((clock.mark for clock in reversed(clocks) if clock.mark in ("am", "pm")), "")
-    for clock in reversed(clocks):
-        mark = clock.mark if clock.mark in ("am", "pm") else mark
+    halves = [_half(clock) for clock in clocks]
+    mark = next((half for half in reversed(halves) if half), "")
+    for half in reversed(halves):
+        mark = half or mark
         marks.append(mark)
     if not mark:
         return None
-    return [c._replace(mark=m).wall for c, m in zip(clocks, reversed(marks), strict=True)]
+    return [
+        clock._replace(mark=mark).wall if clock.mark == "bare" else clock.wall
+        for clock, mark in zip(clocks, reversed(marks), strict=True)
+    ]
+
+
+def _half(clock: ClockTime) -> str:
+    """The half of the day that a time says: am, pm or none."""
+    if clock.midnight:
+        return "pm" if clock.hour == 24 else "am"
+    return clock.mark if clock.mark in ("am", "pm") else ""
 
 
 def _rises(walls: list[Wall]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.core.time.cron import MONTHS, WEEKDAYS
+from rota.core.time.cron import MONTH_NAMES, MONTHS, WEEKDAY_NAMES, WEEKDAYS
 from rota.core.time.phrase_choices import Choices, refuse
 from rota.core.time.phrase_model import Day
 from rota.core.time.phrase_tokens import (
@@ -53,6 +53,10 @@ def read_months(cursor: Cursor) -> list[str] | None:
     last = MONTH_NUMBERS.get(cursor.word(1)) if cursor.to() else None
     if last is None:
         return [MONTHS[first - 1]]
+    if last == first:
+        name = MONTH_NAMES[first - 1].lower()
+        reason = f"{name} to {name} may be one month or all twelve"
+        refuse("ambiguous", reason, f"every day in {name}", "every day")
     cursor.take(2)
     return [f"{MONTHS[first - 1]}-{MONTHS[last - 1]}"]
 
@@ -78,6 +82,10 @@ def _weekdays(cursor: Cursor, *, every: bool) -> list[Day] | None:
             return None
         cursor.take()
         last = weekday(cursor.word(1)) if cursor.to() else None
+        if last == first:
+            name = WEEKDAY_NAMES[first].lower()
+            reason = f"{name} to {name} may be one day or all seven"
+            refuse("ambiguous", reason, f"every {name}", "every day")
         cursor.take(0 if last is None else 2)
         text = WEEKDAYS[first] if last is None else f"{WEEKDAYS[first]}-{WEEKDAYS[last]}"
     if _tail(cursor) in ("month", "quarter", "year"):

@@ -137,14 +137,27 @@ class Reader:
         return Clause(rate=rate, order=[RATE])
 
     def _past(self) -> Clause | None:
-        number = self._cursor.whole() if self._every else None
+        token, number = self._cursor.peek(), self._cursor.whole()
         past = read_past(self._cursor)
-        if past is not None and number is not None:
+        if past is None:
+            return None
+        if self._every and number is not None:
             refuse(
                 "ambiguous", "it may be a rate, or minutes past the hour",
                 f"every {number} minutes", f"{past[0]} minutes past every hour",
             )  # fmt: skip
-        return None if past is None else Clause(past=past, order=[PAST])
+        before = self._segments[-1] if self._segments else Clause()
+        if token.kind == "minute" and before.last == TIMES:
+            reason = f"{token.text} may be of the hour before it, or of every hour"
+            if self._choices.choose(reason, 2) == 0:
+                clock = before.times[-1]._replace(minute=int(past[0]), second=0, midnight=False)
+                return Clause(times=[clock], order=[TIMES])
+        if number is not None and before.single == TIMES and _are_numbers(before.times):
+            reason = f"{before.times[-1].hour} may be an hour, or minutes past the hour"
+            if self._choices.choose(reason, 2) == 0:
+                self._segments.pop()
+                past = [*[str(clock.hour) for clock in before.times], *past]
+        return Clause(past=past, order=[PAST])
 
     def _days_back(self) -> Clause | None:
         days = read_days_back(self._cursor)
@@ -223,6 +236,9 @@ class Reader:
         word = token.text
         if token.kind == "place" or word in ZONES:
             refuse("zone", f'"{word}" is a time zone, which is an option of its own', word)
+        if token.kind == "offset":
+            reason = f'"{word}" is an offset; the time zone is an option of its own'
+            refuse("zone", reason, "Europe/Berlin")
         if word in TO:
             refuse("incomplete", f'"{word}": a window has two ends: "between 9:00 and 17:00"')
         if word in ONE_TIME:
@@ -230,6 +246,13 @@ class Reader:
         if token.kind == "number":
             refuse("unknown", f'"{word}" may be a time or a day; write "at {word}" or an ordinal')
         refuse("unknown", f'"{word}" has no meaning here')
+
+
+def _are_numbers(times: list[ClockTime]) -> bool:
+    """Whether "at 15 and 45 past the hour" may mean minutes by its first numbers."""
+    return all(
+        clock.mark in ("bare", "24") and not (clock.minute or clock.midnight) for clock in times
+    )
 
 
 def _is_beside(segment: Clause, part: Clause) -> bool:

@@ -14,7 +14,7 @@ from rota.core.time.phrase_tokens import (
     Cursor,
 )
 
-_NAMED = {"noon": 12, "midday": 12, "midnight": 0}
+_NAMED = ("noon", "midday", "midnight")
 _HALVES = ("am", "pm")
 _MINUTES = ("minute", "minutes", "min", "mins")
 _FRACTIONS = {"quarter": 15, "half": 30}
@@ -54,6 +54,8 @@ def read_past(cursor: Cursor) -> list[str] | None:
         return ["0"]
     if cursor.word(-1) == "the" and cursor.take_words("half", "hour"):
         return ["30"]
+    if cursor.word(-1) == "the" and cursor.take_words("quarter", "hour"):
+        return ["0", "15", "30", "45"]
     if cursor.word() == "hour" and cursor.word(-1) == "the":
         cursor.take()
         return ["0"]
@@ -125,7 +127,9 @@ def _named(cursor: Cursor) -> ClockTime | None:
     if cursor.word() not in _NAMED:
         return None
     cursor.take()
-    return ClockTime(_NAMED[cursor.word(-1)], midnight=cursor.word(-1) == "midnight")
+    if cursor.word(-1) == "midnight":
+        return ClockTime(0, midnight=True)
+    return ClockTime(12, mark="pm")
 
 
 def _spoken(cursor: Cursor, bare: bool) -> ClockTime | None:

@@ -91,7 +91,8 @@ ONE_TIME = ("tomorrow", "today", "tonight", "once", "now", "next", "this")
 class Token(NamedTuple):
     """One word, number or sign."""
 
-    kind: str  # number | decimal | clock | minute | word | separator | dash | place | junk | end
+    # number | decimal | clock | minute | word | offset | separator | dash | place | junk | end
+    kind: str
     text: str
     glued: bool = False  # no space in front of it: "9am", "15th", "2h"
 
@@ -105,6 +106,7 @@ _TOKEN = re.compile(
     r"|(?P<number>[0-9]{1,9}(?![0-9]))"
     r"|(?P<place>[a-z]{2,20}(?:/[a-z_]{2,30}){1,2})"
     r"|(?P<word>[^\W\d_]{1,40}(?:'[a-z]{1,9})?)"
+    r"|(?P<offset>[+][0-9]{1,2}(?::?[0-9]{2})?(?![0-9:a-z]))"
     r"|(?P<separator>[,;&+])"
     r"|(?P<dash>[-–—])"
     r"|(?P<junk>[0-9]+|.)",
@@ -113,6 +115,7 @@ _TOKEN = re.compile(
 _SAME = {"&": "and", "+": "and", "plus": "and", "oclock": "o'clock"}
 _DAY_NAMES = "|".join(sorted(WEEKDAYS, key=len, reverse=True))
 _SLASHED = re.compile(rf"\b(?:{_DAY_NAMES})(?:/(?:{_DAY_NAMES}))+\b")  # "mon/wed/fri"
+_HYPHENED = re.compile(r"\b(bi|semi)-(?=(?:week|month)ly\b)")
 _DOTTED = ("a.m.", "p.m.", "a.m", "p.m")
 
 
@@ -123,6 +126,7 @@ def tokens_of(phrase: str) -> list[Token]:
         text = text.replace(dotted, dotted[0] + "m")
     tokens: list[Token] = []
     glued = False
+    text = _HYPHENED.sub(r"\1", text)
     text = _SLASHED.sub(lambda days: days.group().replace("/", ","), text)
     for match in _TOKEN.finditer(text.rstrip(" .!?")):
         kind, piece = match.lastgroup or "junk", match.group()

@@ -155,7 +155,8 @@ def _timings_of_text(text: str, plain: Timing) -> list[Timing]:
         return _once(plain, _moment(text), text)
     if _ZONE_PREFIX.match(text):
         raise BadSchedule(
-            f"{text!r} begins with a time zone", hint="Give the zone on its own, as zone=."
+            f"{text!r} begins with a time zone",
+            hint="Give the zone on its own: --timezone Europe/Berlin, or timezone= in code.",
         )
     if _looks_like_cron(text):
         return [_cron(plain, text)]
@@ -210,8 +211,9 @@ def _moment(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text.replace(" ", "T", 1))
     except ValueError as error:
+        reason = "" if "isoformat" in str(error) else f": {error}"
         raise BadSchedule(
-            f"{text!r} is not a time: {error}",
+            f"{text!r} is not a time{reason}",
             hint="Write 2027-03-28T09:00, with an offset (+02:00, Z) or as wall time in the zone.",
         ) from error
 
