@@ -147,8 +147,8 @@ class Worker:
         self.wake.set()
 
     async def begin(self, fresh: Sequence[NewRun]) -> list[Started] | None:
-        """Insert runs and claim in the same commit; None when this is not the moment:
-        it is one when we rest, have slots to spare and need no round trip for a statement."""
+        """Insert runs and claim in the same commit. None if the worker is busy, has too few free
+        slots, or would need a round trip for each statement: nothing is written then."""
         if not self._idle or self._iterating.locked() or not self._database.is_local:
             return None
         now = self._clock.now()
@@ -175,7 +175,7 @@ class Worker:
             await self._slot(claimed.claims, self._stale(claimed.claims))
         begun = {claim.id for claim in claimed.claims}
         if any(not one.existed and one.id not in begun for one in started):
-            self._wakeups.notify_soon(READY)  # others was before them in the line
+            self._wakeups.notify_soon(READY)  # older runs of the queue were claimed first
         return started
 
     async def iterate(self) -> bool:

@@ -133,7 +133,7 @@ async def apply(tx: Tx, *, now: int) -> list[str]:
         return []
     one_by_one = tx.dialect.concurrent and bool(await applied(tx))
     await tx.script(tx.dialect.render(_LOG))
-    # Views first go and last come, so that a migration may change what they read.
+    # Views are dropped before and created after it: a migration may change what they read.
     await tx.script("".join(f'drop view if exists "{name}";' for name in VIEWS))
     done = []
     for one in to_come:
