@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -70,13 +71,14 @@ class PlannedMigration(NamedTuple):
         return [one for one in self.statements if one.long]
 
 
-def shipped() -> list[Migration]:
+@cache
+def shipped() -> tuple[Migration, ...]:
     """The migrations of this version, in order."""
     found = []
     for path in (files("rota.store") / "migrations").iterdir():
         if match := _FILE.match(path.name):
             found.append(Migration(int(match.group(1)), match.group(2), path.read_text()))
-    return sorted(found)
+    return tuple(sorted(found))
 
 
 async def applied(tx: Tx) -> dict[int, str]:
@@ -103,17 +105,25 @@ async def check(tx: Tx) -> None:
 async def plan(tx: Tx) -> list[PlannedMigration]:
     """The plan of `rota migrate`."""
     state = _compared(await applied(tx))
-    existing = set() if state.is_new else {row[0] for row in await tx.rows("list_tables")}
-    rest = await unfinished(tx)
-    return ([rest] if rest else []) + [_planned(tx, one, existing) for one in state.missing]
+    if state.unfinished is None and not state.missing:
+        return []
+    existing = set() if state.is_new else await _tables(tx)
+    rest = [_long_parts(tx, state.unfinished, existing)] if state.unfinished else []
+    return rest + [_planned(tx, one, existing) for one in state.missing]
 
 
 async def unfinished(tx: Tx) -> PlannedMigration | None:
     """The long parts that an applied migration still lacks."""
     half = _compared(await applied(tx)).unfinished
-    if half is None:
-        return None
-    whole = _planned(tx, half, {row[0] for row in await tx.rows("list_tables")})
+    return None if half is None else _long_parts(tx, half, await _tables(tx))
+
+
+async def _tables(tx: Tx) -> set[str]:
+    return {row[0] for row in await tx.rows("list_tables")}
+
+
+def _long_parts(tx: Tx, one: Migration, existing: set[str]) -> PlannedMigration:
+    whole = _planned(tx, one, existing)
     return whole._replace(statements=whole.long)
 
 
@@ -208,9 +218,8 @@ async def prepare(database: Database, *, migrate: bool, now: int) -> list[str]:
                 return done
             done += more
 
-    done: list[str] = []
-    to_come = await database.read(plan) if migrate else []
-    if to_come:
-        done = await database.migrating(bring_up_to_date)
+    if migrate and not await database.read(plan):
+        return []
+    done = await database.migrating(bring_up_to_date) if migrate else []
     await database.read(check)
     return done
