@@ -61,10 +61,11 @@ def copied(template: Path, to: Path) -> None:
 def shared_schema(postgres_url: str) -> Iterator[SharedSchema]:
     """A migrated schema, dropped at the end."""
     with asyncio.Runner() as runner:
-        schema = SharedSchema(postgres_url, runner)
+        schema = SharedSchema(Session(postgres_url, runner))
         schema.make()
         yield schema
         schema.drop()
+        schema.session.close()
 
 
 @contextmanager
@@ -72,19 +73,45 @@ def schema_pool(postgres_url: str) -> Iterator[SchemaPool]:
     """Migrated schemas for tests that need many, dropped at the end."""
     # A thread with an event loop of its own: schemas are asked for inside the loops of tests.
     with ThreadPoolExecutor(1) as thread, asyncio.Runner() as runner:
-        pool = SchemaPool(postgres_url, runner, thread)
+        pool = SchemaPool(Session(postgres_url, runner), thread)
         yield pool
         pool.drop()
+
+
+class Session:
+    """One connection to the server; its event loop outlives the loops of the tests."""
+
+    def __init__(self, postgres_url: str, runner: asyncio.Runner) -> None:
+        self.server = postgres_url
+        self.run = runner.run
+        self._connection: Any = None
+        self._schema = ""
+
+    async def of(self, schema: str) -> Any:
+        """The connection, with this search path."""
+        import asyncpg
+
+        if self._connection is None or self._connection.is_closed():
+            # A test that leaves a transaction open should fail here, not hang.
+            settings = {"lock_timeout": "10s"}
+            self._connection = await asyncpg.connect(self.server, server_settings=settings)
+            self._schema = ""
+        if self._schema != schema:
+            await self._connection.execute(f"set search_path = {schema}")
+            self._schema = schema
+        return self._connection
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._connection is not None:
+            self.run(self._connection.close())
 
 
 class SchemaPool:
     """Migrated schemas without rows, used again by one test after the other."""
 
-    def __init__(
-        self, postgres_url: str, runner: asyncio.Runner, thread: ThreadPoolExecutor
-    ) -> None:
-        self._server = postgres_url
-        self._runner = runner
+    def __init__(self, session: Session, thread: ThreadPoolExecutor) -> None:
+        self._session = session
         self._thread = thread
         self._free: list[SharedSchema] = []
         self._taken: list[SharedSchema] = []
@@ -97,7 +124,8 @@ class SchemaPool:
 
     def empty(self) -> None:
         """Delete the rows of all schemas that were taken."""
-        self._thread.submit(self._empty).result()
+        for schema in self._taken:
+            self._thread.submit(schema.empty).result()
         self._free += self._taken
         self._taken = []
 
@@ -105,50 +133,39 @@ class SchemaPool:
         """Remove all schemas."""
         for schema in self._free + self._taken:
             self._thread.submit(schema.drop).result()
+        self._thread.submit(self._session.close).result()
 
     def _make(self) -> SharedSchema:
-        schema = SharedSchema(self._server, self._runner)
+        schema = SharedSchema(self._session)
         schema.make()
-        schema.disconnect()
         return schema
-
-    def _empty(self) -> None:
-        for schema in self._taken:
-            schema.empty()
-            schema.disconnect()
 
 
 class SharedSchema:
     """One migrated PostgreSQL schema, which `empty` gives back as it was made."""
 
-    def __init__(self, postgres_url: str, runner: asyncio.Runner) -> None:
+    def __init__(self, session: Session) -> None:
         self.name = f"t_{secrets.token_hex(6)}"
-        self.url = f"{postgres_url}{'&' if '?' in postgres_url else '?'}schema={self.name}"
-        self._server = postgres_url
-        self._runner = runner
-        self._connection: Any = None
+        self.url = f"{session.server}{'&' if '?' in session.server else '?'}schema={self.name}"
+        self.session = session
         self._shape: Any = None
         self._script = ""
 
     def make(self) -> None:
         """Create the schema and its tables."""
-        self._runner.run(self._make())
+        self.session.run(self._make())
 
     def empty(self) -> None:
         """Delete all rows; a schema that a test changed is dropped and created again."""
-        self._runner.run(self._empty())
+        self.session.run(self._empty())
 
     def drop(self) -> None:
-        """Remove the schema and end the connection."""
-        self._runner.run(self._drop())
-
-    def disconnect(self) -> None:
-        """End the connection; the next call makes another."""
-        self._runner.run(self._connection.close())
+        """Remove the schema."""
+        self.session.run(self._drop())
 
     async def _make(self) -> None:
         await _migrate(self.url)
-        connection = await self._connected()
+        connection = await self.session.of(self.name)
         tables = [row[0] for row in await connection.fetch(TABLES, self.name)]
         order = TopologicalSorter({name: set() for name in tables if name != "migrations"})
         for child, parent in await connection.fetch(REFERENCES, self.name):
@@ -158,9 +175,9 @@ class SharedSchema:
         self._shape = await connection.fetchval(SHAPE, self.name)
 
     async def _empty(self) -> None:
-        connection = await self._connected()
+        connection = await self.session.of(self.name)
         if await self._changed(connection):
-            await connection.execute(f"drop schema if exists {self.name} cascade")
+            await self._drop()
             await self._make()
         else:
             await connection.execute(self._script)
@@ -174,19 +191,8 @@ class SharedSchema:
             return True
 
     async def _drop(self) -> None:
-        connection = await self._connected()
+        connection = await self.session.of(self.name)
         await connection.execute(f"drop schema if exists {self.name} cascade")
-        await connection.close()
-
-    async def _connected(self) -> Any:
-        """The one connection; its event loop outlives the loops of the tests."""
-        import asyncpg
-
-        if self._connection is None or self._connection.is_closed():
-            # A test that leaves a transaction open should fail here, not hang.
-            settings = {"lock_timeout": "10s", "search_path": self.name}
-            self._connection = await asyncpg.connect(self._server, server_settings=settings)
-        return self._connection
 
 
 async def _migrate(url: str) -> None:
