@@ -12,16 +12,22 @@ import pytest
 
 from rota import Rota
 from rota.errors import StoreUnreachable, WrongState
-from tests.crash.kit import KillAt, KillLoop, KillSlice, MakeDatabase, kill_at_each
+from tests.crash.kit import (
+    EVERY_POINT,
+    KillAt,
+    KillLoop,
+    KillSlice,
+    MakeDatabase,
+    kill_at_each,
+)
 from tests.crash.kit.command_life import make_app, nothing_open
 from tests.kit import PATIENCE_S, Effects, broken, select, until
 from tests.kit.warm_children import WarmChild
 
 pytestmark = pytest.mark.timeout(600)
 
-KILLS_MAX = 100
-AT_ONCE = 4
-TAKEOVER = KillLoop(least=10, most=KILLS_MAX)
+KILLS = KillLoop(most=100, at_once=2)
+TAKEOVER = KILLS._replace(least=10)
 
 
 class Scene:
@@ -79,18 +85,7 @@ def killed(verb: str, prepare: Prepare, check: Check) -> KillAt:
 
 async def at_every_point(make_database: MakeDatabase, folder: Path, at: KillAt) -> None:
     """Call `at` with a fresh database for each point, 1, 2, 3 …"""
-
-    async def at_point(nth: int) -> bool:
-        place = folder / str(nth)
-        place.mkdir()
-        return await at(nth, make_database(), place)
-
-    for first in range(1, KILLS_MAX, AT_ONCE):
-        struck = await asyncio.gather(*map(at_point, range(first, first + AT_ONCE)))
-        if not all(struck):
-            assert first > 1 or any(struck), "nothing was ever killed"
-            return
-    raise AssertionError(f"still struck after {KILLS_MAX} points")
+    await kill_at_each(EVERY_POINT, at, make_database, folder, KILLS)
 
 
 @contextlib.asynccontextmanager

@@ -6,18 +6,16 @@ the one of a life without kills.
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
 
-from tests.crash.kit import (
-    MakeDatabase,
-)
-from tests.crash.kit.schedule_life import VERBS
-from tests.kit import Child
+from tests.crash.kit import MakeDatabase
+from tests.crash.kit.schedule_life import SPARED, VERBS
+from tests.kit.warm_children import WarmChild
 
-# More than the points of a verb: a life that is still killed in the last one fails the test.
-DATABASES, DATABASES_TO_FIRE = 15, 30
+POINTS_MAX = 30
 
 
 @pytest.mark.timeout(600)
@@ -25,12 +23,17 @@ DATABASES, DATABASES_TO_FIRE = 15, 30
 def test_a_kill_at_any_commit_leaves_one_outcome_for_every_occurrence(
     make_database: MakeDatabase, tmp_path: Path, verb: str
 ) -> None:
-    count = DATABASES_TO_FIRE if verb == "fire" else DATABASES
-    urls = [make_database() for _ in range(count)]
-    child = Child(
-        "tests.crash.kit.schedule_life", "--verb", verb, "--folder", tmp_path, *urls,
-        log=tmp_path / "log",
-    )  # fmt: skip
-    assert child.wait(500) == 0, child.tail()
+    def live(*extra: object) -> int:
+        arguments = ("--verb", verb, "--report", tmp_path / "report.json", *extra, make_database())
+        child = WarmChild("tests.crash.kit.schedule_life", *arguments, log=tmp_path / "log")
+        code = child.wait()
+        assert code in (0, SPARED), child.tail()
+        return code
+
+    live()
+    for nth in itertools.count(1):
+        assert nth <= POINTS_MAX, "still killed"
+        if live("--kill-at", nth) == SPARED:
+            break
     # One commit at least, with a point before and one after.
-    assert int(child.tail(1)) >= 2
+    assert nth > 2

@@ -33,17 +33,21 @@ class KillSlice(NamedTuple):
     """Every fifth point of a loop that kills at each: one slice in `make test`, all at night."""
 
     first: int  # from 1
+    slices: int = SLICES
 
     def __str__(self) -> str:
-        return f"slice{self.first}of{SLICES}"
+        return f"slice{self.first}of{self.slices}"
 
     def numbers(self, every: int = 1) -> Iterator[int]:
         """The numbers of its points, without end; of `every` so many points one is struck."""
-        return itertools.count(1 + (self.first - 1) * every, SLICES * every)
+        return itertools.count(1 + (self.first - 1) * every, self.slices * every)
 
     def of(self, points: Sequence[T]) -> Sequence[T]:
         """Its part of points that are known."""
-        return points[self.first - 1 :: SLICES]
+        return points[self.first - 1 :: self.slices]
+
+
+EVERY_POINT = KillSlice(1, slices=1)  # of a loop that is short
 
 
 def slices_of(test: str) -> Sequence[KillSlice]:
@@ -85,5 +89,5 @@ async def kill_at_each(
     async with asyncio.TaskGroup() as group:
         for _ in range(loop.at_once):
             group.create_task(kill_some())
-    points = len(struck) * loop.every * SLICES
+    points = len(struck) * loop.every * kills.slices
     assert points > loop.least, f"about {points} points, expected more than {loop.least}"

@@ -259,7 +259,6 @@ def _fail_on_one_item(line: Automation) -> list[Topic]:
 async def live(life: Life) -> dict[str, Any]:
     """Take up what there is, continue until nothing moves by itself, and tell how it is."""
     app = make_app(life)
-    testing.GRACE_S = 20.0  # every call of a tool ends by itself
     # A process that is gone loses its runs at once, so a new one may take over within a second.
     pause = SECOND if life.kind in SLOW else 30 * MINUTE
     async with virtual(app, start=START + life.number * pause, url=life.url) as world:
@@ -310,6 +309,7 @@ def begin(life: Life) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     faults.strike = strike
+    testing.GRACE_S = 20.0  # every call of a tool ends by itself
     try:
         reported = asyncio.run(live(life))
     except BaseException:

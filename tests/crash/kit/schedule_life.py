@@ -1,21 +1,21 @@
-"""Schedules killed at every commit: a process that forks one life after the other and kills it.
+"""Schedules killed at a commit: a process that forks a life, kills it and looks what is left.
 
-`python -m tests.crash.kit.schedule_life --verb fire --folder DIR URL URL ...` takes a fresh
-database for each kill. Time is virtual, so that a life that was killed and repeated must end with
-exactly the rows of one that was not. Forks are made before any thread or connection, and cost
-little.
+`python -m tests.crash.kit.schedule_life --verb fire --report FILE [--kill-at N] URL`. Time is
+virtual, so that a life that was killed and repeated must end with exactly the rows of one that was
+not: without `--kill-at` it writes these to the file.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -37,62 +37,62 @@ select runs.kind, coalesce(template.name, runs.name), runs.status, runs.reason, 
 from runs left join runs as template on template.id = runs.schedule_id
 """
 Life = Callable[[], Awaitable[None]]
+SPARED = 3  # the exit code if the life ended before the point at which it was to be killed
 
 
-def make_app(url: str, now: int) -> Rota:
-    """An app at an instant. No worker runs here: a created run stays unchanged."""
+@contextlib.asynccontextmanager
+async def opened(url: str, now: int) -> AsyncIterator[Rota]:
+    """An app at an instant, connected. No worker runs here: a created run stays unchanged."""
     app = Rota(url, migrate=True, keep_days=0, clock=VirtualClock(now))
 
     @app.workflow
     async def work() -> None:
         pass
 
-    return app
+    async with app.connected():
+        yield app
 
 
 async def prepare(url: str) -> None:
     """Schedules of every kind; their first occurrence has fired."""
-    app = make_app(url, START)
     kinds: dict[str, dict[str, Any]] = {
         "plain": {}, "allow": {"overlap": "allow"}, "skip": {"overlap": "skip"},
         "cancel": {"overlap": "cancel-running"}, "all": {"missed": "all", "overlap": "allow"},
         "counted": {"max_runs": 2, "overlap": "allow"}, "spread": {"jitter": "10m"},
         "ends": {"end": moment(START + 2 * HOUR)},
     }  # fmt: skip
-    async with app.connected():
+    async with opened(url, START) as app:
         for name, rules in kinds.items():
             await app.schedules.create(name, "work", HOURLY, timezone="UTC", **rules)
         await app.schedules.create("rests", "work", HOURLY, timezone="UTC")
         await app.schedules.pause("rests", until=moment(START + 90 * MINUTE))
         await app.schedules.create("paused", "work", HOURLY, timezone="UTC", paused=True)
-    await tick(url, START + HOUR + 11 * MINUTE)
+        await tick(app, START + HOUR + 11 * MINUTE)
 
 
-async def tick(url: str, now: int, kill_at: int = 0) -> None:
-    """One poll of a scheduler."""
-    app = make_app(url, now)
-    async with app.connected():
-        scheduler = app._make_runtime().scheduler
-        if kill_at:
-            arm(kill_at)
-        await scheduler.tick()
-        faults.strike = None
+async def tick(app: Rota, now: int, kill_at: int = 0) -> None:
+    """One poll of a scheduler, at an instant."""
+    assert isinstance(app.clock, VirtualClock)
+    app.clock.move_to(now)
+    scheduler = app._make_runtime().scheduler
+    if kill_at:
+        arm(kill_at)
+    await scheduler.tick()
+    faults.strike = None
 
 
 LATER = START + 4 * HOUR + 5 * MINUTE
 
 
-async def say(url: str, verb: str, kill_at: int = 0) -> None:
-    """Connect four hours later and say the verb, to be killed at the nth point from there."""
+async def say(app: Rota, verb: str, kill_at: int = 0) -> None:
+    """Say the verb, four hours later, to be killed at the nth point from there."""
     if verb == "fire":
-        await tick(url, LATER, kill_at)
+        await tick(app, LATER, kill_at)
         return
-    app = make_app(url, LATER)
-    async with app.connected():
-        if kill_at:
-            arm(kill_at)
-        await VERBS[verb](app)
-        faults.strike = None
+    if kill_at:
+        arm(kill_at)
+    await VERBS[verb](app)
+    faults.strike = None
 
 
 async def _backfill(app: Rota) -> None:
@@ -121,55 +121,63 @@ VERBS: dict[str, Callable[[Rota], Awaitable[Any]]] = {
 }
 
 
-async def snapshot(url: str) -> list[list[Any]]:
+async def snapshot(app: Rota) -> list[list[Any]]:
     """Every row, without what differs from life to life (ids, and when it was written)."""
-    app = make_app(url, LATER)
-    async with app.connected():
-        rows = await app.connection.database.read(raw, ROWS)
-        return sorted(([*row] for row in rows), key=repr)
+    rows = await app.connection.database.read(raw, ROWS)
+    return sorted(([*row] for row in rows), key=repr)
 
 
-async def sound(url: str, nth: int) -> None:
+async def sound(app: Rota, nth: int) -> None:
     """Every invariant holds, and no ledger has a gap."""
-    app = make_app(url, LATER)
-    async with app.connected():
-        broken = await app.connection.database.read(invariants.broken)
-        assert broken == [], f"kill {nth}: {broken}"
-        found = await app.connection.database.read(ledger_faults, namespace="default", now=LATER)
-        assert found == [], f"kill {nth}: {[str(gap) for gap in found]}"
+    database = app.connection.database
+    broken = await database.read(invariants.broken)
+    assert broken == [], f"kill {nth}: {broken}"
+    found = await database.read(ledger_faults, namespace="default", now=LATER)
+    assert found == [], f"kill {nth}: {[str(gap) for gap in found]}"
 
 
 async def check(url: str, verb: str, nth: int, reported: dict[str, Any]) -> None:
     """After the kill all is whole; the verb said again and two more looks end as they should."""
-    await sound(url, nth)
-    now = await snapshot(url)
-    if verb != "fire":
-        assert now in (reported["before"], reported["after"]), f"kill {nth}: half done"
-    if now != reported["after"]:
-        try:
-            await say(url, verb)
-        except RotaError as error:
-            raise AssertionError(f"kill {nth}: cannot be said again: {error}") from error
-        assert await snapshot(url) == reported["after"], f"kill {nth}: another result"
-    await finish(url)
-    await sound(url, nth)
-    assert await snapshot(url) == reported["end"], f"kill {nth}: another end"
+    async with opened(url, LATER) as app:
+        await sound(app, nth)
+        now = await snapshot(app)
+        if verb != "fire":
+            assert now in (reported["before"], reported["after"]), f"kill {nth}: half done"
+        if now != reported["after"]:
+            try:
+                await say(app, verb)
+            except RotaError as error:
+                raise AssertionError(f"kill {nth}: cannot be said again: {error}") from error
+            assert await snapshot(app) == reported["after"], f"kill {nth}: another result"
+        await finish(app)
+        await sound(app, nth)
+        assert await snapshot(app) == reported["end"], f"kill {nth}: another end"
 
 
-async def finish(url: str) -> None:
+async def finish(app: Rota) -> None:
     """Life continues: two more looks."""
-    await tick(url, LATER + 1)
-    await tick(url, LATER + 2 * HOUR)
+    await tick(app, LATER + 1)
+    await tick(app, LATER + 2 * HOUR)
 
 
-async def report(url: str, verb: str, path: Path) -> None:
-    """The result of an undisturbed life, as JSON in a file."""
-    reported = {"before": await snapshot(url)}
-    await say(url, verb)
-    reported["after"] = await snapshot(url)
-    await finish(url)
-    reported["end"] = await snapshot(url)
-    path.write_text(json.dumps(reported))
+async def report(url: str, verb: str) -> dict[str, Any]:
+    """The result of an undisturbed life."""
+    await prepare(url)
+    async with opened(url, LATER) as app:
+        reported = {"before": await snapshot(app)}
+        await say(app, verb)
+        reported["after"] = await snapshot(app)
+        await finish(app)
+        reported["end"] = await snapshot(app)
+        return reported
+
+
+async def live(url: str, verb: str, kill_at: int) -> None:
+    """Prepare; then say the verb, to be killed at the nth point. The app that says it has done
+    nothing before: no point is one of its background work."""
+    await prepare(url)
+    async with opened(url, LATER) as app:
+        await say(app, verb, kill_at)
 
 
 def in_fork(life: Life) -> int:
@@ -186,34 +194,23 @@ def in_fork(life: Life) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def good(life: Life) -> None:
-    """Live it, to the end."""
-    if in_fork(life):
-        raise SystemExit(1)
-
-
 def main() -> None:
-    """The runner. Says how many kills there were."""
+    """Write the report of an undisturbed life, or kill one and compare it with the report."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--verb", required=True)
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("databases", nargs="+")
+    parser.add_argument("--report", type=Path, required=True)
+    parser.add_argument("--kill-at", type=int, default=0)
+    parser.add_argument("database")
     options = parser.parse_args()
-    first, *rest = options.databases
-    path: Path = options.folder / "told.json"
-    good(lambda: prepare(first))
-    good(lambda: report(first, options.verb, path))
-    reported = json.loads(path.read_text())
-    for nth, url in enumerate(rest, start=1):
-        good(lambda url=url: prepare(url))  # type: ignore[misc]
-        code = in_fork(lambda url=url, nth=nth: say(url, options.verb, nth))  # type: ignore[misc]
-        if code not in (0, -signal.SIGKILL):
-            raise SystemExit(1)
-        good(lambda url=url, nth=nth: check(url, options.verb, nth, reported))  # type: ignore[misc]
-        if not code:
-            print(nth - 1)  # noqa: T201
-            return
-    raise SystemExit("still struck: more databases are needed")
+    url, verb, nth = options.database, options.verb, options.kill_at
+    if not nth:
+        options.report.write_text(json.dumps(asyncio.run(report(url, verb))))
+        return
+    code = in_fork(lambda: live(url, verb, nth))
+    assert code in (0, -signal.SIGKILL), f"kill {nth}: {code}"
+    asyncio.run(check(url, verb, nth, json.loads(options.report.read_text())))
+    if not code:
+        raise SystemExit(SPARED)
 
 
 if __name__ == "__main__":
