@@ -105,6 +105,31 @@ async def test_a_replay_does_not_repeat_lines(database_url: str) -> None:
     assert [line[2] for line in lines] == ["one", "look 1", "two", "three", "look 2"]
 
 
+async def test_a_replay_of_branches_does_not_repeat_lines(database_url: str) -> None:
+    app = Rota()
+
+    @app.workflow
+    async def flow() -> None:
+        async def branch(n: int) -> None:
+            log.info("branch %d", n)
+            await rota.sleep(10 * n)
+            log.info("woke %d", n)
+
+        await rota.gather(*map(branch, [1, 2, 3]))
+
+    async with live(app, database_url) as clock:
+        run = await app.start(flow)
+        await kept(app, run.id, 3)
+        for count in (4, 5, 6):
+            await pass_time(clock, "10s")
+            await kept(app, run.id, count)
+        await result(run)
+        lines = await kept(app, run.id, 6)
+    assert [line[2] for line in lines] == [
+        *("branch 1", "branch 2", "branch 3"), *("woke 1", "woke 2", "woke 3"),
+    ]  # fmt: skip
+
+
 async def test_the_last_lines_are_written_when_the_worker_stops(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

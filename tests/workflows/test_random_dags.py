@@ -1,7 +1,8 @@
 """Random programs of steps, sleeps and branches, interrupted at random points.
 
 Whatever the shape and wherever it is interrupted: no false alarm about changed code, no recorded
-step executed again, and the same result as without any interruption.
+step executed again, and the same result as without any interruption. Every replay sees the results
+of its branches in the same order.
 """
 
 from __future__ import annotations
@@ -97,11 +98,13 @@ class Program:
     def __init__(self, root: Any, namespace: str) -> None:
         self.app = Rota(namespace=namespace, synchronous="normal")
         self.executed: list[str] = []
+        self.orders: list[list[str]] = []  # of results, for each execution of the workflow
         self.steps = {name: self.step(name) for name in NAMES}
 
         @self.app.workflow(name="program")
         async def program() -> Any:
-            return await self.perform(root, "0")
+            self.orders.append([])
+            return await self.perform(root, "0", self.orders[-1])
 
     def step(self, name: str) -> Any:
         @self.app.step(name=name)
@@ -113,15 +116,19 @@ class Program:
 
         return call
 
-    async def perform(self, part: Any, path: str) -> Any:
+    async def perform(self, part: Any, path: str, order: list[str]) -> Any:
         if isinstance(part, Call):
-            return await self.steps[part.name](path, part.rounds)
+            value = await self.steps[part.name](path, part.rounds)
+            order.append(path)
+            return value
         if isinstance(part, Nap):
-            return await sleep(part.seconds)
+            await sleep(part.seconds)
+            return order.append(path)
         inner = [(each, f"{path}.{n}") for n, each in enumerate(part.parts)]
         if part.parallel:
-            return await gather(*[self.perform(*each) for each in inner], limit=part.limit)
-        return [await self.perform(*each) for each in inner]
+            branches = [self.perform(*each, order) for each in inner]
+            return await gather(*branches, limit=part.limit)
+        return [await self.perform(*each, order) for each in inner]
 
 
 async def rounds_of(world: World, rounds: int) -> None:
@@ -155,6 +162,9 @@ async def trace(url: str, namespace: str, root: Any, events: list[Interruption])
             at = world.clock.now()
         again = recorded.intersection(program.executed[began:])
         assert not again, f"executed again: {again}"
+    for one, other in itertools.pairwise(program.orders):
+        shared = min(len(one), len(other))
+        assert one[:shared] == other[:shared]
 
 
 async def paths(app: Rota, run_id: str) -> set[str]:

@@ -111,13 +111,14 @@ class Journal:
         return [_ours(claim, one) for one in started]
 
     async def await_signal(
-        self, claim: Claim, name: str, step: StoredStep, fits: steps.Fits
+        self, claim: Claim, name: str, step: StoredStep, fits: steps.Fits, at: int | None = None
     ) -> StoredStep:
-        """Take a signal for this step, or record that it waits."""
+        """Take a signal for this step, or record that it waits. `at` is now, if it has to be that
+        very instant in the record."""
         return await insist(
             self.clock,
             lambda: self._database.write(
-                steps.await_signal, claim, name, step, fits=fits, now=self.clock.now()
+                steps.await_signal, claim, name, step, fits=fits, now=at or self.clock.now()
             ),
             "taking a signal",
         )

@@ -16,6 +16,7 @@ from typing import Any, cast
 from rota.client import caller
 from rota.errors import UsageError
 from rota.store.backend.background import is_own
+from rota.workflows.calls import OWN_CODE
 
 NONE: frozenset[str] = frozenset()
 
@@ -23,7 +24,10 @@ NONE: frozenset[str] = frozenset()
 class Branch:
     """One task of a flow, with the counts of its calls by name."""
 
-    __slots__ = ("chance", "children", "context", "counts", "failures", "flow", "path", "task")
+    __slots__ = (
+        "chance", "children", "context", "counts", "failures", "flow", "group",
+        "living", "path", "task",
+    )  # fmt: skip
 
     def __init__(self, flow: Any, path: str, task: asyncio.Task[Any] | None) -> None:
         self.flow = flow
@@ -31,9 +35,11 @@ class Branch:
         self.task = task
         self.counts: dict[str, int] = {}
         self.children: list[Branch] = []
+        self.living: list[Branch] = []  # those of them that have not ended, and perhaps others
         self.failures: frozenset[str] = NONE  # raised here and not known to be caught
         self.chance: random.Random | None = None
         self.context: contextvars.Context | None = None  # of its task, once there is one
+        self.group: object = None  # the gather that alone awaits it, if it runs no code of the user
 
     def next_key(self, name: str) -> str:
         """The key of the next call of that name in this branch."""
@@ -55,6 +61,13 @@ class Branch:
     def is_over(self) -> bool:
         """Whether its task has ended."""
         return self.task is not None and self.task.done()
+
+    def has_living(self) -> bool:
+        """Whether a branch below has not ended."""
+        living = self.living
+        while living and living[-1].is_over() and not living[-1].has_living():
+            living.pop()
+        return bool(living)
 
     def hush(self) -> None:
         """Keep asyncio from reporting the tasks below: they end with the run's suspension."""
@@ -114,6 +127,15 @@ def _retrieve(task: asyncio.Future[Any]) -> None:
 here = cast("contextvars.ContextVar[Branch | InStep | None]", caller.here)
 
 
+def join(task: asyncio.Future[Any], work: object, group: object) -> None:
+    """Note that only a gather awaits this task, and that no code of the user runs in it."""
+    branch = here.get()
+    if isinstance(branch, Branch) and getattr(work, "cr_code", None) in OWN_CODE:
+        own = branch.children[-1]
+        if own.task is task:
+            own.group = group
+
+
 def step_around() -> str | None:
     """The name of the running step, if any."""
     place = here.get()
@@ -161,6 +183,7 @@ class TaskFactory:
             )
         fresh = Branch(parent.flow, f"{parent.path}{len(parent.children)}.", None)
         parent.children.append(fresh)
+        parent.living.append(fresh)
         fresh.context = context
         context.run(_enter, fresh)
         fresh.task = self._make(loop, coroutine, options | {"context": context})

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import inspect
 import reprlib
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
@@ -17,6 +19,30 @@ _SHORT.maxstring = _SHORT.maxother = 60
 # it begins. (The frame of a coroutine says as much, but reading it is an audit event, which takes a
 # tenth of a step.)
 PendingCalls = dict[object, tuple[str, Coroutine[Any, Any, Any]]]
+
+
+# The code of the coroutines that calls of steps, children and primitives return.
+OWN_CODE: set[object] = set()
+
+
+def noted(
+    pending: PendingCalls, name: str, begin: Callable[[], Coroutine[Any, Any, T]]
+) -> Coroutine[Any, Any, T]:
+    """The coroutine of a call that has to be awaited; pending until it begins."""
+    call = object()
+    work = _begun(pending, call, begin)
+    pending[call] = (name, work)
+    return work
+
+
+async def _begun(
+    pending: PendingCalls, call: object, begin: Callable[[], Coroutine[Any, Any, T]]
+) -> T:
+    pending.pop(call, None)
+    return await begin()
+
+
+OWN_CODE.add(_begun.__code__)
 
 
 def unawaited(pending: PendingCalls) -> list[str]:

@@ -18,6 +18,7 @@ from rota.core.time.instants import SECOND
 from rota.errors import UnknownRun
 from rota.store.runs.history import ChainResult
 from rota.store.runs.steps import ChildEnd
+from rota.workflows.results import new_result, record_result, repeat_result
 from rota.workflows.run import WorkflowRun
 
 LOOK_US_MIN, LOOK_US_MAX = SECOND, 60 * SECOND
@@ -91,20 +92,19 @@ async def start_child(
     key = flow.key_for(f"start {workflow.name}", explicit)
     digest = _child_digest(workflow, args, kwargs, options.external_id)
     known = flow.recall_call(key, digest, workflow.name, args, kwargs)
-    if known is None:
-        await flow.permit_new()
-        child = flow.context.starter.new_child(flow, workflow, args, kwargs, options)
-        with flow:
-            step = flow.new_step(
-                key, "child", child_id=child.id, finished_at=flow.clock.now(), digest=digest
-            )
-            started = await flow.ours(flow.context.journal.record_child(flow.claim, step, child))
+    if known is not None:
+        await repeat_result(flow, known)
+        assert known.child_id is not None
+        return known.child_id
+    await flow.permit_new()
+    child = flow.context.starter.new_child(flow, workflow, args, kwargs, options)
+    async with new_result(flow) as at:
+        step = flow.new_step(key, "child", child_id=child.id, finished_at=at, digest=digest)
+        started = await flow.ours(flow.context.journal.record_child(flow.claim, step, child))
         flow.remember(step)
         flow.new_children |= _inserted([started])
         flow.context.starter.started(delayed=child.available_at > flow.clock.now())
-        return started.id
-    assert known.child_id is not None
-    return known.child_id
+    return started.id
 
 
 async def start_children(
@@ -126,8 +126,7 @@ async def start_children(
         await flow.permit_new()
         made = flow.context.starter.new_child
         children = [made(flow, workflow, *starts[n]) for n in fresh]
-        with flow:
-            at = flow.clock.now()
+        async with new_result(flow) as at:
             steps = [
                 flow.new_step(
                     keys[n], "child", child_id=child.id, finished_at=at, digest=digests[n]
@@ -136,11 +135,13 @@ async def start_children(
             ]
             pairs = list(zip(steps, children, strict=True))
             started = await flow.ours(flow.context.journal.record_children(flow.claim, pairs))
-        for step in steps:
-            flow.remember(step)
-        flow.new_children |= _inserted(started)
-        ids |= dict(zip(fresh, (one.id for one in started), strict=True))
-        flow.context.starter.started(delayed=any(c.available_at > at for c in children))
+            for step in steps:
+                flow.remember(step)
+            flow.new_children |= _inserted(started)
+            ids |= dict(zip(fresh, (one.id for one in started), strict=True))
+            flow.context.starter.started(delayed=any(c.available_at > at for c in children))
+    elif known and (last := known[-1]):
+        await repeat_result(flow, last)
     return [ids[n] for n in range(len(starts))]
 
 
@@ -179,6 +180,8 @@ async def child_result(
         known = await _retry_child(flow, key, child_id)
     if known is None or known.status == "waiting":
         known = await _child_end(flow, key, child_id, siblings or Siblings([]))
+    else:
+        await repeat_result(flow, known)
     if known.status == "failed":
         flow.fails(key)
         raise run_failed(child_id, known.error)
@@ -233,5 +236,4 @@ async def _child_end(flow: WorkflowRun, key: str, child_id: str, siblings: Sibli
         key, "result", status="completed" if good else "failed", output=ended.output,
         error=error, child_id=child_id, finished_at=flow.clock.now(),
     )  # fmt: skip
-    await flow.record(step)
-    return step
+    return await record_result(flow, step)

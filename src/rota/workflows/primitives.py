@@ -14,6 +14,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
 from rota.core.runs.names import checked_name
 from rota.core.runs.options import StoredRunOptions
 from rota.core.time.instants import (
@@ -29,6 +31,7 @@ from rota.core.typed import JsonReader
 from rota.engine.clock import SystemClock
 from rota.errors import UsageError
 from rota.workflows import branches
+from rota.workflows.results import record_result, repeat_result
 from rota.workflows.run import WorkflowRun, current_run
 from rota.workflows.signals import take_signal
 
@@ -118,8 +121,13 @@ async def _sleep_until(flow: WorkflowRun, wake_at: int) -> None:
         step = flow.new_step(key, "sleep", status="waiting", wake_at=wake_at)
         await flow.record(step)
     assert step.wake_at is not None
-    while flow.clock.now() < step.wake_at:
+    if step.status == "completed":
+        await repeat_result(flow, step)
+    while step.status == "waiting" and flow.clock.now() < step.wake_at:
         await flow.wait("sleep", step.wake_at)
+    if step.status == "waiting" and flow.order is not None:
+        # Other branches may have seen that it is over: a replay has to know when.
+        await record_result(flow, msgspec.structs.replace(step, status="completed"))
 
 
 def wait_for(
@@ -176,7 +184,9 @@ async def _now(flow: WorkflowRun) -> datetime:
         await flow.permit_new()
         at = flow.clock.now()
         step = flow.new_step(key, "now", output=str(at), finished_at=at)
-        await flow.record(step)
+        await record_result(flow, step)
+    else:
+        await repeat_result(flow, step)
     return moment(int(step.output or 0))
 
 
@@ -290,6 +300,7 @@ async def gather(*work: Awaitable[T], limit: int | None = None) -> list[T]:
             while waiting and (limit is None or len(running) < limit):
                 index, item = waiting.popleft()
                 running[index] = asyncio.ensure_future(item)
+                branches.join(running[index], item, progress)
                 # Not `asyncio.wait`: its cost for each call that ends grows with all that run.
                 running[index].add_done_callback(partial(end, index))
             await progress.wait()

@@ -32,8 +32,10 @@ from rota.errors import (
     UsageError,
 )
 from rota.workflows import branches
-from rota.workflows.calls import PendingCalls, shown
+from rota.workflows.calls import PendingCalls, noted
 from rota.workflows.calls import close as close_calls
+from rota.workflows.completions import CompletionOrder
+from rota.workflows.stranded import not_asked_for, other_arguments, other_type
 from rota.workflows.timeouts import asyncio_timeout_error
 
 if TYPE_CHECKING:
@@ -63,7 +65,7 @@ def current_run() -> WorkflowRun | None:
 def is_replay() -> bool:
     """Whether this code repeats what an earlier claim of its run has done already."""
     flow = current_run()
-    return flow is not None and bool(flow.unasked)
+    return flow is not None and flow.is_replay()
 
 
 class WorkflowContext(NamedTuple):
@@ -83,10 +85,11 @@ class WorkflowRun:
 
     # Slots: thousands of runs are made a second, and their attributes are read at every call.
     __slots__ = (
-        "_activity", "_busy", "_checking", "_failed_before", "_held", "_lingered", "_patching",
-        "_position", "_recorded", "_root", "_seed", "_undecided", "_used_keys", "_waits",
-        "cancelled", "claim", "clock", "context", "interrupted", "new_children", "pending_calls",
-        "refusal", "suspending", "task", "threaded", "unasked", "waits_for", "wake_at",
+        "_activity", "_busy", "_checking", "_failed_before", "_held", "_lingered", "_order",
+        "_patching", "_position", "_recorded", "_root", "_seed", "_undecided", "_used_keys",
+        "_waits", "cancelled", "claim", "clock", "context", "interrupted", "new_children",
+        "pending_calls", "refusal", "suspending", "task", "threaded", "unasked", "waits_for",
+        "wake_at",
     )  # fmt: skip
 
     def __init__(
@@ -121,6 +124,7 @@ class WorkflowRun:
         self.new_children: set[str] = set()  # inserted by this execution, not read yet
         self._used_keys: set[str] = set()
         self._patching: asyncio.Lock | None = None
+        self._order: CompletionOrder | None = None  # once there are branches
         self._lingered = self._checking = False
         if recorded:
             self._learn(recorded)
@@ -221,6 +225,8 @@ class WorkflowRun:
     def recall(self, key: str) -> StoredStep | None:
         """The record under a key; asking counts as having replayed it."""
         self._activity += 1
+        if self._order is not None:
+            self._order.calls += 1
         if self.unasked:
             self.unasked.discard(key)
         return self._recorded.get(key)
@@ -241,28 +247,14 @@ class WorkflowRun:
         if step.digest == digest or step.digest is None or digest is None:
             return
         twin = next((one.key for one in self._recorded.values() if one.digest == digest), None)
-        raise self.refuse(
-            Stranded(
-                f"run {self.claim.id} ({self.claim.name}) recorded {step.key} with other arguments "
-                f"than the code gives it now: {shown(call, args, kwargs)}"
-                + (f", which were recorded for {twin}" if twin else "")
-                + "; nothing new was executed",
-                steps=[step.key],
-            )
-        )
+        raise self.refuse(other_arguments(self.claim, step.key, call, args, kwargs, twin))
 
     def read_recorded(self, returns: JsonReader, step: StoredStep, what: str) -> Any:
         """A recorded result; ends the run if it does not fit the type in the code now."""
         try:
             return returns.read(step.output, what=what)
         except BadInput as error:
-            raise self.refuse(
-                Stranded(
-                    f"run {self.claim.id} ({self.claim.name}) recorded a value for {step.key} that "
-                    f"does not fit the type in the code now: {error.message}",
-                    hint="Let the type accept the recorded value too. Then `rota run retry` it.",
-                )
-            ) from error
+            raise self.refuse(other_type(self.claim, step, error)) from error
 
     def failed_before(self, key: str) -> bool:
         """Whether this failed for good in an earlier attempt."""
@@ -310,6 +302,24 @@ class WorkflowRun:
             self.interrupted = True
             raise RunInterrupted
         self._recorded[step.key] = step
+
+    @property
+    def order(self) -> CompletionOrder | None:
+        """The order of results, if other branches may see which result comes first."""
+        if not self._root.children or (self.branch is self._root and not self._root.has_living()):
+            return None
+        if self._order is None:
+            self._order = CompletionOrder(self, self._recorded.values())
+        return self._order
+
+    def ends_at(self) -> int:
+        """The instant of a result that is about to be recorded."""
+        return self.clock.now() if self._order is None else self._order.next_at()
+
+    @property
+    def branch(self) -> branches.Branch:
+        """The branch of the calling task."""
+        return branches.current(self._root)
 
     async def ours(self, write: Coroutine[Any, Any, T]) -> T:
         """Await a write; when the run is no longer ours, unwind user code for good."""
@@ -427,16 +437,13 @@ class WorkflowRun:
             else:
                 future.set_exception(problem)
 
+    def is_replay(self) -> bool:
+        """Whether recorded results have not reached the code yet."""
+        return bool(self.unasked) or (self._order is not None and self._order.is_repeating())
+
     def stranded(self) -> Stranded | None:
         """The error when recorded steps were not asked for again."""
-        if not self.unasked:
-            return None
-        lost = ", ".join(sorted(self.unasked)[:5])
-        return Stranded(
-            f"run {self.claim.id} ({self.claim.name}) has finished steps that the code no longer "
-            f"asks for: {lost}; nothing new was executed",
-            steps=sorted(self.unasked),
-        )
+        return not_asked_for(self.claim, self.unasked) if self.unasked else None
 
     def suspend(self) -> None:
         """Unwind user code; the run sleeps until the first of its waits is over."""
@@ -457,14 +464,7 @@ class WorkflowRun:
         self, name: str, begin: Callable[[], Coroutine[Any, Any, T]]
     ) -> Coroutine[Any, Any, T]:
         """The coroutine of a call that user code has to await; known until it begins."""
-        call = object()
-        work = self._begun(call, begin)
-        self.pending_calls[call] = (name, work)
-        return work
-
-    async def _begun(self, call: object, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        self.pending_calls.pop(call, None)
-        return await begin()
+        return noted(self.pending_calls, name, begin)
 
     # -- sync workflows --------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from rota.core.runs.model import StoredStep
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import after
 from rota.errors import BadInput
+from rota.workflows.results import expect_result, repeat_result
 from rota.workflows.run import WorkflowRun
 
 log = logging.getLogger("rota.workflows")
@@ -42,11 +43,22 @@ async def take_signal(
             return problem
         return None
 
+    if step.status != "waiting":
+        await repeat_result(flow, step)
     while step.status == "waiting":
         error = step.error
+        completion = expect_result(flow)
+        at = None if completion is None else completion.at
         with flow:
-            step = await flow.ours(flow.context.journal.await_signal(flow.claim, name, step, fits))
-        flow.remember(step)
+            try:
+                taken = flow.context.journal.await_signal(flow.claim, name, step, fits, at)
+                step = await flow.ours(taken)
+                flow.remember(step)
+            finally:
+                if completion is not None and step.status == "waiting":
+                    completion.drop()
+            if completion is not None and step.status != "waiting":
+                await completion.deliver()
         if step.error is not None and step.error != error:
             problem = read_error(step.error)["message"]
             log.warning("run %s leaves a signal and waits on: %s", flow.claim.id, problem)

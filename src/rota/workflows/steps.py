@@ -20,6 +20,8 @@ from rota.engine.invoke import DeadlinePassed, in_thread, within
 from rota.engine.outcome import retry_delay_us
 from rota.errors import StepFailed, StepTimeout, Stranded
 from rota.workflows import branches
+from rota.workflows.calls import OWN_CODE
+from rota.workflows.results import expect_result, repeat_result
 from rota.workflows.run import WorkflowRun, is_cancelled
 
 if TYPE_CHECKING:
@@ -39,48 +41,68 @@ async def run_step(
     if known is not None:
         flow.check_arguments(known, digest, step.name, args, kwargs)
         if known.status == "completed":
+            if flow.order is not None:
+                await repeat_result(flow, known)
             return flow.read_recorded(step.returns, known, step.result_name)
         await _until_retry(flow, step, known)
     elif flow.unasked or flow.cancelled:
         await flow.permit_new()
     while True:
         flow.check_open()
-        attempt = 1 if known is None else known.attempt + 1
-        position = flow.next_position() if known is None else known.position
-        began = flow.clock.now()
-        value = output = problem = wake_at = trouble = None
-        try:
-            with flow:
-                try:
-                    result = await _invoked(flow, step, key, attempt, args, kwargs)
-                    flow.check_open()  # a step that swallowed its cancellation has no result
-                    output = typed.encode(
-                        result, what=step.result_name, bytes_max=flow.context.payload_bytes_max
-                    )
-                    redaction.learn(output)
-                    # Read back at once: live and replayed code see the same value, and one that
-                    # does not fit its hint fails here instead of in every replay.
-                    value = step.returns.read_back(result, output, what=step.result_name)
-                except Exception as error:
-                    flow.check_open()  # an error that a cancellation caused is not its failure
-                    trouble, output = error, None
-                    problem, wake_at = _failure(flow, step, key, attempt, error)
-                known = StoredStep(
-                    flow.claim.root_id, key, position, "step", "failed" if trouble else "completed",
-                    attempt, flow.claim.attempt, output, problem, wake_at, None, began,
-                    flow.clock.now(), digest,
-                )  # fmt: skip
-                flow.remember(known, await flow.context.journal.put(flow.claim, known))
-        except asyncio.CancelledError as stop:
-            begun = StoredStep(
-                flow.claim.root_id, key, position, "step", "failed", attempt, flow.claim.attempt,
-                None, None, None, None, began, None, digest,
-            )  # fmt: skip
-            _note_cancelled(flow, begun, stop)
-            raise
+        begun = StoredStep(
+            flow.claim.root_id, key, known.position if known else flow.next_position(), "step",
+            "failed", known.attempt + 1 if known else 1, flow.claim.attempt, None, None, None, None,
+            flow.clock.now(), None, digest,
+        )  # fmt: skip
+        known, value, trouble = await _attempt(flow, step, begun, args, kwargs)
         if trouble is None:
             return value
         await _until_retry(flow, step, known, trouble)
+
+
+OWN_CODE.add(run_step.__code__)
+
+
+async def _attempt(
+    flow: WorkflowRun, step: Step[..., Any], begun: StoredStep, args: Any, kwargs: Any
+) -> tuple[StoredStep, Any, Exception | None]:
+    """Execute a step once and record how that ended: with a value, or with an error."""
+    value = output = problem = wake_at = trouble = completion = None
+    try:
+        with flow:
+            try:
+                result = await _invoked(flow, step, begun.key, begun.attempt, args, kwargs)
+                flow.check_open()  # a step that swallowed its cancellation has no result
+                output = typed.encode(
+                    result, what=step.result_name, bytes_max=flow.context.payload_bytes_max
+                )
+                redaction.learn(output)
+                # Read back at once: live and replayed code see the same value, and one that does
+                # not fit its hint fails here instead of in every replay.
+                value = step.returns.read_back(result, output, what=step.result_name)
+            except Exception as error:
+                flow.check_open()  # an error that a cancellation caused is not its failure
+                trouble, output = error, None
+                problem, wake_at = _failure(flow, step, begun.key, begun.attempt, error)
+            if wake_at is None:
+                completion = expect_result(flow, failed=trouble is not None)
+            ended = StoredStep(
+                begun.root_id, begun.key, begun.position, "step",
+                "failed" if trouble else "completed", begun.attempt, begun.run_attempt, output,
+                problem, wake_at, None, begun.started_at,
+                completion.at if completion else flow.ends_at(), begun.digest,
+            )  # fmt: skip
+            flow.remember(ended, await flow.context.journal.put(flow.claim, ended))
+    except BaseException as stop:
+        if completion is not None:
+            completion.drop()
+        if isinstance(stop, asyncio.CancelledError):
+            _note_cancelled(flow, begun, stop)
+        raise
+    if completion is not None:
+        with flow:
+            await completion.deliver()
+    return ended, value, trouble
 
 
 def _invoked(
@@ -141,6 +163,8 @@ async def _until_retry(
     if known.wake_at is None:
         if error is None and is_cancelled(known):
             await _wait_for_cancel(flow, known)
+        if error is None:
+            await repeat_result(flow, known)
         flow.fails(known.key)
         raise _step_failed(step, known) from error
     while flow.clock.now() < known.wake_at:

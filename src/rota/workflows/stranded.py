@@ -1,0 +1,42 @@
+"""The errors of a run that its code does not fit any more (a non-deterministic change)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from rota.core.runs.model import Claim, StoredStep
+from rota.errors import BadInput, Stranded
+from rota.workflows.calls import shown
+
+
+def not_asked_for(claim: Claim, keys: Collection[str]) -> Stranded:
+    """The error when recorded steps were not asked for again."""
+    lost = ", ".join(sorted(keys)[:5])
+    return Stranded(
+        f"run {claim.id} ({claim.name}) has finished steps that the code no longer asks for: "
+        f"{lost}; nothing new was executed",
+        steps=sorted(keys),
+    )
+
+
+def other_arguments(
+    claim: Claim, key: str, call: str, args: Any, kwargs: Any, twin: str | None
+) -> Stranded:
+    """The error when a call has other arguments than the recorded one; those of `twin`, perhaps."""
+    return Stranded(
+        f"run {claim.id} ({claim.name}) recorded {key} with other arguments than the code gives it "
+        f"now: {shown(call, args, kwargs)}"
+        + (f", which were recorded for {twin}" if twin else "")
+        + "; nothing new was executed",
+        steps=[key],
+    )
+
+
+def other_type(claim: Claim, step: StoredStep, error: BadInput) -> Stranded:
+    """The error when a recorded result does not fit the type in the code now."""
+    return Stranded(
+        f"run {claim.id} ({claim.name}) recorded a value for {step.key} that does not fit the type "
+        f"in the code now: {error.message}",
+        hint="Let the type accept the recorded value too. Then `rota run retry` it.",
+    )
