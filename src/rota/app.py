@@ -42,7 +42,7 @@ from rota.pipelines.executor import PART_QUEUE, PipelineExecutor
 from rota.schedules.apply import DeclaredSchedules, origin_of
 from rota.schedules.definition import ScheduleOptions, check_declared
 from rota.schedules.edit import When
-from rota.schedules.host_zone import host_zone_name
+from rota.schedules.host_zone import zone_or_host
 from rota.settings import SettingOptions, Settings
 from rota.workflows.definition import (
     AsyncWorkflow,
@@ -262,7 +262,7 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
                     hint="Write @app.schedule above @app.workflow.",
                 )
             given = name or workflow.name
-            check_declared(when, timezone or host_zone_name(), options)
+            check_declared(when, zone_or_host(timezone), options)
             self.declared.add(given, workflow, when, {"timezone": timezone, **options})
             return workflow
 

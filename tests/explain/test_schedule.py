@@ -145,6 +145,9 @@ async def test_a_time_that_is_no_occurrence_names_its_neighbours(database_url: s
         assert "Mon 2027-03-01 10:00 UTC (before) and Mon 2027-03-01 11:00 UTC (after)" in (
             found.sentence
         )
+        assert "it was created only at Mon 2027-03-01 12:00 UTC" in found.sentence
+        later = await ask(app, "hourly", "2027-03-01T14:17")
+        assert "created" not in later.sentence
 
 
 async def test_bounds_and_creation_are_shown(database_url: str) -> None:

@@ -91,3 +91,27 @@ async def test_jitter_longer_than_the_period_shifts_all_and_loses_none(database_
         expected = (60 * MINUTE - spread) // MINUTE
         assert await outcomes(app, "spread") == {"completed": expected}
         await sound(app)
+
+
+async def test_a_preview_begins_with_the_occurrence_that_waits_for_its_jitter(
+    database_url: str,
+) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        daily = await app.schedules.create("s", "report", "0 9 * * *", jitter="10h", **PLAIN)
+        assert daily.schedule.available_at is not None
+        assert daily.schedule.available_at - (daily.schedule.due_at or 0) > 30 * MINUTE
+        await world.advance("9h30m")
+        assert app.dues == []
+        foreseen = await app.schedules.preview("s", 3)
+        assert [f"{one.due_at:%d %H:%M}" for one in foreseen] == [
+            "01 09:00",
+            "02 09:00",
+            "03 09:00",
+        ]
+        assert list(foreseen) == list(await app.schedules.upcoming(within="3d"))[:3]
+        await world.advance_to(foreseen[0].runs_at)
+        assert app.dues == ["01 09:00:00"]
+        paused = await app.schedules.pause("s")
+        assert paused.schedule.status == "paused"
+        assert len(await app.schedules.preview("s", 3)) == 3

@@ -115,7 +115,11 @@ def _text(source: str) -> tuple[str, str]:
 def arguments(words: Sequence[str], source: str | None) -> tuple[dict[str, Any], dict[str, str]]:
     """All arguments by name, and those that may also be meant as a string."""
     texts = pairs(words, "an argument")
-    return whole(source) | {key: loose(value) for key, value in texts.items()}, texts
+    given = whole(source)
+    for key in texts:
+        if key in given:
+            raise BadInput(f"{key} is given twice: in --input and as {key}=…", hint="Keep one.")
+    return given | {key: loose(value) for key, value in texts.items()}, texts
 
 
 def checked(

@@ -14,6 +14,7 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Unpack
 
 from rota.client.schedule_view import (
+    PREVIEW_MAX,
     Occurrence,
     ScheduleFinder,
     ScheduleView,
@@ -28,8 +29,8 @@ from rota.core.runs.names import checked_key, checked_limit, checked_name
 from rota.core.schedules.intent import Intent
 from rota.core.suggest import check_options
 from rota.core.time.describe import describe
-from rota.core.time.instants import DAY, LAST, SECOND, Duration, instant, micros, moment, shown
-from rota.core.time.recurrence import count_between, notes
+from rota.core.time.instants import DAY, LAST, SECOND, Duration, instant, iso, micros, moment, shown
+from rota.core.time.recurrence import Spec, count_between, notes
 from rota.core.time.zones import zone_named
 from rota.errors import BadInput, BadSchedule, StaleCursor
 from rota.schedules.definition import Edit, PolicyOptions
@@ -176,10 +177,14 @@ class SchedulePages(ScheduleFinder):
     ) -> LedgerQuery:
         given = outcome.partition(":")[0] if isinstance(outcome, str) else outcome
         checked_status(given, "outcome")
-        return LedgerQuery(
-            (await self.get(name)).schedule.id,
-            0 if start is None else instant(start), 0 if end is None else instant(end), outcome,
-        )  # fmt: skip
+        from_at = 0 if start is None else instant(start)
+        to_at = 0 if end is None else instant(end)
+        if start is not None and end is not None and to_at < from_at:
+            raise BadInput(
+                f"the range ends ({iso(to_at)}) before it begins ({iso(from_at)})",
+                hint="Swap the two times.",
+            )
+        return LedgerQuery((await self.get(name)).schedule.id, from_at, to_at, outcome)
 
     async def _occurrences(
         self, wanted: LedgerQuery, before: LedgerPosition, limit: int, look_max: int
@@ -214,7 +219,11 @@ class SchedulePages(ScheduleFinder):
             UnknownSchedule: There is no schedule of that name.
         """
         shown = evaluable(await self.get(name))
-        return next_of(name, shown.intent, self._now(), count)
+        now = self._now()
+        if shown.schedule.status != Status.SCHEDULED:
+            return next_of(name, shown.intent, now, count)
+        stream = ahead(shown.schedule, now, LAST)
+        return [_occurrence(one) for one in itertools.islice(stream, min(count, PREVIEW_MAX))]
 
     async def upcoming(self, *, within: Duration = "1d", limit: int = 50) -> Sequence[Occurrence]:
         """List the next occurrences of all schedules.
@@ -233,10 +242,7 @@ class SchedulePages(ScheduleFinder):
         )
         streams = [ahead(row, now, until) for row in rows]
         soonest = itertools.islice(heapq.merge(*streams, key=lambda one: one[0]), limit)
-        return [
-            Occurrence(name, moment(due_at), moment(at), notes(spec, due_at))
-            for at, name, due_at, spec in soonest
-        ]
+        return [_occurrence(one) for one in soonest]
 
     async def history(
         self, name: str, *, limit: int = 50, start: datetime | None = None,
@@ -404,6 +410,11 @@ class SchedulePages(ScheduleFinder):
             [moment(at) for at in before if at not in kept and at <= until],
             refused,
         )  # fmt: skip
+
+
+def _occurrence(one: tuple[int, str, int, Spec]) -> Occurrence:
+    at, name, due_at, spec = one
+    return Occurrence(name, moment(due_at), moment(at), notes(spec, due_at))
 
 
 def _firings(name: str, intent: Intent, now: int, count: int) -> list[int]:

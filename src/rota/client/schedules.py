@@ -115,7 +115,9 @@ class Schedules(SchedulePages):
             options.get("paused", False),
         )  # fmt: skip
         fresh = declared.made(
-            timezone or declared.host_zone, schedule_id=self._client.ids.make(now), now=now
+            declared.host_zone if timezone is None else timezone,
+            schedule_id=self._client.ids.make(now),
+            now=now,
         )
         if if_match is not None or not await self._database.write(
             store.put, fresh, trigger="manual", now=now

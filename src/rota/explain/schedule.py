@@ -463,7 +463,11 @@ class ScheduleExplainer:
             if one is not None
         ]
         facts = {"before_at": iso_if_known(before), "after_at": iso_if_known(after)}
-        return f"the nearest occurrences are {' and '.join(near)}", facts
+        text = f"the nearest occurrences are {' and '.join(near)}"
+        made_at = self._row.created_at
+        if before is not None and before < made_at:
+            text += f"; it was created only at {self._wall(made_at)}"
+        return text, facts
 
     # -- words -----------------------------------------------------------------------------
 

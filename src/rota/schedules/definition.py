@@ -275,7 +275,7 @@ def redefined(old: Schedule, definition: ScheduleDefinition, *, now: int) -> Sch
         moved = msgspec.structs.replace(before, origin=definition.origin)
         return msgspec.structs.replace(old, spec=stored(moved), parent_id=definition.origin)
     known = overrides.declared_zone(before) if problem is None else None
-    zone = definition.zone or known or definition.host_zone
+    zone = definition.zone if definition.zone is not None else known or definition.host_zone
     fresh = definition.made(zone, schedule_id=old.id, now=now)
     intent = understand(fresh.spec)
     if definition.owner == CODE and problem is None:

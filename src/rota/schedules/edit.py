@@ -33,8 +33,9 @@ class Retiming(NamedTuple):
             return old.spec
         first = old.spec.timings[0] if old.spec.timings else Timing(zone=self.zone or "UTC")
         return parse(
-            self._kept(old) if self.when is None else self.when, zone=self.zone or first.zone,
-            now=now, gap=self.gap or first.gap, repeat=self.repeat or first.repeat,
+            self._kept(old) if self.when is None else self.when,
+            zone=first.zone if self.zone is None else self.zone, now=now,
+            gap=self.gap or first.gap, repeat=self.repeat or first.repeat,
             start_at=_bound(self.start, old.spec.start_at),
             end_at=_bound(self.end, old.spec.end_at),
             sub_second=self.sub_second or self.when is None,
@@ -49,7 +50,7 @@ class Retiming(NamedTuple):
             return old.text
         return [
             msgspec.structs.replace(
-                each, zone=self.zone or each.zone, gap=self.gap or each.gap,
+                each, zone=each.zone if self.zone is None else self.zone, gap=self.gap or each.gap,
                 repeat=self.repeat or each.repeat,
             )
             for each in timings

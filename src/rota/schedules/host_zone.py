@@ -13,6 +13,11 @@ def host_zone_name() -> str:
     return host_zone(os.environ, _read_link_or_text)
 
 
+def zone_or_host(zone: str | None) -> str:
+    """The zone that was named; only without one that of this machine. An empty name stays wrong."""
+    return host_zone_name() if zone is None else zone
+
+
 def _read_link_or_text(path: str) -> str | None:
     file = Path(path)
     try:

@@ -19,7 +19,7 @@ from rota.core.time.zones import zone_named
 from rota.engine.clock import SystemClock
 from rota.errors import BadInput, RotaError
 from rota.schedules.asked_time import said_time
-from rota.schedules.host_zone import host_zone_name
+from rota.schedules.host_zone import zone_or_host
 
 REMARKS_MAX = 20
 
@@ -47,7 +47,7 @@ def look_ahead(
     now: int | None = None,
 ) -> Preview:
     """The next occurrences of an expression, from now or from `start`."""
-    zone = zone or host_zone_name()
+    zone = zone_or_host(zone)
     zone_named(zone)
     now = SystemClock().now() if now is None else now
     # An occurrence at the very instant asked for is wanted, too.

@@ -17,7 +17,7 @@ import msgspec
 
 from rota.errors import BadSetting, RotaError
 from rota.schedules.definition import PolicyOptions, check_when, chosen_policies, policies
-from rota.schedules.host_zone import host_zone_name
+from rota.schedules.host_zone import zone_or_host
 from rota.schedules.preview import read_time
 
 POLICIES = tuple(PolicyOptions.__annotations__)
@@ -65,7 +65,7 @@ class ScheduleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             words = self.words()
             policies(**chosen_policies(words))
             check_when(
-                self.when, zone=self.timezone or host_zone_name(), gap=self.gap or "auto",
+                self.when, zone=zone_or_host(self.timezone), gap=self.gap or "auto",
                 repeat=self.repeat or "auto", sub_second=self.sub_second,
             )  # fmt: skip
         except RotaError as error:

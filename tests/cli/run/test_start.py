@@ -38,6 +38,7 @@ def test_the_whole_input_may_come_as_json_file_or_stdin(shell: Shell) -> None:
         (["n=1", "m=2"], "add has no parameter m"),
         (["n"], "'n' is not an argument"),
         (["n=1", "n=2"], "n is given twice"),
+        (["--input", '{"n": 1}', "n=2"], "n is given twice: in --input and as n=…"),
         (["--input", "{"], "--input is not JSON"),
         (["--input", "[1]"], "--input is a JSON list, not an object"),
         (["--input", "@nowhere.json"], "nowhere.json cannot be read"),

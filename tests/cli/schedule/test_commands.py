@@ -119,9 +119,11 @@ def test_history_is_asked_on_the_schedules_wall(either: Shell) -> None:
     found = either.json(*words, "--to", "2026-01-05T14:00Z")
     assert [row["outcome"] for row in found] == ["fired", "skipped"]
     assert either.json(*words, "--from", "2026-02-01") == []
-    assert "no occurrence has been recorded yet" in (
+    assert "no recorded occurrence has these times" in (
         either.run(*words, "--from", "2026-02-01").stdout
     )
+    reversed_range = ["--from", "2026-02-01", "--to", "2026-01-01"]
+    assert "before it begins" in either.error(*words, *reversed_range, code=2)
     assert "'soon' is not a time" in either.error(*words, "--from", "soon", code=2)
     assert "more: --to" in either.run(*words, "--limit", "1").stderr
 

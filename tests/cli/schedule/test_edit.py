@@ -85,6 +85,19 @@ def test_arguments_are_checked_against_the_workflow(either: Shell) -> None:
     assert "Did you mean add?" in said
     found = either.json(*words, "--input", '{"n": 1}', "text=7")
     assert found["input"] == {"n": 1, "text": "7"}
+    twice = either.error(*words, "--replace", "--input", '{"n": 1}', "n=2", code=2)
+    assert "n is given twice: in --input and as n=…" in twice
+
+
+def test_an_empty_time_zone_is_refused(either: Shell) -> None:
+    words = ["schedule", "create", "s", "elsewhere", "@daily", "--database", either.url]
+    (either.folder / "rota.toml").unlink()
+    assert "unknown time zone ''" in either.error(*words, "--timezone", "", code=2)
+    either.run(*words, "--timezone", "Asia/Tokyo")
+    update = ["schedule", "update", "s", "--database", either.url, "--timezone", ""]
+    assert "unknown time zone ''" in either.error(*update, code=2)
+    [kept] = either.json("schedule", "list", "--database", either.url)
+    assert kept["timezone"] == "Asia/Tokyo"
 
 
 def test_with_only_a_database_any_workflow_may_be_named(either: Shell) -> None:

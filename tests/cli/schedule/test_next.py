@@ -112,6 +112,11 @@ def test_the_time_asked_from_is_on_the_zones_wall_unless_it_says_otherwise() -> 
     assert len(json.loads(run(*words, "23:00"))["occurrences"]) == 1
 
 
+def test_two_intervals_are_two_timings_and_one_with_two_units_is_one() -> None:
+    forms = [json.loads(run(*words, "--json"))["forms"] for words in (["5m", "7m"], ["1h", "30m"])]
+    assert forms == [["every 5 minutes", "every 7 minutes"], ["every 1 hour 30 minutes"]]
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -121,6 +126,9 @@ def test_the_time_asked_from_is_on_the_zones_wall_unless_it_says_otherwise() -> 
         (["0 0 31 2 *"], "never fires"),
         (["100ms"], "more than once a second"),
         (["@daily", "--from", "someday"], "'someday' is not a time"),
+        (["@daily", "--timezone", ""], "unknown time zone ''"),
+        (["1M"], '"1M" is ambiguous: 1M may be minutes or months'),
+        (["5m7m"], '"5m7m" is ambiguous: it may be one interval or several'),
         (["@daily", "--count", "0"], "--count"),
         ([], "missing argument"),
     ],

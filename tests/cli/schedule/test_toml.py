@@ -176,6 +176,7 @@ def test_an_operators_schedule_is_left_alone(
     [
         ('workflow = "add"\nwhen = "61 * * * *"', r"\[schedules.s\]: minute: 61 is outside 0-59"),
         ('workflow = "add"\nwhen = "@daily"\ntimezone = "Nowhere"', "unknown time zone"),
+        ('workflow = "add"\nwhen = "@daily"\ntimezone = ""', "unknown time zone ''"),
         ('workflow = "add"\nwhen = "@daily"\noverlap = "maybe"', "'maybe' is not a valid"),
         ('workflow = "add"\nwhen = "@daily"\nmax_delay = "soon"', "'soon' is not a duration"),
         ('workflow = "add"\nwhen = "@daily"\nstart = "soon"', "'soon' is not a time"),

@@ -218,6 +218,10 @@ def test_an_expression_that_never_fits_is_distinguished_from_one_that_is_rare() 
     [
         ("TZ=UTC 0 9 * * *", "begins with a time zone", "--timezone Europe/Berlin"),
         ("2027-12-25 at 9", "'2027-12-25 at 9' is not a time", "Write 2027-03-28T09:00"),
+        ("@every 5M", "5M may be minutes or months", '"5m"; "every 5 months"'),
+        ("every 15 M on weekdays", "15 M may be minutes or months", '"15m"'),
+        ("30m 1h", "it may be one interval or several", "largest unit first"),
+        ("1h30m5h", "it may be one interval or several", "give a list"),
         ("2027-02-30", "'2027-02-30' is not a time: day is out of range", "2027-03-28T09:00"),
     ],
 )

@@ -93,6 +93,7 @@ def test_no_retries_is_one_attempt(tmp_path: Path) -> None:
         ("notify: {onFailure: x}", 'unknown key "onFailure"; did you mean "on_failure"?'),
         ("end: 2020-01-01", "warning 2:1 the schedule is over: no occurrence is left"),
         ("timezone: Mars/Olympus", "unknown time zone 'Mars/Olympus'"),
+        ('timezone: ""', "unknown time zone ''"),
     ],
 )
 def test_what_is_wrong_with_a_block(tmp_path: Path, line: str, said: str) -> None:

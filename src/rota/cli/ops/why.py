@@ -7,7 +7,7 @@ import click
 from rota.cli import complete, connect, render
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.client.client import Client
-from rota.errors import UnknownSchedule
+from rota.errors import BadInput, UnknownSchedule
 from rota.explain.schedule import Explanation
 from rota.explain.schedule import why as ask
 from rota.schedules.asked_time import said_span
@@ -49,4 +49,9 @@ async def _ask(client: Client, name: str, at_text: str | None) -> Explanation:
     span = said_span(at_text, zone, now)
     if span is not None:
         return await ask(client, name, between=span)
-    return await ask(client, name, at=read_time(at_text, zone, now))
+    try:
+        asked = read_time(at_text, zone, now)
+    except BadInput as error:
+        error.advice = f'{error.advice} A span is "last night", yesterday or "last 12h".'
+        raise
+    return await ask(client, name, at=asked)

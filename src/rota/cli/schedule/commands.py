@@ -105,7 +105,7 @@ def history(
     if call.json:
         render.document([page.entry_document(entry) for entry in ledger])
         return
-    page.ledger(ledger, zone)
+    page.ledger(ledger, zone, filtered=bool(start or end or status))
     if len(ledger) == limit:
         click.echo("more: --to with an earlier time, or a higher --limit", err=True)
 

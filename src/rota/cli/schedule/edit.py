@@ -18,7 +18,7 @@ from rota.client.schedule_view import ScheduleView
 from rota.core.schedules.intent import Missed, Overlap
 from rota.core.time.instants import micros, moment
 from rota.errors import UsageError
-from rota.schedules.host_zone import host_zone_name
+from rota.schedules.host_zone import zone_or_host
 from rota.schedules.preview import read_time, read_when, to_instant, wall, zone_of
 
 Callback = Callable[[click.Context, click.Parameter, str | None], int | str | None]
@@ -113,7 +113,7 @@ def create(
     async def make(client: Client, target: Any, kwargs: dict[str, Any]) -> ScheduleView:
         # Without the option it stays None: a schedule that is made again keeps its zone.
         timezone = options.pop("timezone")
-        zone = timezone or host_zone_name()
+        zone = zone_or_host(timezone)
         fields = _fields(options, zone, client.clock.now())
         return await client.schedules.create(
             name, target, read_when(when, zone=zone), input=kwargs, timezone=timezone, **fields
@@ -145,7 +145,8 @@ def update(call: CommonOptions, /, name: str, words: tuple[str, ...], **options:
 
     async def change(client: Client, _: Any, kwargs: dict[str, Any]) -> ScheduleView:
         shown = await client.schedules.get(name)
-        zone = options["timezone"] or zone_of(shown.intent.spec)
+        zone = options["timezone"]
+        zone = zone_of(shown.intent.spec) if zone is None else zone
         fields = _fields(options, zone, client.clock.now())
         if has_input:
             fields["input"] = kwargs

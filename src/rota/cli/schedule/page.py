@@ -196,7 +196,7 @@ def _policies(policies: Policies) -> str:
     return "; ".join(f"{name} {value}" for name, value in parts if value is not None)
 
 
-def ledger(ledger_entries: Sequence[LedgerEntry], zone: str) -> None:
+def ledger(ledger_entries: Sequence[LedgerEntry], zone: str, *, filtered: bool = False) -> None:
     """Occurrences and what became of them."""
     rows = []
     for row, last in ledger_entries:
@@ -207,7 +207,10 @@ def ledger(ledger_entries: Sequence[LedgerEntry], zone: str) -> None:
             "status": last.label if ran else "-",
             "took": render.took(last.started_at, last.finished_at), "note": _note(row, zone),
         })  # fmt: skip
-    render.table(rows, "no occurrence has been recorded yet", optional=["note"])
+    none = "no occurrence has been recorded yet"
+    if filtered:
+        none = "no recorded occurrence has these times and this status"
+    render.table(rows, none, optional=["note"])
 
 
 def _detail(row: Run) -> str | None:

@@ -49,6 +49,9 @@ TIMINGS_MAX = 100
 
 _DATE = re.compile(r"\d{4}-?\d{2}-?\d{2}")
 _DURATION = re.compile(r"(?:\d{1,18}(?:\.\d{1,18})?(?:us|ms|s|m|h|d|w)\s*)+", re.I | re.ASCII)
+_UNIT = re.compile(r"us|ms|[smhdw]", re.I | re.ASCII)
+_UNITS_FALLING = ("w", "d", "h", "m", "s", "ms", "us")
+_BIG_M = re.compile(r"(?<![\w.])(\d[\d.]*) ?M\b", re.ASCII)
 _ZONE_PREFIX = re.compile(r"(?:CRON_)?TZ=\S*", re.IGNORECASE)
 _NAMES = "|".join((*MONTHS, *WEEKDAYS, *FULL_NAMES))
 _CRON_WORD = re.compile(rf"(?:[\d*?,/#LW-]|{_NAMES})+", re.I | re.ASCII)
@@ -147,9 +150,11 @@ def _timings_of_text(text: str, plain: Timing) -> list[Timing]:
             f"a schedule of {len(text)} characters is too long; it has at most {LENGTH_MAX}",
             hint="Give several timings as a list.",
         )
+    _refuse_big_m(text)
     if text.startswith("@"):
         return [_alias(plain, text)]
     if _DURATION.fullmatch(text):
+        _refuse_two_intervals(text)
         return [_every(plain, _interval(text))]
     if _DATE.match(text):
         return _once(plain, _moment(text), text)
@@ -161,6 +166,27 @@ def _timings_of_text(text: str, plain: Timing) -> list[Timing]:
     if _looks_like_cron(text):
         return [_cron(plain, text)]
     return [_every(plain, m) if isinstance(m, int) else _cron(plain, m) for m in understand(text)]
+
+
+def _refuse_big_m(text: str) -> None:
+    """ "1M" is a month elsewhere, and would be every minute here."""
+    found = _BIG_M.search(text)
+    if found is not None:
+        number = found[1]
+        raise BadSchedule(
+            f'"{text}" is ambiguous: {found[0]} may be minutes or months',
+            hint=f'Write one of: "{number}m"; "every {number} months".',
+        )
+
+
+def _refuse_two_intervals(text: str) -> None:
+    """ "1h 30m" is one interval; "5m 7m" may be one or two."""
+    units = [_UNITS_FALLING.index(unit.lower()) for unit in _UNIT.findall(text)]
+    if units != sorted(set(units)):
+        raise BadSchedule(
+            f'"{text}" is ambiguous: it may be one interval or several',
+            hint="Write one interval with its largest unit first (1h30m), or give a list.",
+        )
 
 
 def _not_a_schedule(written: object) -> BadSchedule:

@@ -223,7 +223,7 @@ def _schedule(
     count = len(errors_of(report.problems))
     _check_block(block, pipeline_id, report)
     try:
-        zone = zone_named(block.timezone or zone).key
+        zone = zone_named(zone if block.timezone is None else block.timezone).key
     except UnknownZone as error:
         report.error(("schedule", "timezone"), _error_text(error))
     if len(errors_of(report.problems)) > count:  # check the cron text alone

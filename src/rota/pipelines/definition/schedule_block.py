@@ -135,7 +135,7 @@ def timed(block: ScheduleBlock, *, workflow: str, host_zone: str) -> Timed:
     The same file means the same intent whenever it is read: intervals count from the epoch (or from
     `start`), and times in the past are not an error.
     """
-    zone = block.timezone or host_zone
+    zone = host_zone if block.timezone is None else block.timezone
     zone_named(zone)
     spec = parse(
         block.cron, zone=zone, now=0, gap=block.gap, repeat=block.repeat,
