@@ -49,6 +49,13 @@ def test_no_queue_and_no_slot_give_nothing() -> None:
         {"round_robin": True, "age": "1m"},
         {"weight": 0},
         {"open_per_key": 0},
+        {"weight": 1.5},
+        {"worker_concurrency": 0},
+        {"worker_concurrency": -1},
+        {"rate": (10, 0)},
+        {"rate": (10, -1)},
+        {"age": -60},
+        {"age": "0s"},
     ],
     ids=str,
 )

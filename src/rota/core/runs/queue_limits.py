@@ -64,13 +64,20 @@ def shares(free: int, queues: Sequence[Contender]) -> dict[str, int]:
 
 COUNT_MAX = 2**31 - 1
 RATE_PARTS = 2
-_COUNTS = ("concurrency", "concurrency_per_key", "open_per_key")
+_COUNTS = ("concurrency", "concurrency_per_key", "open_per_key", "worker_concurrency", "weight")
+_ORDERS = ("concurrency_per_key", "open_per_key", "age", "round_robin")
 
 
 def stored_queue(namespace: str, name: str, limits: Mapping[str, Any]) -> Queue:
-    """The row of a queue with these limits, or BadInput."""
+    """The row of a queue with these limits. BadInput if they contradict each other or allow no
+    run."""
     checked_name(name, "queue")
-    check_queue(name, limits)
+    orders = [option for option in _ORDERS if limits.get(option)]
+    if len(orders) > 1:
+        raise BadInput(
+            f"queue {name!r} has {' and '.join(orders)}; each orders the keys in its own way",
+            hint="Keep one of them, or use two queues.",
+        )
     rate, age = limits.get("rate"), limits.get("age")
     count, per_us = (None, None) if rate is None else _checked_rate(name, rate)
     for option, value in [*((one, limits.get(one)) for one in _COUNTS), ("rate", count)]:
@@ -82,7 +89,7 @@ def stored_queue(namespace: str, name: str, limits: Mapping[str, Any]) -> Queue:
     return Queue(
         namespace, name, limits.get("concurrency"), limits.get("concurrency_per_key"),
         count, per_us, key_open_max=limits.get("open_per_key"),
-        age_us=None if age is None else micros(age),
+        age_us=None if age is None else _checked_time(name, "age", age),
         round_robin=int(bool(limits.get("round_robin", False))),
     )  # fmt: skip
 
@@ -93,28 +100,14 @@ def _checked_rate(name: str, rate: Any) -> tuple[Any, int]:
             f"rate={shown(rate)} of queue {name!r} is not a rate",
             hint='Give a count and a duration, for example (100, "1m").',
         )
-    return rate[0], micros(rate[1])
+    return rate[0], _checked_time(name, "rate", rate[1])
 
 
-_ORDERS = ("concurrency_per_key", "open_per_key", "age", "round_robin")
-
-
-def check_queue(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse options of a queue that contradict each other or allow no run."""
-    given = [option for option in _ORDERS if options.get(option)]
-    weight, open_per_key = options.get("weight"), options.get("open_per_key")
-    if len(given) > 1:
+def _checked_time(name: str, option: str, duration: Duration) -> int:
+    duration_us = micros(duration)
+    if duration_us <= 0:
         raise BadInput(
-            f"queue {name!r} has {' and '.join(given)}; each orders the keys in its own way",
-            hint="Keep one of them, or use two queues.",
+            f"{option}={shown(duration)} of queue {name!r} is not a time",
+            hint='Give a time above zero, such as "1m".',
         )
-    if weight is not None and weight < 1:
-        raise BadInput(
-            f"weight={weight} of queue {name!r} is not a whole number above zero",
-            hint="Give the queue a weight of 1 or more.",
-        )
-    if open_per_key is not None and open_per_key < 1:
-        raise BadInput(
-            f"open_per_key={open_per_key} of queue {name!r} allows no run",
-            hint="Give a limit of 1 or more.",
-        )
+    return duration_us
