@@ -63,6 +63,27 @@ def test_a_placeholder_that_comes_back_represents_the_stored_value() -> None:
     assert BY_NAME.restored({"note": REDACTED}) == {"note": REDACTED}
 
 
+def test_a_placeholder_in_a_list_represents_the_item_that_it_came_from() -> None:
+    a, b = {"user": "ann", "password": "pa"}, {"user": "bob", "password": "pb"}
+    hidden_a, hidden_b = BY_NAME.value(a), BY_NAME.value(b)
+    assert BY_NAME.restored([hidden_b], [a, b]) == [b]
+    assert BY_NAME.restored([hidden_b, hidden_a], [a, b]) == [b, a]
+    renamed = {"user": "eve", "password": REDACTED}
+    assert BY_NAME.restored([hidden_a, renamed], [a, b]) == [a, {"user": "eve", "password": "pb"}]
+    with pytest.raises(BadInput, match="the sign for a hidden secret"):
+        BY_NAME.restored([renamed], [a, b])  # of which of them?
+    twins = [{"password": "1"}, {"password": "2"}]
+    assert BY_NAME.restored(BY_NAME.value(twins), twins) == twins
+    with pytest.raises(BadInput, match="the sign for a hidden secret"):
+        BY_NAME.restored([{"password": REDACTED}], twins)
+
+
+def test_a_text_too_deep_to_look_through_is_hidden_whole() -> None:
+    depth = 3_000
+    text = '{"a":' * depth + '{"password": "hunter2"}' + "}" * depth
+    assert "hunter2" not in BY_NAME.text(text)
+
+
 def test_the_setting_takes_a_list_or_a_text_with_commas() -> None:
     assert load({"secret_fields": ["a", "b"]}, source="test").secret_fields == ("a", "b")
     given = from_environment({"ROTA_SECRET_FIELDS": "password, api_key,"})

@@ -60,10 +60,11 @@ class Redactor:
         if not self._fields:
             return text
         try:
-            value = msgspec.json.decode(text)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            return msgspec.json.encode(self.value(msgspec.json.decode(text))).decode()
+        except RecursionError:  # better nothing than a secret
+            return f'"{REDACTED}"'
+        except (msgspec.DecodeError, UnicodeError):
             return text
-        return msgspec.json.encode(self.value(value)).decode()
 
     def restored(self, value: Any, stored: Any = None) -> Any:
         """A value that came back from a surface: the stored value counts in a secret field that has
@@ -76,11 +77,17 @@ class Redactor:
             return {name: self._restored(name, one, old) for name, one in value.items()}
         if isinstance(value, list | tuple):
             olds = stored if isinstance(stored, list) else []
-            return [
-                self.restored(one, olds[at] if at < len(olds) else None)
-                for at, one in enumerate(value)
-            ]
+            beside = olds if len(olds) == len(value) else [None] * len(value)
+            pairs = zip(value, beside, strict=True)
+            return [self.restored(one, self._item_of(one, old, olds)) for one, old in pairs]
         return value
+
+    def _item_of(self, value: Any, beside: Any, olds: list[Any]) -> Any:
+        """The stored item that an item of a list came from: one that is shown like it, otherwise
+        the one at its place in a list as long as before. None if it may be any of several."""
+        alike = [old for old in olds if self.value(old) == value]
+        is_clear = alike and beside not in alike and all(old == alike[0] for old in alike)
+        return alike[0] if is_clear else beside
 
     def _restored(self, name: str, value: Any, old: dict[str, Any]) -> Any:
         if value != REDACTED or not self.is_secret(name):
