@@ -18,6 +18,7 @@ from rota.core.runs.model import Outcome, Schedule
 from rota.core.schedules.intent import Intent, Policies, read_intent
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
 from rota.core.time.recurrence import parse
+from rota.errors import StoreIOError
 from rota.schedules.ledger_check import ledger_faults
 from rota.store.backend.database import Database, Row, Tx
 from rota.store.runs.settle import settle_runs
@@ -314,6 +315,26 @@ async def test_many_pauses_that_end_cost_no_more_statements_than_few(db: Databas
         assert await db.write(watched) == (count, [])
         statements.append(seen)
     assert statements[0] == statements[1]
+
+
+async def test_an_error_of_the_database_quarantines_no_schedule(db: Database) -> None:
+    now = START + 4 * HOUR
+    # After the next occurrence: the clock was set back.
+    row = template(status="paused", due_at=START + DAY, available_at=START + 2 * HOUR)
+    await put(db, row)
+
+    async def failing(query: str) -> None:
+        if query == "last_recorded":
+            raise StoreIOError("the disk failed")
+
+    async def watched(tx: Tx) -> tuple[int, list[tuple[str, str]]]:
+        return await firing.end_pauses(
+            Watched(tx, [], failing), namespace=SPACE, now=now, new_ids=ids(now)
+        )
+
+    with pytest.raises(StoreIOError):
+        await db.write(watched)
+    assert await find(db) == row
 
 
 async def test_failures_in_a_row_are_counted_for_each_schedule_by_itself(db: Database) -> None:

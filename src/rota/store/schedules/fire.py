@@ -24,6 +24,7 @@ from rota.core.schedules.intent import (
     jitter_us,
     understand,
 )
+from rota.errors import StoreError
 from rota.store.backend.database import Row, Tx
 from rota.store.notifications import record
 from rota.store.notifications.record import Cause
@@ -141,12 +142,7 @@ class _Round:
                 upcoming = plan.next_due_at
                 self.owes_more |= plan.pause is None and upcoming is not None and upcoming <= now
         except Exception as error:
-            reason = f"{QUARANTINED_REASON}{error}"
-            self.quarantined.append((one.name, reason))
-            self.news.append(record.unreadable(one.id, str(error), one.due_at))
-            self.moved.append(
-                (one.id, one.due_at, Status.PAUSED, reason, None, one.due_at, None, None)
-            )
+            self.quarantine(one, error)
             return
         if plan.cancels:
             self.cancels.append(one.id)
@@ -165,19 +161,23 @@ class _Round:
                 self.news.append(record.missed(row[0], one.id, skip))
         self.moved.append(self._moved(one, intent, plan, spread))
 
-    async def write(self, tx: Tx) -> None:
-        """Insert what is created and move the schedules on."""
+    def quarantine(self, one: DueSchedule | Schedule, error: Exception) -> None:
+        """A schedule that cannot be evaluated rests, and says why."""
+        reason = f"{QUARANTINED_REASON}{error}"
+        self.quarantined.append((one.name, reason))
+        self.news.append(record.unreadable(one.id, str(error), one.due_at))
+        self.moved.append((one.id, one.due_at, Status.PAUSED, reason, None, one.due_at, None, None))
+
+    async def write(self, tx: Tx, was: Status = Status.SCHEDULED) -> None:
+        """Insert what is created and move the schedules on, which had this status."""
         if self.plain and tx.dialect.fuses:
             await tx.change("fire_and_advance", self.plain, now=self._now)
         elif self.plain:
             await tx.change("fire_plain", self.plain, now=self._now)
             await tx.change("advance_plain", self.plain)
-        if self.created:
-            await tx.many("fire_runs", self.created, now=self._now)
-        if self.moved:
-            await tx.many("advance_schedules", self.moved, was=Status.SCHEDULED)
-        if self.expiries:
-            await expiry.put(tx, self.expiries)
+        await tx.many("fire_runs", self.created, now=self._now)
+        await tx.many("advance_schedules", self.moved, was=was)
+        await expiry.put(tx, self.expiries)
 
     def _go_on(self, one: DueSchedule, intent: Intent, plan: FiringPlan, spread: int) -> None:
         upcoming = plan.next_due_at
@@ -289,10 +289,7 @@ async def end_pauses(
 
     Occurrences within the pause are skipped. Occurrences after its end, when perhaps no scheduler
     was there, count as missed."""
-    skipped: list[Row] = []
-    moved: list[Row] = []
-    quarantined: list[tuple[str, str]] = []
-    news: list[Cause] = []
+    made = _Round(now, new_ids)
     rows = await tx.rows("due_pauses", namespace=namespace, now=now, limit=PAUSES)
     for row in rows:
         old = Schedule(*row)
@@ -300,23 +297,19 @@ async def end_pauses(
             intent = understand(old.spec)
             fresh = after_pause(old, intent, old.available_at or now)
             fresh, _ = await place(tx, old, intent, fresh, understand(fresh.spec))
-            skipped += await left_out(tx, old, intent, fresh, now, new_ids)
-        except Exception as error:  # poison: it stays paused, and says why
-            fresh = msgspec.structs.replace(
-                old, reason=f"{QUARANTINED_REASON}{error}", available_at=None
-            )
-            quarantined.append((old.name, fresh.reason or ""))
-            news.append(record.unreadable(old.id, str(error), old.due_at))
-        moved.append(
+            made.created += await left_out(tx, old, intent, fresh, now, new_ids)
+        except StoreError:
+            raise
+        except Exception as error:
+            made.quarantine(old, error)
+            continue
+        made.moved.append(
             (old.id, old.due_at, fresh.status, fresh.reason, fresh.available_at, fresh.due_at,
              fresh.spec, None)
         )  # fmt: skip
-    if skipped:
-        await tx.many("fire_runs", skipped, now=now)
-    if moved:
-        await tx.many("advance_schedules", moved, was=Status.PAUSED)
-    await record.record(tx, news, now=now)
-    return len(rows), quarantined
+    await made.write(tx, Status.PAUSED)
+    await record.record(tx, made.news, now=now)
+    return len(rows), made.quarantined
 
 
 async def next_pause_end(tx: Tx, *, namespace: str) -> int | None:
