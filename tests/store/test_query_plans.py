@@ -83,7 +83,7 @@ CASES = [
     Case("claim_runs", ("runs_ready",), PLACE | LEASE),
     Case("ready_runs", ("runs_ready",), PLACE | LEASE),
     Case("pick_unkeyed", ("runs_ready",), PLACE | {"per_key": 1}),
-    Case("pick_keyed", ("runs_limit_keys",), PLACE | {"key_running_max": 2}),
+    Case("pick_keyed", ("runs_limit_keys",), PLACE | {"share": 2}),
     Case("stop_workers", ("runs_running",), {"ids": ["w1"], "now": NOW}),
     Case("count_running", ("runs_running",), {"namespace": SPACE, "queue": "default"}),
     Case("wake_due", ("runs_timer",), {"namespace": SPACE, "now": NOW, "limit": 10}),
@@ -119,14 +119,14 @@ CASES = [
 
 SPOT: dict[str, Any] = {"namespace": SPACE, "now": NOW, "limit": 10, "until": NOW, "name": "name1"}
 ANY_NAME = {"search": "", "status": ""}
-ONE = {"id": "s1", "reason": "turn", "limit": 1, "now": NOW}
+ONE = {"id": "s1", "limit": 1, "now": NOW}
 RANGE = {"from_at": 0, "to_at": NOW, "due_at": NOW, "at": NOW, "limit": 10, "id": "s1"}
 PAGE = {"before_at": NOW, "before_id": ""}
 NEW = ("new", "s1", "workflow", "work", NOW, NOW, None, NOW + 1, NOW + 1)
 ADDED = ("new", "s1", "workflow", "work", "pending", None, NOW, NOW, "schedule", None, None, None)
 OPEN = ("runs_schedule_open",)
 RESTING = ("runs_resting",)
-STUCK = {"namespace": SPACE, "kinds": ["workflow", "pipeline"]}
+STUCK = {"namespace": SPACE, "kinds": ["workflow", "pipeline"], "reason": "turn"}
 
 CASES += [
     Case("due_schedules", ("runs_timer",), SPOT),
@@ -144,12 +144,10 @@ CASES += [
     Case("open_of_schedules", OPEN, {"ids": ["s1", "s2"]}),
     Case("open_roots_of", OPEN, {"ids": ["s1", "s2"]}),
     Case("with_queued", OPEN, {"ids": ["s1", "s2"]}),
-    Case("next_queued", OPEN, ONE),
-    Case("free_waiting", OPEN, ONE),
-    Case("free_queued", OPEN, ONE),
+    Case("next_of_backfill", OPEN, ONE),
+    Case("free_waiting", OPEN, ONE | {"reasons": ["turn", "backfill"]}),
     Case("free_orphans", RESTING, STUCK | {"now": NOW}),
     Case("stuck_queued", RESTING, STUCK),
-    Case("stuck_backfills", RESTING, STUCK),
     Case("release_queued", OPEN, {"now": NOW}, ("s1",)),
     Case("failures_in_a_row", ("runs_occurrence",), {"limit": 3}, ("s1", 0)),
     Case("ledger_due", ("runs_occurrence",), RANGE | PAGE),
@@ -181,7 +179,7 @@ CASES += [
     Case("broken_serial", ("runs_serial",), {}),
 ]
 CASES += [
-    Case("standings_of", PRIMARY, {"ids": ["s1", "s2"]}),
+    Case("current_rows_of", PRIMARY, {"ids": ["s1", "s2"]}),
     Case("open_executions", OPEN, {"ids": ["s1", "s2"]}),
     Case("occurrences_since", HISTORY_OF, {"id": "s1", "since": NOW}),
     Case("started_by_hand", HISTORY_OF, {"ids": ["s1", "s2"], "since": NOW}),
@@ -314,6 +312,13 @@ SCANS = re.compile(
 
 # Rare queries. Their plans are made again once the server has analysed the table.
 LATE = ("find_started", "schedules_of")
+
+
+def test_every_case_names_a_query_of_some_database() -> None:
+    unknown = [
+        case.query for case in CASES if not (_asks("sqlite", case) or _asks("postgres", case))
+    ]
+    assert unknown == []
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.query)

@@ -15,6 +15,7 @@ from rota.store.backend.database import Database, Tx
 from rota.store.backend.dialect import POSTGRES, SQLITE
 from rota.store.backend.postgres import PostgresTx
 from rota.store.backend.sqlite_tx import SqliteTx
+from rota.store.runs import lists
 from tests.kit.tables import for_each
 from tests.tidy.tree import Module, modules
 
@@ -62,7 +63,8 @@ async def test_every_query_prepares(db: Database) -> None:
     async def prepare(tx: Tx) -> list[str]:
         failed = []
         prepared = queries.compiled(tx.dialect.name, tx.schema)
-        parts = _included() - set(_calls())  # prepared with the queries that hold them
+        # Parts of queries are prepared with the queries that hold them.
+        parts = _included() - set(_calls())
         for name in queries.texts(tx.dialect.name).keys() - parts:
             forms = [prepared[name], prepared[queries.served_query(name, "code")]]
             for text in {text for form in forms for text in (form.text, form.single)}:
@@ -115,7 +117,8 @@ def _included() -> set[str]:
 
 @for_each(NAMES)
 def test_every_query_is_used(name: str) -> None:
-    used = name in _calls() or name in _included() or name in invariants.INVARIANTS
+    tables = {*invariants.INVARIANTS, *(one for pair in lists.INDEXES.values() for one in pair)}
+    used = name in _calls() or name in _included() or name in tables
     assert used, "no code uses it: remove it"
 
 

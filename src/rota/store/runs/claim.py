@@ -45,10 +45,12 @@ class ClaimRequest(msgspec.Struct, frozen=True):
         """The form of a query that finds what this worker may take."""
         return served_query(name, self.code_id)
 
-    @property
-    def served(self) -> dict[str, Any]:
-        """The parameters of `{served runs}`."""
-        return {"names": self.names, "code_id": self.code_id}
+    def place(self, queue: str) -> dict[str, Any]:
+        """The parameters of `{served runs}` in a queue."""
+        return {
+            "namespace": self.namespace, "queue": queue, "names": self.names,
+            "code_id": self.code_id,
+        }  # fmt: skip
 
 
 class Claimed(NamedTuple):
@@ -80,31 +82,26 @@ async def _claim_ready(
     tx: Tx, request: ClaimRequest, queue: str, slots: int, alone: bool
 ) -> list[Claim]:
     """The first runs of a queue without limits."""
+    values = values_of(request, queue, slots)
     if tx.dialect.fuses:
-        values = values_of(request, queue, slots)
         if queue in request.after:
             rows = await tx.rows(request.query("claim_runs_after"), alone=alone, **values)
         else:
             rows = await tx.rows(request.query("claim_runs"), alone=alone, **values)
         return _in_order(rows)
-    [[ready, places]] = await tx.rows(
-        request.query("ready_runs"), namespace=request.namespace, queue=queue, limit=slots,
-        now=request.now, worker_id=request.worker_id, **request.served,
-    )  # fmt: skip
+    [[ready, places]] = await tx.rows(request.query("ready_runs"), **values)
     claims = _CLAIMS.decode(ready)
     if claims:
-        await tx.rows(
-            "take_runs", places=places, worker_id=request.worker_id,
-            lease_until=request.lease_until, now=request.now,
-        )  # fmt: skip
+        await tx.rows("take_runs", places=places, **values)
     return claims
 
 
 def values_of(request: ClaimRequest, queue: str, limit: int) -> dict[str, Any]:
     """The values of a statement that claims from one queue without limits."""
-    values: dict[str, Any] = {
-        "namespace": request.namespace, "queue": queue, "limit": limit, "now": request.now,
-        "worker_id": request.worker_id, "lease_until": request.lease_until, **request.served,
+    values = request.place(queue)
+    values |= {
+        "limit": limit, "now": request.now, "worker_id": request.worker_id,
+        "lease_until": request.lease_until,
     }  # fmt: skip
     after = request.after.get(queue)
     if after is not None:
@@ -153,10 +150,9 @@ async def _runs_allowed(tx: Tx, limit: Queue, slots: int) -> int:
 
 
 async def _claim_picked(tx: Tx, request: ClaimRequest, limit: Queue, runs_max: int) -> list[Row]:
-    place = _place(request, limit)
-    per_key = limit.key_running_max
+    place, per_key = request.place(limit.name), limit.key_running_max or 0
     if request.one_alone:  # it holds its place of an open key already, from its first claim
-        picked = await tx.rows(request.query("pick_alone"), per_key=per_key or 0, **place)
+        picked = await tx.rows(request.query("pick_alone"), per_key=per_key, **place)
         return await _claim_listed(tx, request, [row[0] for row in picked])
     if limit.key_open_max or limit.round_robin:
         return await _claim_by_key(tx, request, limit, runs_max)
@@ -164,18 +160,12 @@ async def _claim_picked(tx: Tx, request: ClaimRequest, limit: Queue, runs_max: i
         picked = await _pick_aged(tx, request, limit, runs_max)
     else:
         picked = await tx.rows(
-            request.query("pick_unkeyed"), per_key=per_key or 0, limit=runs_max, **place
+            request.query("pick_unkeyed"), per_key=per_key, limit=runs_max, **place
         )
     if per_key:
-        picked += await tx.rows(
-            request.query("pick_keyed"), key_running_max=per_key, limit=runs_max, **place
-        )
+        picked += await tx.rows(request.query("pick_keyed"), share=per_key, limit=runs_max, **place)
         picked.sort(key=_queue_order)
     return await _claim_listed(tx, request, [row[0] for row in picked[:runs_max]])
-
-
-def _place(request: ClaimRequest, limit: Queue) -> dict[str, Any]:
-    return {"namespace": request.namespace, "queue": limit.name, **request.served}
 
 
 def _queue_order(row: Row) -> tuple[int, int, str]:
@@ -192,7 +182,7 @@ async def _claim_listed(tx: Tx, request: ClaimRequest, ids: Sequence[str]) -> li
 
 async def _pick_aged(tx: Tx, request: ClaimRequest, limit: Queue, runs_max: int) -> list[Row]:
     """The first by priority plus one for every `age_us` of waiting; that order never changes."""
-    place, age_us = _place(request, limit), limit.age_us or 0
+    place, age_us = request.place(limit.name), limit.age_us or 0
     picked: list[Row] = []
     for [priority] in await tx.rows("waiting_priorities", **place):
         picked += await tx.rows(
@@ -216,24 +206,24 @@ async def _claim_by_key(tx: Tx, request: ClaimRequest, limit: Queue, runs_max: i
 
 async def _pick_open(tx: Tx, request: ClaimRequest, limit: Queue, runs_max: int) -> list[str]:
     """At most one run of each key, and a place for each chain that has none yet."""
-    where: dict[str, Any] = {"namespace": request.namespace, "queue": limit.name}
-    keys = [(row[0],) for row in await tx.rows("waiting_keys", limit=KEYS_MAX, **where)]
+    place = request.place(limit.name)
+    keys = [(row[0],) for row in await tx.rows("waiting_keys", limit=KEYS_MAX, **place)]
     found = await tx.many(
-        request.query("pick_open"), keys, key_open_max=limit.key_open_max, **where, **request.served
+        request.query("pick_open"), keys, share=1, key_open_max=limit.key_open_max, **place
     )
     rows = await tx.rows("places_of", ids=[row[0] for row in found if row[0] is not None])
-    unkeyed = await _unkeyed(tx, request, limit, runs_max)
-    picked = sorted([*rows, *unkeyed], key=_queue_order)[:runs_max]
+    rows += await _unkeyed(tx, request, limit, runs_max)
+    picked = sorted(rows, key=_queue_order)[:runs_max]
     keyed = [(row[4], row[3]) for row in picked if len(row) > 3]
     if keyed:
-        await tx.rows("drop_holders", keys=[key for _, key in keyed], **where)
-        await tx.change("hold_keys", keyed, **where)
+        await tx.rows("drop_holders", keys=[key for _, key in keyed], **place)
+        await tx.change("hold_keys", keyed, **place)
     return [row[0] for row in picked]
 
 
 async def _unkeyed(tx: Tx, request: ClaimRequest, limit: Queue, runs_max: int) -> list[Row]:
     return await tx.rows(
-        request.query("pick_unkeyed"), per_key=1, limit=runs_max, **_place(request, limit)
+        request.query("pick_unkeyed"), per_key=1, limit=runs_max, **request.place(limit.name)
     )
 
 
@@ -242,44 +232,41 @@ async def _pick_round_robin(
 ) -> list[str]:
     """The same number of runs of each key, from the keys that were served longest ago. Runs
     without a key take turns with the others as one key."""
-    where: dict[str, Any] = {"namespace": request.namespace, "queue": limit.name}
+    place = request.place(limit.name)
     unkeyed = [row[0] for row in await _unkeyed(tx, request, limit, runs_max)]
-    keys = [row[0] for row in await tx.rows("waiting_keys", limit=KEYS_MAX, **where)]
+    keys = [row[0] for row in await tx.rows("waiting_keys", limit=KEYS_MAX, **place)]
     if unkeyed:
-        keys.insert(await _position_of_unkeyed(tx, where, keys), NO_KEY)
-    for begin in range(
-        0, len(keys), runs_max
-    ):  # runs that this worker does not know hold up no key
+        keys.insert(await _position_of_unkeyed(tx, place, keys), NO_KEY)
+    # Part by part: runs that this worker does not know hold up no key.
+    for begin in range(0, len(keys), runs_max):
         chosen = keys[begin : begin + runs_max]
         share = -(-runs_max // len(chosen))
         found = {NO_KEY: unkeyed[:share]}
         items = [(key,) for key in chosen if key != NO_KEY]
-        for key, ids in await tx.many(
-            request.query("pick_of_keys"), items, share=share, **where, **request.served
-        ):
+        for key, ids in await tx.many(request.query("pick_of_keys"), items, share=share, **place):
             found[key] = ids.split() if ids else []
         if served := [key for key in chosen if found[key]]:
-            await _serve(tx, request, where, served)
+            await _serve(tx, request, place, served)
             rounds = itertools.zip_longest(*(found[key] for key in served))
             return [run_id for each in rounds for run_id in each if run_id is not None][:runs_max]
     return []
 
 
-async def _position_of_unkeyed(tx: Tx, where: dict[str, Any], keys: Sequence[str]) -> int:
+async def _position_of_unkeyed(tx: Tx, place: dict[str, Any], keys: Sequence[str]) -> int:
     """The position of runs without a key among these keys, which are in the order of their
     turns."""
-    rows = await tx.rows("served_of", keys=[NO_KEY, *keys], **where)
+    rows = await tx.rows("served_of", keys=[NO_KEY, *keys], **place)
     served = {row[0]: row[1] for row in rows}
     return sum(served.get(key, 0) < served.get(NO_KEY, 0) for key in keys)
 
 
-async def _serve(tx: Tx, request: ClaimRequest, where: dict[str, Any], keys: Sequence[str]) -> None:
+async def _serve(tx: Tx, request: ClaimRequest, place: dict[str, Any], keys: Sequence[str]) -> None:
     # Instants that grow from key to key and from claim to claim: no two keys are equal.
-    [[last]] = await tx.rows("last_served", **where)
+    [[last]] = await tx.rows("last_served", **place)
     first = max(request.now, last + 1)
     served = [(key, first + number) for number, key in enumerate(keys)]
-    await tx.change("serve_keys", served, **where)
-    await tx.rows("forget_served", before=request.now - SERVED_US, **where)
+    await tx.change("serve_keys", served, **place)
+    await tx.rows("forget_served", before=request.now - SERVED_US, **place)
 
 
 async def holders(tx: Tx, *, namespace: str, queue: str, key: str) -> list[str]:

@@ -39,6 +39,25 @@ _NAMED_KINDS = ("automation", "pipeline")
 Given = dict[str, Any]
 
 
+class IndexQueries(NamedTuple):
+    """The queries of one index: ids of a page; how many entries the window holds, and the last."""
+
+    ids: str
+    extent: str
+
+
+INDEXES = {
+    "newest": IndexQueries("ids_newest", "end_of_newest"),
+    "unsuccessful": IndexQueries("ids_unsuccessful", "end_of_unsuccessful"),
+    "name": IndexQueries("ids_of_name", "end_of_name"),
+    "schedule": IndexQueries("ids_of_schedule", "size_of_schedule"),
+    Status.PENDING: IndexQueries("ids_pending", "size_pending"),
+    Status.RUNNING: IndexQueries("ids_running", "size_running"),
+    Status.SLEEPING: IndexQueries("ids_sleeping", "size_sleeping"),
+    Status.WAITING: IndexQueries("ids_waiting", "size_waiting"),
+}
+
+
 class FoundIds(NamedTuple):
     """Ids of a page, newest first, and the last id that was looked at when that was the bound."""
 
@@ -152,8 +171,7 @@ async def _of_status(tx: Tx, given: Given, status: str) -> FoundIds:
     few. With many open runs, the newest runs are looked through."""
     if status in _UNSUCCESSFUL:
         return await _scan(tx, given, "unsuccessful")
-    few = await _open(tx, given, status)
-    return await _scan(tx, given, "newest") if few is None else few
+    return await _few(tx, given, status) or await _scan(tx, given, "newest")
 
 
 async def _of_schedule(tx: Tx, given: Given) -> FoundIds:
@@ -162,55 +180,25 @@ async def _of_schedule(tx: Tx, given: Given) -> FoundIds:
     newest = await _scan(tx, given, "newest")
     if newest.looked_to is None:
         return newest
-    [(size,)] = await tx.rows("size_of_schedule", **given)
+    return await _few(tx, given, "schedule") or newest
+
+
+async def _few(tx: Tx, given: Given, index: str) -> FoundIds | None:
+    """Read an index in another order; None when it has more entries than the window holds."""
+    [(size,)] = await tx.rows(INDEXES[index].extent, **given)
     if size >= given["window"]:
-        return newest
-    return FoundIds(_first(await tx.rows("ids_of_schedule", **given)))
+        return None
+    return FoundIds(_first(await tx.rows(INDEXES[index].ids, **given)))
 
 
-async def _open(tx: Tx, given: Given, status: str) -> FoundIds | None:
-    """Open runs of a status; None when there are more than the window holds."""
-    match status:
-        case Status.PENDING:
-            size = await tx.rows("size_pending", **given)
-            found = await tx.rows("ids_pending", **given)
-        case Status.RUNNING:
-            size = await tx.rows("size_running", **given)
-            found = await tx.rows("ids_running", **given)
-        case Status.SLEEPING:
-            size = await tx.rows("size_sleeping", **given)
-            found = await tx.rows("ids_sleeping", **given)
-        case _:
-            size = await tx.rows("size_waiting", **given)
-            found = await tx.rows("ids_waiting", **given)
-    return FoundIds(_first(found)) if size[0][0] < given["window"] else None
-
-
-async def _scan(tx: Tx, given: Given, source: str) -> FoundIds:
-    """Read an index in the order of ids, as far as the window reaches."""
-    match source:
-        case "unsuccessful":
-            found = _first(await tx.rows("ids_unsuccessful", **given))
-        case "name":
-            found = _first(await tx.rows("ids_of_name", **given))
-        case _:
-            found = _first(await tx.rows("ids_newest", **given))
+async def _scan(tx: Tx, given: Given, index: str) -> FoundIds:
+    """Read an index in the order of ids, as far as the window reaches. The last id that it looked
+    at counts if it stopped at the end of its window."""
+    found = _first(await tx.rows(INDEXES[index].ids, **given))
     if len(found) == given["limit"]:
         return FoundIds(found)
-    return FoundIds(found, await _end(tx, given, source))
-
-
-async def _end(tx: Tx, given: Given, source: str) -> str | None:
-    """The last id that a scan looked at, if it stopped at the end of its window."""
-    match source:
-        case "unsuccessful":
-            rows = await tx.rows("end_of_unsuccessful", **given)
-        case "name":
-            rows = await tx.rows("end_of_name", **given)
-        case _:
-            rows = await tx.rows("end_of_newest", **given)
-    [(count, last_id)] = rows
-    return str(last_id) if count == given["window"] else None
+    [(count, last_id)] = await tx.rows(INDEXES[index].extent, **given)
+    return FoundIds(found, str(last_id) if count == given["window"] else None)
 
 
 def _first(rows: Sequence[Row]) -> list[str]:

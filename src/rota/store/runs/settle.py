@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rota.core.runs.lifecycle import FINAL, RULES, Status
 from rota.core.runs.model import Claim, Outcome
@@ -15,11 +15,10 @@ from rota.core.runs.positions import claim_order
 from rota.store.backend.database import Row, Tx
 from rota.store.notifications import record
 from rota.store.runs.cancel import cancel_children
-from rota.store.runs.chain_end import after_ends
 from rota.store.runs.claim import Claimed, ClaimRequest, claim, values_of
 from rota.store.runs.payloads import INLINE_BYTES_MAX, big_bodies, inline_body
 from rota.store.runs.start import start_runs
-from rota.store.schedules.overlap import EndedChain
+from rota.store.schedules.overlap import EndedChain, after_ends
 
 _completion = attrgetter("claim.id", "claim.claim_count", "output")
 
@@ -46,7 +45,9 @@ async def settle_runs(
     for outcome in outcomes:
         kinds[_is_minimal(outcome, owner)].append(outcome)
     others, plain = kinds
-    done = await _complete(tx, plain, worker_id=owner, now=now, alone=alone and not others)
+    items, alone = sorted(map(_completion, plain)), alone and not others
+    count = await tx.change("complete_runs", items, alone=alone, worker_id=owner, now=now)
+    done = await _completed(tx, items, count, alone=alone)
     if not others:
         return SettleResult(done, woke=False)
     settled = await _settle_others(tx, others, now, continues)
@@ -77,10 +78,7 @@ async def _settle_and_claim_at_once(
         rows = await tx.many(request.query("complete_and_claim_after"), items, alone=True, **values)
     else:
         rows = await tx.many(request.query("complete_and_claim"), items, alone=True, **values)
-    if rows[0][0] == len(items):
-        done = frozenset([item[0] for item in items])
-    else:
-        done = frozenset([row[0] for row in await tx.many("completed_of", items, alone=True)])
+    done = await _completed(tx, items, rows[0][0], alone=True)
     claims = [Claim(*row[1:]) for row in rows if row[1] is not None]
     claims.sort(key=claim_order)
     return SettleResult(done, woke=False), Claimed(claims)
@@ -97,11 +95,11 @@ def _is_minimal(outcome: Outcome, owner: str) -> bool:
     return output is None or len(output) <= INLINE_BYTES_MAX
 
 
-async def _complete(tx: Tx, outcomes: Sequence[Outcome], **shared: Any) -> frozenset[str]:
-    items = sorted(map(_completion, outcomes))
-    if await tx.change("complete_runs", items, **shared) == len(items):
-        return frozenset([item[0] for item in items])
-    return frozenset([row[0] for row in await tx.many("completed_of", items, **shared)])
+async def _completed(tx: Tx, items: Sequence[Row], count: int, *, alone: bool) -> frozenset[str]:
+    """Which of these claims have completed their runs, if so many have."""
+    if count != len(items):
+        items = await tx.many("completed_of", items, alone=alone)
+    return frozenset([item[0] for item in items])
 
 
 async def _settle_others(
@@ -114,13 +112,10 @@ async def _settle_others(
     )
     items = sorted((_settle_row(one, now) for one in outcomes), key=itemgetter(0))
     status = {row[0]: row[1] for row in await tx.many("settle_runs", items)}
-    if bodies:
-        await tx.many("put_payloads", [row for row in bodies if row[0] in status])
-    again = [(o.claim.root_id, key) for o in outcomes if o.claim.id in status for key in o.again]
-    if again:
-        await tx.many("forget_failures", again)
-    woke = any(value == Status.PENDING for value in status.values())
+    await tx.many("put_payloads", [row for row in bodies if row[0] in status])
     ours = [o for o in outcomes if o.claim.id in status]
+    await tx.many("forget_failures", [(o.claim.root_id, key) for o in ours for key in o.again])
+    woke = any(value == Status.PENDING for value in status.values())
     woke |= await _follow(tx, ours, now)
     over = [o.claim.root_id for o in ours if o.verb == "fail" and o.retry is None]
     cancelled = await cancel_children(tx, over, now)
@@ -140,7 +135,6 @@ def _settle_row(outcome: Outcome, now: int) -> Row:
 async def _follow(tx: Tx, outcomes: Sequence[Outcome], now: int) -> bool:
     """Insert the retries; wake the parents of chains that have ended."""
     retries = [outcome.retry for outcome in outcomes if outcome.retry]
-    if retries:
-        await start_runs(tx, retries, now=now, alone=False)
+    await start_runs(tx, retries, now=now, alone=False)
     after = [EndedChain.of(o) for o in outcomes if not o.retry and RULES[o.verb].target in FINAL]
     return await after_ends(tx, after, now) or bool(retries)

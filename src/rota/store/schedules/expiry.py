@@ -50,8 +50,7 @@ async def _join_windows(tx: Tx, ended: Sequence[ExpiredRun]) -> None:
         if key in before:
             joined = msgspec.structs.replace(options, previous_due_at=before[key])
             later.append((run_id, joined.text()))
-    if later:
-        await tx.change("put_options", later)
+    await tx.change("put_options", later)
     await tx.change("move_back_fired", [(*key, at) for key, at in before.items()])
 
 

@@ -190,8 +190,6 @@ async def last_of(
     tx: Tx, schedule_ids: Sequence[str], *, last: int
 ) -> dict[str, list[OccurrenceOutcome]]:
     """The newest `last` outcomes of each schedule, oldest first."""
-    if not schedule_ids:
-        return {}
     found = await tx.many("last_outcome_ids", [(one,) for one in schedule_ids], last=last)
     ids = [run_id for row in found for run_id in (row[1] or "").split()]
     outcomes: dict[str, list[OccurrenceOutcome]] = {one: [] for one in schedule_ids}

@@ -1,5 +1,5 @@
-"""The overlap queue of a schedule: when one of its chains ends, the next that waits behind it is
-released, and completions that receivers want are recorded."""
+"""Consequences of ended chains: their parents wake, the next run in the overlap queue of a schedule
+is released, and completions that receivers want are recorded."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rota.core.runs.lifecycle import Trigger
 from rota.core.runs.model import Claim, Outcome
 from rota.store.backend.database import Tx
 from rota.store.notifications import record
+from rota.store.runs.wake import poke
 
 # The kinds that a schedule starts; naming them lets the query about stuck runs use its index.
 KINDS = ["workflow", "pipeline"]
@@ -32,7 +33,18 @@ class EndedChain(NamedTuple):
         return cls(claim.parent_id, claim.schedule_id, claim.root_id, claim if well else None)
 
 
-async def release_next(tx: Tx, ended: Sequence[EndedChain], now: int) -> bool:
+async def after_ends(tx: Tx, ended: Sequence[EndedChain], now: int) -> bool:
+    """The consequences of ended chains: parents wake, the next of a schedule is released. Returns
+    whether there is something to do."""
+    parents = [end.parent_id for end in ended if end.parent_id]
+    if parents:
+        await poke(tx, parents, now=now)
+    scheduled = [end for end in ended if end.schedule_id]
+    released = await _release_next(tx, scheduled, now) if scheduled else False
+    return bool(parents) or released
+
+
+async def _release_next(tx: Tx, ended: Sequence[EndedChain], now: int) -> bool:
     """Release what waited behind these chains of schedules, and record those that ended well and
     are worth a notification. Returns whether there is something to do."""
     ids = sorted({end.schedule_id for end in ended if end.schedule_id})
@@ -56,7 +68,7 @@ async def _release_queued(tx: Tx, schedule_ids: Sequence[str], now: int) -> int:
     a backfill's, so the end of any of them may be the one that it waited for."""
     rows = await tx.rows("open_of_schedules", ids=list(schedule_ids))
     free = [(row[0],) for row in rows if row[2] and not row[1]]
-    return await tx.change("release_queued", free, now=now) if free else 0
+    return await tx.change("release_queued", free, now=now)
 
 
 async def _release_backfills(tx: Tx, ended: Sequence[EndedChain], now: int) -> int:
@@ -70,7 +82,7 @@ async def _release_backfills(tx: Tx, ended: Sequence[EndedChain], now: int) -> i
 
 
 async def _release_backfill(tx: Tx, schedule_id: str | None, count: int, now: int) -> int:
-    rows = await tx.rows("next_queued", id=schedule_id, reason="backfill", limit=count)
+    rows = await tx.rows("next_of_backfill", id=schedule_id, limit=count)
     await tx.rows("release_runs", ids=[row[0] for row in rows], now=now)
     return len(rows)
 
@@ -80,17 +92,16 @@ async def release_stuck(tx: Tx, *, namespace: str, now: int) -> int:
 
     No end of a run leaves one behind today. One that an earlier version or a repair by hand left
     would wait for ever, and every later occurrence would merge into it."""
-    found = await _stuck(tx, namespace)
-    await tx.rows("lock_templates", ids=sorted({key for keys in found for key in keys}))
-    queued, backfills = await _stuck(tx, namespace)  # No process can end or fire one now.
-    count = await _release_queued(tx, queued, now) if queued else 0
-    for schedule_id in backfills:
+    found = [*await _stuck(tx, namespace, "turn"), *await _stuck(tx, namespace, "backfill")]
+    await tx.rows("lock_templates", ids=sorted(set(found)))
+    # Again: no process can end or fire one now.
+    count = await _release_queued(tx, await _stuck(tx, namespace, "turn"), now)
+    for schedule_id in await _stuck(tx, namespace, "backfill"):
         count += await _release_backfill(tx, schedule_id, 1, now)
     return count + len(await tx.rows("free_orphans", namespace=namespace, kinds=KINDS, now=now))
 
 
-async def _stuck(tx: Tx, namespace: str) -> tuple[list[str], list[str]]:
-    """Schedules with a queued occurrence, or one of a backfill, behind no run."""
-    queued = await tx.rows("stuck_queued", namespace=namespace, kinds=KINDS)
-    backfills = await tx.rows("stuck_backfills", namespace=namespace, kinds=KINDS)
-    return [str(row[0]) for row in queued], [str(row[0]) for row in backfills]
+async def _stuck(tx: Tx, namespace: str, reason: str) -> list[str]:
+    """Schedules with a run behind no run that waits for its turn, or in a backfill."""
+    rows = await tx.rows("stuck_queued", namespace=namespace, kinds=KINDS, reason=reason)
+    return [str(row[0]) for row in rows]

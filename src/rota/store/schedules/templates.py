@@ -147,7 +147,7 @@ async def delete(tx: Tx, schedule_id: str, *, now: int = 0) -> bool:
     Queued occurrences go now: nothing would release them any more. The lock keeps a firing from
     adding another one in between."""
     await tx.rows("lock_templates", ids=[schedule_id])
-    await tx.rows("free_waiting", id=schedule_id, now=now)
+    await tx.rows("free_waiting", id=schedule_id, reasons=["turn", "backfill"], now=now)
     rows = await tx.rows("delete_schedule", id=schedule_id)
     for namespace, name, spec, fired_at in rows:
         intent = _readable(spec)
@@ -218,10 +218,8 @@ async def replace(
     await change(tx, fresh)
     if after.policies.overlap is Overlap.ALLOW:
         # Runs are beside each other from now on, so that there might always be one before it.
-        await tx.rows("free_queued", id=fresh.id, now=now)
-    rows = await left_out(tx, old, before, fresh, now, new_ids)
-    if rows:
-        await tx.many("fire_runs", rows, now=now)
+        await tx.rows("free_waiting", id=fresh.id, reasons=["turn"], now=now)
+    await tx.many("fire_runs", await left_out(tx, old, before, fresh, now, new_ids), now=now)
     return fresh
 
 

@@ -60,25 +60,20 @@ left join runs as turn on turn.namespace = automations.namespace
 where automations.namespace = :namespace
 group by automations.status, turn.status, turn.reason
 
+-- name: pipeline_executions
+-- The last attempts of the executions of every schedule of a pipeline.
+select template.name as schedule, runs.id as id
+from runs as template join runs on runs.schedule_id = template.id
+where template.namespace = :namespace and template.kind = 'schedule'
+    and template.spec like '%"kind":"pipeline"%' and runs.schedule_id is not null
+    and runs.kind = 'pipeline' and runs.status <> 'skipped' and {last attempt runs}
+
 -- name: recent_executions
--- For every schedule of a pipeline, the last attempt of each execution that was due, or was started
--- by hand, since an instant; of very many, the newest.
+-- Those that were due, or were started by hand, since an instant; of very many, the newest.
 with recent as (
-    select template.name as schedule, runs.id as id
-    from runs as template join runs on runs.schedule_id = template.id
-    where template.namespace = :namespace and template.kind = 'schedule'
-        and template.spec like '%"kind":"pipeline"%'
-        and runs.schedule_id is not null and runs.due_at >= :since
-        and runs.kind = 'pipeline' and runs.status <> 'skipped'
-        and {last attempt runs}
+    {query pipeline_executions} and runs.due_at >= :since
     union all
-    select template.name as schedule, runs.id as id
-    from runs as template join runs on runs.schedule_id = template.id
-    where template.namespace = :namespace and template.kind = 'schedule'
-        and template.spec like '%"kind":"pipeline"%'
-        and runs.schedule_id is not null and runs.due_at is null and runs.created_at >= :since
-        and runs.kind = 'pipeline' and runs.status <> 'skipped'
-        and {last attempt runs}
+    {query pipeline_executions} and runs.due_at is null and runs.created_at >= :since
     order by id desc limit :limit
 )
 select recent.schedule, runs.status, coalesce(runs.output, (select body from payloads

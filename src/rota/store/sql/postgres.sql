@@ -62,25 +62,19 @@ select pg_notify(:channel, topic || {seed}) from unnest(:topics::text[]) as topi
 with picked as (
     select ctid from runs
     where {claimable runs}
-        and not exists (select 1 from queues
-            where queues.namespace = :namespace and queues.name = :queue and queues.paused = 1)
+        and not exists ({query paused_queue})
     order by priority desc, available_at, id
     limit :limit
     {skip_locked}
 )
-update runs
-set status = 'running', reason = null, lease_owner = :worker_id, lease_until = :lease_until,
-    claim_count = claim_count + 1, wake_requested = 0, started_at = coalesce(started_at, :now)
+update runs {query set_claimed}
 where ctid = any (array(select ctid from picked))
 returning {claim columns}
 
 -- name: claim_runs_after
 -- The same, passing over what was claimed before. While a snapshot is open, the server
 -- keeps the entries of claimed runs in the index. A claim from the front reads every one of them.
-with unpaused as (
-    select 1 where not exists (select 1 from queues
-        where queues.namespace = :namespace and queues.name = :queue and queues.paused = 1)
-),
+with unpaused as (select 1 where not exists ({query paused_queue})),
 higher as (
     select ctid from runs
     where {claimable runs} and exists (select 1 from unpaused) and priority > :after_priority
@@ -106,35 +100,14 @@ lower as (
 picked as (
     select ctid from higher union all select ctid from behind union all select ctid from lower
 )
-update runs
-set status = 'running', reason = null, lease_owner = :worker_id, lease_until = :lease_until,
-    claim_count = claim_count + 1, wake_requested = 0, started_at = coalesce(started_at, :now)
+update runs {query set_claimed}
 where ctid = any (array(select ctid from picked))
 returning {claim columns}
 
--- name: pick_keyed
+-- name: keyed_runs
 -- As `lateral`: before version 18 the server reads the whole table for each key otherwise.
-with waiting as ({query pending_keys}),
-ranked as (
-    select runs.id, runs.priority, runs.available_at,
-        row_number() over (partition by waiting.key
-            order by runs.priority desc, runs.available_at, runs.id) as place,
-        (select count(*) from runs as busy where busy.namespace = :namespace and busy.queue = :queue
-            and busy.limit_key = waiting.key and busy.status = 'running'
-            and busy.finished_at is null) as busy_count
-    from waiting cross join lateral (
-        select next.id, next.priority, next.available_at from runs as next
-        where next.namespace = :namespace and next.queue = :queue and next.status = 'pending'
-            and next.limit_key = waiting.key and {served next} and next.recoveries < 2
-            and next.finished_at is null
-        order by next.priority desc, next.available_at, next.id
-        limit :key_running_max
-    ) as runs
-)
-select id, priority, available_at from ranked
-where place + busy_count <= :key_running_max
-order by priority desc, available_at, id
-limit :limit
+item cross join lateral (
+    select next.id, next.priority, next.available_at {query first_of_key}) as runs
 
 -- name: complete_and_claim
 -- Both in one round trip: the server works while we execute the runs claimed before.

@@ -23,15 +23,12 @@ select 'SQLite ' || sqlite_version()
 select '[' || coalesce(group_concat(line), '') || ']', json_group_array(place) from (
     select {claim array} as line, rowid as place from runs
     where {claimable runs}
-        and not exists (select 1 from queues
-            where queues.namespace = :namespace and queues.name = :queue and queues.paused = 1)
+        and not exists ({query paused_queue})
     order by priority desc, available_at, id
     limit :limit
 )
 
 -- name: take_runs
 -- The other half: no other process can have written in between.
-update runs
-set status = 'running', reason = null, lease_owner = :worker_id, lease_until = :lease_until,
-    claim_count = claim_count + 1, wake_requested = 0, started_at = coalesce(started_at, :now)
+update runs {query set_claimed}
 where rowid {in places}

@@ -1,8 +1,14 @@
--- name: claim_listed
--- Claims runs that were picked under a limit while the queue's row was locked.
-update runs
+-- name: set_claimed
 set status = 'running', reason = null, lease_owner = :worker_id, lease_until = :lease_until,
     claim_count = claim_count + 1, wake_requested = 0, started_at = coalesce(started_at, :now)
+
+-- name: paused_queue
+select 1 from queues
+where queues.namespace = :namespace and queues.name = :queue and queues.paused = 1
+
+-- name: claim_listed
+-- Claims runs that were picked under a limit while the queue's row was locked.
+update runs {query set_claimed}
 where id {in ids} and status = 'pending'
 returning {claim columns}
 
@@ -29,25 +35,32 @@ with recursive waiting (key) as (
 )
 select waiting.key from waiting where waiting.key is not null
 
+-- name: first_of_key
+-- The first runs of `item.key` that a worker may take.
+from runs as next
+where next.namespace = :namespace and next.queue = :queue and next.status = 'pending'
+    and next.limit_key = item.key and {served next} and next.recoveries < 2
+    and next.finished_at is null
+order by next.priority desc, next.available_at, next.id
+limit :share
+
+-- name: keyed_runs
+item join runs on runs.id in (select next.id {query first_of_key})
+
 -- name: pick_keyed
-with waiting as ({query pending_keys}),
+-- For each key, as many of its first runs as its limit leaves room for.
+with item as ({query pending_keys}),
 ranked as (
     select runs.id, runs.priority, runs.available_at,
-        row_number() over (partition by waiting.key
+        row_number() over (partition by item.key
             order by runs.priority desc, runs.available_at, runs.id) as place,
         (select count(*) from runs as busy where busy.namespace = :namespace and busy.queue = :queue
-            and busy.limit_key = waiting.key and busy.status = 'running'
+            and busy.limit_key = item.key and busy.status = 'running'
             and busy.finished_at is null) as busy_count
-    from waiting join runs on runs.id in (
-        select next.id from runs as next
-        where next.namespace = :namespace and next.queue = :queue and next.status = 'pending'
-            and next.limit_key = waiting.key and {served next} and next.recoveries < 2
-            and next.finished_at is null
-        order by next.priority desc, next.available_at, next.id
-        limit :key_running_max)
+    from {query keyed_runs}
 )
 select id, priority, available_at from ranked
-where place + busy_count <= :key_running_max
+where place + busy_count <= :share
 order by priority desc, available_at, id
 limit :limit
 

@@ -24,13 +24,7 @@ select case when (
             and key_holders.limit_key = item.key
             and exists ({query open_of_holder})
     ) < :key_open_max
-    then (
-        select next.id from runs as next
-        where next.namespace = :namespace and next.queue = :queue and next.status = 'pending'
-            and next.limit_key = item.key and {served next} and next.finished_at is null
-            and next.recoveries < 2
-        order by next.priority desc, next.available_at, next.id
-        limit 1)
+    then (select next.id {query first_of_key})
     else (
         select next.id from key_holders join runs as next on next.id = key_holders.root_id
             or (next.root_id = key_holders.root_id and next.retry_of is not null)
@@ -46,14 +40,7 @@ select case when (
 -- The first runs of each key, in their order, as one text: a limit per row cannot be said otherwise
 -- in the SQL that both databases share.
 select item.key as key, (
-    select string_agg(first.id, ' ') from (
-        select next.id from runs as next
-        where next.namespace = :namespace and next.queue = :queue and next.status = 'pending'
-            and next.limit_key = item.key and {served next} and next.finished_at is null
-            and next.recoveries < 2
-        order by next.priority desc, next.available_at, next.id
-        limit :share
-    ) as first) as ids
+    select string_agg(first.id, ' ') from (select next.id {query first_of_key}) as first) as ids
 {from items: key text}
 
 -- name: places_of

@@ -1,9 +1,10 @@
 -- Executions of schedules, read back for their tracker. Inputs are omitted: they are large.
 
 -- name: current_rows_of
--- The state of schedules. The options for their runs are large, and omitted.
+-- The state of schedules. The options for their runs are large, and omitted. A condition on the kind
+-- would make PostgreSQL read the index of all schedules.
 select id, status, reason, available_at, due_at, cron_expr, spec, started_at from runs
-where id {in ids} and kind = 'schedule'
+where id {in ids}
 
 -- name: open_executions
 -- The chains of these schedules that have not ended. The range of the status shows SQLite the index.

@@ -22,8 +22,7 @@ select {schedule columns} from runs
 where namespace = :namespace and name = :name and kind = 'schedule'
 
 -- name: get_schedule_locked
-select {schedule columns} from runs
-where namespace = :namespace and name = :name and kind = 'schedule'
+{query get_schedule}
 {lock}
 
 -- name: list_schedules
@@ -123,26 +122,25 @@ where namespace = :namespace and status = 'scheduled' and available_at is not nu
 select min(available_at) from runs
 where namespace = :namespace and status = 'paused' and available_at is not null
 
--- name: open_of_schedules
+-- name: from_open_runs
 -- The range of the status says nothing new. It shows SQLite that the index of open runs is narrower
 -- than that of all runs of a schedule. A backfill is beside the schedule with all its attempts; only
 -- the first one carries its trigger. `not exists` would read all backfills on PostgreSQL.
-select schedule_id,
-    sum(case when status = 'sleeping' and reason = 'turn' then 0 else 1 end),
-    sum(case when status = 'sleeping' and reason = 'turn' then 1 else 0 end)
 from runs
 where schedule_id {in ids} and schedule_id is not null
     and finished_at is null and status >= 'pending'
     and (trigger = 'schedule' or coalesce((
         select root.trigger from runs as root where root.id = runs.root_id), '') <> 'backfill')
+
+-- name: open_of_schedules
+select schedule_id,
+    sum(case when status = 'sleeping' and reason = 'turn' then 0 else 1 end),
+    sum(case when status = 'sleeping' and reason = 'turn' then 1 else 0 end)
+{query from_open_runs}
 group by schedule_id
 
 -- name: open_roots_of
-select root_id from runs
-where schedule_id {in ids} and schedule_id is not null
-    and finished_at is null and status >= 'pending'
-    and (trigger = 'schedule' or coalesce((
-        select root.trigger from runs as root where root.id = runs.root_id), '') <> 'backfill')
+select root_id {query from_open_runs}
 
 -- name: failures_in_a_row
 -- How many of the newest chains that ended did so badly, for each schedule, up to the limit.
@@ -205,9 +203,9 @@ set status = item.status, reason = item.reason, available_at = item.available_at
 where runs.id = item.id and runs.status = :was and runs.due_at is not distinct from item.due_at
 returning runs.id
 
--- name: next_queued
+-- name: next_of_backfill
 select id from runs
-where schedule_id = :id and schedule_id is not null and status = 'sleeping' and reason = :reason
+where schedule_id = :id and schedule_id is not null and status = 'sleeping' and reason = 'backfill'
     and finished_at is null
 order by due_at, id limit :limit
 
@@ -218,16 +216,10 @@ where schedule_id {in ids} and schedule_id is not null and status = 'sleeping'
     and finished_at is null and (reason = 'turn' or reason = 'backfill')
 
 -- name: free_waiting
+-- Those that wait for their turn, or those of a backfill, which keeps its own concurrency.
 update runs set status = 'pending', reason = null, available_at = :now
 where schedule_id = :id and schedule_id is not null and status = 'sleeping'
-    and finished_at is null and (reason = 'turn' or reason = 'backfill')
-
--- name: free_queued
--- The same, but for a backfill, which keeps its own concurrency.
-update runs set status = 'pending', reason = null, available_at = :now
-where schedule_id = :id and schedule_id is not null and status = 'sleeping'
-    and finished_at is null and reason = 'turn'
-returning id
+    and finished_at is null and reason {in reasons}
 
 -- name: free_orphans
 -- Runs that wait for a schedule that is gone.
@@ -237,30 +229,18 @@ where namespace = :namespace and status = 'sleeping' and available_at is null
 returning id
 
 -- name: stuck_queued
--- Schedules with a queued occurrence behind no run.
+-- Schedules with a run that waits behind no run. One of a backfill waits for another of a backfill,
+-- a queued occurrence for any other run.
 select distinct waiting.schedule_id from runs as waiting
 where waiting.namespace = :namespace and waiting.status = 'sleeping' and waiting.available_at is null
-    and waiting.kind {in kinds} and waiting.reason = 'turn' and waiting.schedule_id is not null
+    and waiting.kind {in kinds} and waiting.reason = :reason and waiting.schedule_id is not null
     and not exists (
     select 1 from runs as other
     where other.schedule_id = waiting.schedule_id and other.schedule_id is not null
         and other.finished_at is null and other.status >= 'pending'
-        and not (other.status = 'sleeping' and coalesce(other.reason, '') = 'turn')
-        and not exists (select 1 from runs as root
-            where root.id = other.root_id and root.trigger = 'backfill'))
-
--- name: stuck_backfills
--- Schedules with a run of a backfill that waits behind no run.
-select distinct waiting.schedule_id from runs as waiting
-where waiting.namespace = :namespace and waiting.status = 'sleeping' and waiting.available_at is null
-    and waiting.kind {in kinds} and waiting.reason = 'backfill' and waiting.schedule_id is not null
-    and not exists (
-    select 1 from runs as other
-    where other.schedule_id = waiting.schedule_id and other.schedule_id is not null
-        and other.finished_at is null and other.status >= 'pending'
-        and not (other.status = 'sleeping' and coalesce(other.reason, '') = 'backfill')
-        and exists (select 1 from runs as root
-            where root.id = other.root_id and root.trigger = 'backfill'))
+        and not (other.status = 'sleeping' and coalesce(other.reason, '') = :reason)
+        and case (select root.trigger from runs as root where root.id = other.root_id)
+            when 'backfill' then 'backfill' else 'turn' end = :reason)
 
 -- name: lock_templates
 -- With whether they have receivers of their own, and a notification without a recovery yet.
