@@ -16,157 +16,131 @@ RENAMED = {"seats": "slots"}
 DAYS_MAX = 36_500  # for every duration; longer ones do not fit into instants
 
 
+def about(description: str, **bounds: Any) -> Meta:
+    """The help of a setting, and its bounds."""
+    return Meta(description=description, **bounds)
+
+
+Positive = Annotated[float, Meta(gt=0)]
+NotNegative = Annotated[float, Meta(ge=0)]
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All settings with their defaults."""
 
     namespace: Annotated[
-        str,
-        Meta(
-            pattern=r"^[\w.-]{1,64}$", description="Tenant: a process sees only its own namespace."
-        ),
+        str, about("Tenant: a process sees only its own namespace.", pattern=r"^[\w.-]{1,64}$")
     ] = "default"
     slots: Annotated[
-        int, Meta(ge=1, le=10_000, description="Concurrency: runs that a worker executes at once.")
+        int, about("Concurrency: runs that a worker executes at once.", ge=1, le=10_000)
     ] = 100
     threads: Annotated[
-        int, Meta(ge=1, le=1_000, description="Threads of a worker for sync workflows and steps.")
+        int, about("Threads of a worker for sync workflows and steps.", ge=1, le=1_000)
     ] = 32
     lease_s: Annotated[
         float,
-        Meta(
+        about(
+            "Lease (visibility timeout) of a claimed run. Its worker renews the lease after a"
+            " third of this time; if it lapses, another worker recovers the run.",
             ge=1,
-            description="Lease (visibility timeout) of a claimed run. Its worker renews the lease"
-            " after a third of this time; if it lapses, another worker recovers the run.",
         ),
     ] = 30.0
     heartbeat_s: Annotated[
-        float,
-        Meta(
-            gt=0, description="Interval of the heartbeat, which also reaps runs with lapsed leases."
-        ),
+        Positive, about("Interval of the heartbeat, which also reaps runs with lapsed leases.")
     ] = 5.0
-    poll_s: Annotated[
-        float, Meta(gt=0, description="Interval of polling, in case a notification is lost.")
-    ] = 5.0
+    poll_s: Annotated[Positive, about("Interval of polling, in case a notification is lost.")] = 5.0
     stop_s: Annotated[
-        float,
-        Meta(
-            ge=0,
-            description="Graceful stop: time for runs to end. Then the worker releases them.",
-        ),
+        NotNegative, about("Graceful stop: time for runs to end. Then the worker releases them.")
     ] = 20.0
     recoveries_max: Annotated[
         int,
-        Meta(
+        about(
+            "Recoveries of a run before the next crash quarantines it (dead letter). From the"
+            " second recovery on, its worker executes no other run meanwhile.",
             ge=0,
-            description="Recoveries of a run before the next crash quarantines it (dead letter)."
-            " From the second recovery on, its worker executes no other run meanwhile.",
         ),
     ] = 5
     payload_bytes_max: Annotated[
-        int, Meta(ge=1024, description="Largest input, output or step result, as JSON.")
+        int, about("Largest input, output or step result, as JSON.", ge=1024)
     ] = 2 * 1024 * 1024
     synchronous: Annotated[
         Literal["full", "normal"],
-        Meta(
-            description="SQLite: `full` survives a power cut; `normal` may lose the last commits."
-        ),
+        about("SQLite: `full` survives a power cut; `normal` may lose the last commits."),
     ] = "full"
     busy_s: Annotated[
-        float, Meta(gt=0, description="SQLite: longest wait for a lock that another process holds.")
+        Positive, about("SQLite: longest wait for a lock that another process holds.")
     ] = 10.0
     connections: Annotated[
-        int, Meta(ge=2, le=100, description="PostgreSQL: size of the connection pool of a process.")
+        int, about("PostgreSQL: size of the connection pool of a process.", ge=2, le=100)
     ] = 5
     listen_url: Annotated[
         str,
-        Meta(
-            description="PostgreSQL: URL for LISTEN that bypasses a pooler in transaction mode."
-            " Empty: the database URL."
+        about(
+            "PostgreSQL: URL for LISTEN that bypasses a pooler in transaction mode. Empty:"
+            " the database URL."
         ),
     ] = ""
     keep_days: Annotated[
-        float,
-        Meta(
-            ge=0,
-            description="Delete finished runs, with their retries, this long after their end;"
-            " 0 keeps all.",
-        ),
+        NotNegative,
+        about("Delete finished runs, with their retries, this long after their end; 0 keeps all."),
     ] = 30.0
     keep_events_days: Annotated[
-        float,
-        Meta(
-            ge=0,
-            description="Automations: delete consumed and skipped events, with their inputs,"
-            " after this time; 0 keeps all. Afterwards their message ids count as new.",
+        NotNegative,
+        about(
+            "Automations: delete consumed and skipped events, with their inputs, after this"
+            " time; 0 keeps all. Afterwards their message ids count as new."
         ),
     ] = 0.0
     keep_runs: Annotated[
         int,
-        Meta(
+        about(
+            "Keep this many finished runs, those that ended last, and all that ended in the"
+            " last 10 minutes; 0 sets no limit. A run with its retries counts once.",
             ge=0,
-            description="Keep this many finished runs, those that ended last, and all that ended in"
-            " the last 10 minutes; 0 sets no limit. A run with its retries counts once.",
         ),
     ] = 0
     keep_logs: Annotated[
-        bool, Meta(description="Store the log lines of each run (`logging`), up to a limit.")
+        bool, about("Store the log lines of each run (`logging`), up to a limit.")
     ] = True
-    traces: Annotated[
-        bool, Meta(description="Create OpenTelemetry spans; needs the extra `otel`.")
-    ] = False
+    traces: Annotated[bool, about("Create OpenTelemetry spans; needs the extra `otel`.")] = False
     stuck_s: Annotated[
-        float,
-        Meta(gt=0, description="Health checks fail when the event loop is blocked this long."),
+        Positive, about("Health checks fail when the event loop is blocked this long.")
     ] = 10.0
-    phase_s: Annotated[
-        float, Meta(gt=0, description="Automations: timeout of one phase of a handler.")
-    ] = 300.0
-    tool_s: Annotated[float, Meta(gt=0, description="Automations: timeout of one tool call.")] = (
-        60.0
-    )
-    reconcile_s: Annotated[
-        float, Meta(gt=0, description="Automations: timeout of one `reconcile` call.")
-    ] = 30.0
+    phase_s: Annotated[Positive, about("Automations: timeout of one phase of a handler.")] = 300.0
+    tool_s: Annotated[Positive, about("Automations: timeout of one tool call.")] = 60.0
+    reconcile_s: Annotated[Positive, about("Automations: timeout of one `reconcile` call.")] = 30.0
     reconcile_max: Annotated[
         int,
-        Meta(
+        about(
+            "Automations: `reconcile` calls for one change. If none finds the outcome, the"
+            " run waits for an operator.",
             ge=1,
-            description="Automations: `reconcile` calls for one change. If none finds the outcome,"
-            " the run waits for an operator.",
         ),
     ] = 5
     backoff_s: Annotated[
-        float,
-        Meta(gt=0, description="Automations: delay before the first retry; doubles each time."),
+        Positive, about("Automations: delay before the first retry; doubles each time.")
     ] = 10.0
-    backoff_s_max: Annotated[
-        float, Meta(gt=0, description="Automations: longest delay before a retry.")
-    ] = 600.0
+    backoff_s_max: Annotated[Positive, about("Automations: longest delay before a retry.")] = 600.0
     failures_max: Annotated[
-        int,
-        Meta(
-            ge=0, description="Automations: retries in a row before the run waits for an operator."
-        ),
+        int, about("Automations: retries in a row before the run waits for an operator.", ge=0)
     ] = 5
     fixes_max: Annotated[
-        int,
-        Meta(ge=0, description="Automations: fixes in a row by the `fix` hook, if there is one."),
+        int, about("Automations: fixes in a row by the `fix` hook, if there is one.", ge=0)
     ] = 3
     wake_s_min: Annotated[
-        float, Meta(ge=1, description="Automations: shortest delay of a consumer's `wake_at`.")
+        float, about("Automations: shortest delay of a consumer's `wake_at`.", ge=1)
     ] = 30.0
     wake_s_max: Annotated[
-        float, Meta(ge=1, description="Automations: longest delay of a consumer's `wake_at`.")
+        float, about("Automations: longest delay of a consumer's `wake_at`.", ge=1)
     ] = 86_400.0
     stale_days: Annotated[
-        float, Meta(gt=0, description="Automations: an input pending longer than this is stale.")
+        Positive, about("Automations: an input pending longer than this is stale.")
     ] = 7.0
     secret_fields: Annotated[
         tuple[Annotated[str, Meta(pattern=r"^[^\s,]{1,100}$")], ...],
-        Meta(
-            description="Fields to hide, at any depth, in output, pages, errors and log lines. In"
-            " the environment, separate the names by commas."
+        about(
+            "Fields to hide, at any depth, in output, pages, errors and log lines. In the"
+            " environment, separate the names by commas."
         ),
     ] = ()
 

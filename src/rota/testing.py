@@ -313,14 +313,9 @@ async def virtual(
         with _RealWork(asyncio.get_running_loop()) as real_work:
             yield World(app, clock, real_work)
     finally:
-        await _leave(app)
+        if app.runtime is not None:
+            # Time stops now, so no claimed run can end by itself: hand it over at once.
+            await app.runtime.stop(0)
+            app.runtime = None
+        await app.close()
         app.url, app.clock, app.migrates = real_url, real_clock, real_migrate
-
-
-async def _leave(app: Rota) -> None:
-    runtime = app.runtime
-    if runtime is not None:
-        # Time stops now, so no claimed run can end by itself: hand it over at once.
-        await runtime.stop(0)
-        app.runtime = None
-    await app.close()

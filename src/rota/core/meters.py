@@ -198,21 +198,7 @@ STORE_ERRORS = CounterMeter(
     "rota_store_errors_total", "Failed database calls, by error code.", ("code",)
 )
 
-METERS: tuple[ProcessMeter, ...] = (
-    RUNS_FINISHED,
-    RUN_SECONDS,
-    RUN_WAIT_SECONDS,
-    RUNS_RECOVERED,
-    SCHEDULE_LATENESS,
-    SCHEDULE_SKIPPED,
-    MUTATIONS,
-    AI_TOKENS,
-    AI_COST,
-    HTTP_REQUESTS,
-    HTTP_SECONDS,
-    STORE_SECONDS_METER,
-    STORE_ERRORS,
-)
+METERS = tuple(one for one in [*vars().values()] if isinstance(one, ProcessMeter))
 
 
 def process_metrics() -> list[Metric]:

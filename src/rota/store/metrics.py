@@ -3,9 +3,10 @@ history."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rota.core.automations.model import serial_key
+from rota.core.runs.ids import first_id
 from rota.core.runs.model import Run, Schedule, WorkerRecord
 from rota.store.backend.database import Tx
 from rota.store.runs import workers
@@ -94,9 +95,8 @@ class Bounds(NamedTuple):
 async def count(tx: Tx, *, namespace: str, now: int, bounds: Bounds) -> Counted:
     """Count everything in one transaction, so that the numbers fit together."""
     open_runs = await tx.rows("count_open", namespace=namespace, now=now)
-    # Ids begin with the millisecond of their creation.
     newest = await tx.rows(
-        "count_newest", namespace=namespace, since_id=f"{bounds.newest_since // 1000:012x}",
+        "count_newest", namespace=namespace, since_id=first_id(bounds.newest_since),
         limit=bounds.newest_max,
     )  # fmt: skip
     schedules = await tx.rows("count_schedules", namespace=namespace, now=now)
@@ -141,15 +141,11 @@ class RecentRuns(NamedTuple):
 
 async def recent(tx: Tx, *, namespace: str, since: int, limit: int) -> RecentRuns:
     """Runs that were created since an instant, at most `limit` of each list, newest first."""
-    since_id = f"{since // 1000:012x}"
-    rows = await tx.rows("newest_runs", since_id=since_id, limit=limit)
-    failed = await tx.rows(
-        "unsuccessful_since", namespace=namespace, status="failed", since_id=since_id, limit=limit
-    )
-    crashed = await tx.rows(
-        "unsuccessful_since", namespace=namespace, status="crashed", since_id=since_id, limit=limit
-    )
-    return RecentRuns([NewestRun(*row) for row in rows], [row[0] for row in [*failed, *crashed]])
+    bounds: dict[str, Any] = {"since_id": first_id(since), "limit": limit, "namespace": namespace}
+    rows = await tx.rows("newest_runs", **bounds)
+    failed = await tx.rows("unsuccessful_since", status="failed", **bounds)
+    failed += await tx.rows("unsuccessful_since", status="crashed", **bounds)
+    return RecentRuns([NewestRun(*row) for row in rows], [row[0] for row in failed])
 
 
 async def busy_slots(tx: Tx, *, namespace: str) -> dict[str, int]:
@@ -165,7 +161,7 @@ async def open_runs(tx: Tx, *, namespace: str, now: int) -> list[OpenRuns]:
 async def quarantined(tx: Tx, *, namespace: str, since: int, limit: int) -> list[Run]:
     """Runs that crashed for good."""
     rows = await tx.rows(
-        "quarantined_runs", namespace=namespace, since_id=f"{since // 1000:012x}", limit=limit
+        "quarantined_runs", namespace=namespace, since_id=first_id(since), limit=limit
     )
     return [Run(*row) for row in rows]
 

@@ -13,7 +13,7 @@ from typing import TypedDict, Unpack
 
 import msgspec
 
-from rota.core.runs.ids import SHORT
+from rota.core.runs.ids import SHORT, first_id
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.names import checked_key, checked_name
 from rota.core.suggest import suggestion
@@ -77,13 +77,13 @@ class RunFilter(msgspec.Struct, frozen=True):
 
     @property
     def first_id(self) -> str:
-        """The lowest id that may be selected: ids begin with the millisecond of their creation."""
-        return _FIRST_ID if self.since_at is None else _id_at(self.since_at)
+        """The lowest id that may be selected."""
+        return _FIRST_ID if self.since_at is None else first_id(self.since_at)
 
     @property
     def beyond_id(self) -> str:
         """Above the highest id that may be selected."""
-        return _LAST_ID if self.until_at is None else _id_at(self.until_at)
+        return _LAST_ID if self.until_at is None else first_id(self.until_at)
 
     @property
     def tag_text(self) -> str:
@@ -130,10 +130,6 @@ def read_cursor(form: re.Pattern[str], cursor: str) -> re.Match[str]:
 def beyond(prefix: str) -> str:
     """Above every text that begins with the prefix."""
     return f"{prefix}{chr(sys.maxunicode)}"
-
-
-def _id_at(at: int) -> str:
-    return f"{at // 1000:012x}"
 
 
 def checked_status(value: object, what: str) -> str:

@@ -25,10 +25,15 @@ def short_id(run_id: str) -> str:
     return run_id[-SHORT:]
 
 
+def first_id(at: int) -> str:
+    """Not above any id made from then on: ids begin with the millisecond of their creation."""
+    return f"{at // 1000:012x}"
+
+
 def id_bound(instant: int) -> str:
     """Above every id made until then. A run that ended before then was created before then: ids are
     in the order of their creation, so this bounds a search."""
-    return f"{instant // 1000:012x}g"
+    return f"{first_id(instant)}g"
 
 
 class IdMaker:

@@ -36,31 +36,24 @@ def is_whole(value: object, least: int, most: int) -> TypeGuard[int]:
 
 def checked_priority(priority: object) -> int:
     """A priority, or BadInput."""
-    if not is_whole(priority, -PRIORITY_MAX, PRIORITY_MAX):
-        raise BadInput(
-            f"priority={shown(priority)} is not a priority",
-            hint=f"Give a whole number from {-PRIORITY_MAX:,} to {PRIORITY_MAX:,}.",
-        )
-    return priority
+    return _whole(priority, -PRIORITY_MAX, PRIORITY_MAX, "priority={} is not a priority")
 
 
 def checked_limit(limit: object, at_most: int = LIMIT_MAX) -> int:
     """How many rows a list returns, or BadInput."""
-    if not is_whole(limit, 1, at_most):
-        raise BadInput(
-            f"limit={shown(limit)} is out of range",
-            hint=f"Give a whole number from 1 to {at_most:,}.",
-        )
-    return limit
+    return _whole(limit, 1, at_most, "limit={} is out of range")
 
 
 def checked_position(position: object) -> int:
     """A position in a list, or BadInput."""
-    if not is_whole(position, 0, 2**63 - 1):
-        raise BadInput(
-            f"{shown(position)} is not a position", hint="Give a whole number from 0 on."
-        )
-    return position
+    return _whole(position, 0, 2**63 - 1, "{} is not a position", "from 0 on")
+
+
+def _whole(value: object, least: int, most: int, wrong: str, bounds: str = "") -> int:
+    if not is_whole(value, least, most):
+        bounds = bounds or f"from {least:,} to {most:,}"
+        raise BadInput(wrong.format(shown(value)), hint=f"Give a whole number {bounds}.")
+    return value
 
 
 def _checked(text: object, what: str, bytes_max: int) -> str:

@@ -60,14 +60,6 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     never: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self._is_sane():
-            raise BadSetting(
-                f"retry policy {shown(self)} makes no sense",
-                hint=f"attempts 1 to {ATTEMPTS_MAX:,}, factor 1 to {FACTOR_MAX:,}, jitter 0 to 1, "
-                f"delay_s and delay_s_max 0 to {RETRY_DELAY_S_MAX:,.0f} (7 days).",
-            )
-
-    def _is_sane(self) -> bool:
         bounds = (
             (self.attempts, 1, ATTEMPTS_MAX),
             (self.delay_s, 0, RETRY_DELAY_S_MAX),
@@ -75,7 +67,12 @@ class RetryPolicy(msgspec.Struct, frozen=True):
             (self.factor, 1, FACTOR_MAX),
             (self.jitter, 0, 1),
         )
-        return all(isinstance(n, int | float) and least <= n <= most for n, least, most in bounds)
+        if not all(isinstance(n, int | float) and least <= n <= most for n, least, most in bounds):
+            raise BadSetting(
+                f"retry policy {shown(self)} makes no sense",
+                hint=f"attempts 1 to {ATTEMPTS_MAX:,}, factor 1 to {FACTOR_MAX:,}, jitter 0 to 1, "
+                f"delay_s and delay_s_max 0 to {RETRY_DELAY_S_MAX:,.0f} (7 days).",
+            )
 
     @classmethod
     def of(cls, retries: int | RetryPolicy | None, delay: Duration | None = None) -> RetryPolicy:

@@ -7,6 +7,7 @@ half days. No clock was moved by more than one day. A test checks both.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
@@ -88,13 +89,7 @@ def _chunk_changes(name: str, chunk: int) -> tuple[Change, ...]:
 
 def _instant_of(zone: ZoneInfo, low: int, high: int, was: int) -> int:
     """The first second at which the offset is no longer `was`."""
-    while high - low > 1:
-        middle = (low + high) // 2
-        if offset_at(zone, middle) == was:
-            low = middle
-        else:
-            high = middle
-    return high
+    return low + bisect_left(range(low, high), True, key=lambda at: offset_at(zone, at) != was)
 
 
 class OffsetPeriod(NamedTuple):

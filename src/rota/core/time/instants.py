@@ -66,23 +66,20 @@ def _micros_of_text(duration: object) -> int:
 
 def timeout_micros(timeout: Duration) -> int:
     """A timeout of a step or a run as microseconds; it must leave some time."""
-    limit_us = micros(timeout)
-    if limit_us <= 0:
-        raise BadInput(
-            f"timeout={timeout!r} leaves no time",
-            hint='Give a time above zero, such as "30s"; leave it out for no timeout.',
-        )
-    return limit_us
+    hint = 'Give a time above zero, such as "30s"; leave it out for no timeout.'
+    return _at_least(1, timeout, "leaves no time", hint)
 
 
 def patience_micros(timeout: Duration) -> int:
     """How long a caller waits for something, as microseconds; zero checks once."""
+    hint = 'Give a time such as "30s"; 0 checks once; leave it out to wait without end.'
+    return _at_least(0, timeout, "lies in the past", hint)
+
+
+def _at_least(least_us: int, timeout: Duration, wrong: str, hint: str) -> int:
     limit_us = micros(timeout)
-    if limit_us < 0:
-        raise BadInput(
-            f"timeout={timeout!r} lies in the past",
-            hint='Give a time such as "30s"; 0 checks once; leave it out to wait without end.',
-        )
+    if limit_us < least_us:
+        raise BadInput(f"timeout={timeout!r} {wrong}", hint=hint)
     return limit_us
 
 

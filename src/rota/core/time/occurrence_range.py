@@ -6,6 +6,7 @@ which costs by the year, and only those that run are listed.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import NamedTuple
 
 from rota.core.time.recurrence import Spec, between, count_between, next_after, previous_before
@@ -73,11 +74,7 @@ class OccurrenceRange(NamedTuple):
         """An instant with exactly `count` occurrences up to it."""
         if count <= LISTED_MAX:
             return self.dues(count)[-1]
-        low, high = self.after, self.until
-        while low + 1 < high:
-            middle = (low + high) // 2
-            if count_between(self.spec, self.after, middle) < count:
-                low = middle
-            else:
-                high = middle
-        return high
+        instants = range(self.after, self.until)
+        return self.after + bisect_left(
+            instants, count, key=lambda at: count_between(self.spec, self.after, at)
+        )

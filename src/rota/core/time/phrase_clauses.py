@@ -8,7 +8,7 @@ the choice stays open. Pure.
 from __future__ import annotations
 
 from rota.core.time.phrase_choices import Choices, refuse
-from rota.core.time.phrase_model import DAILY, DAYS, MONTHS, PAST, RATE, TIMES, WINDOW, Clause
+from rota.core.time.phrase_model import DAILY, DAYS, MONTHS, PAST, RATE, TIMES, WINDOWS, Clause
 
 
 def clauses_of(segments: list[Clause], choices: Choices) -> list[Clause]:
@@ -46,7 +46,7 @@ def _same_list(left: Clause, right: Clause) -> bool:
     if left.single in (DAYS, TIMES):
         return right.single == left.single
     # Such as "in june | and july at 9" and "every hour at :15 | and :45 on weekdays".
-    shared = left.last == right.first and left.last in (MONTHS, WINDOW, PAST)
+    shared = left.last == right.first and left.last in (MONTHS, WINDOWS, PAST)
     return shared and left.slots & right.slots == {left.last}
 
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from rota.core.time.phrase_choices import refuse
 from rota.core.time.phrase_clock import ClockTime, in_part
 
-# The slots of a clause.
-DAYS, TIMES, MONTHS, RATE, WINDOW, PAST, PART = (
-    "days", "times", "months", "rate", "window", "past", "part",
+# The slots of a clause, by their fields.
+DAYS, TIMES, MONTHS, RATE, WINDOWS, PAST, PART = (
+    "days", "times", "months", "rate", "windows", "past", "part",
 )  # fmt: skip
 WITHIN_DAY = ("us", "second", "minute", "hour")
 

@@ -19,7 +19,7 @@ from rota.core.time.phrase_model import (
     PAST,
     RATE,
     TIMES,
-    WINDOW,
+    WINDOWS,
     Clause,
 )
 from rota.core.time.phrase_rates import read_amount, read_rate
@@ -173,7 +173,7 @@ class Reader:
 
     def _window(self) -> Clause | None:
         window = read_window(self._cursor)
-        return None if window is None else Clause(windows=[window], order=[WINDOW])
+        return None if window is None else Clause(windows=[window], order=[WINDOWS])
 
     def _hours(self) -> Clause | None:
         """ "during the hours 9:00, 11:00 and 13:00"."""
@@ -185,7 +185,7 @@ class Reader:
         while (clock := read_clock(cursor, bare=False)) is not None and not clock.minute:
             windows.append((ClockTime(clock.wall[0]), ClockTime(clock.wall[0], 59)))
             cursor.take(0 if cursor.peek(1).kind != "clock" else 1)
-        return Clause(windows=windows, order=[WINDOW]) if windows else None
+        return Clause(windows=windows, order=[WINDOWS]) if windows else None
 
     def _time(self) -> Clause | None:
         clock = read_clock(self._cursor, bare=self._expect_time)

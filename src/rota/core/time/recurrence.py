@@ -22,6 +22,7 @@ from rota.core.time.occurrences import (
     count_between,
     next_after,
     previous_before,
+    times_of,
 )
 from rota.core.time.phrase_tokens import LENGTH_MAX
 from rota.core.time.phrases import understand
@@ -135,11 +136,11 @@ def _timings(written: object, plain: Timing) -> list[Timing]:
     raise _not_a_schedule(written)
 
 
-def _interval(written: Duration) -> int:
+def _interval(written: Duration, before: str = "") -> int:
     try:
         return micros(written)
     except BadInput as error:
-        raise BadSchedule(error.message, hint=error.advice) from error
+        raise BadSchedule(f"{before}{error.message}", hint=error.advice) from error
 
 
 def _timings_of_text(text: str, plain: Timing) -> list[Timing]:
@@ -221,10 +222,7 @@ def _every(plain: Timing, every_us: int) -> Timing:
 def _alias(plain: Timing, text: str) -> Timing:
     name, _, rest = text.lower().partition(" ")
     if name == "@every" and rest:
-        try:
-            return _every(plain, micros(rest))
-        except BadInput as error:
-            raise BadSchedule(f"@every {rest}: {error.message}", hint=error.advice) from error
+        return _every(plain, _interval(rest, f"@every {rest}: "))
     if rest or name not in ALIASES:
         extra = " A worker's start is not a time." if name == "@reboot" else ""
         raise BadSchedule(
@@ -285,16 +283,15 @@ def _check_timing(timing: Timing, now: int, sub_second: bool) -> None:
                 f"{cron.text!r} never fires: its times do not exist in {timing.zone}",
                 hint="Use gap=next to run after the clock is moved, or choose another time.",
             )
-    elif timing.every_us is not None and timing.every_us < SECOND:
-        if timing.every_us <= 0:
-            raise BadSchedule("an interval must be longer than zero")
-        if not sub_second:
+    elif timing.every_us is not None:
+        times_of(timing)
+        if timing.every_us < SECOND and not sub_second:
             raise BadSchedule(
                 f"an interval of {timing.every_us / 1000:g}ms fires more than once a second",
                 hint="Use 1s or more, or say that this is meant (sub_second).",
             )
-    elif timing.every_us is not None and timing.every_us > (LAST_S - FIRST_S) * SECOND:
-        raise BadSchedule(f"an interval of {span(timing.every_us)} is longer than the calendar")
+        if timing.every_us > (LAST_S - FIRST_S) * SECOND:
+            raise BadSchedule(f"an interval of {span(timing.every_us)} is longer than the calendar")
 
 
 def _refuse_never(cron: Cron) -> NoReturn:

@@ -6,13 +6,13 @@ So the key stays taken and the result can be read; only its steps and log lines 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from rota.core.pipelines.item_chunks import readable
+from rota.core.runs.filters import beyond
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run, StoredStep
 from rota.core.time.instants import moment
@@ -22,13 +22,6 @@ from rota.store.runs import retention, steps
 
 # The others have rows of their own in other tables, which retention prunes with them.
 KINDS = ("workflow", "pipeline")
-
-
-class ArchivedBatch(NamedTuple):
-    """The result of one batch, and the id after which the next one begins; None at the end."""
-
-    chains: int
-    after_id: str | None
 
 
 class ArchivedChain(NamedTuple):
@@ -53,7 +46,7 @@ def month_of(at: int) -> str:
 
 async def move(
     tx: Tx, *, namespace: str, before_id: str, before_at: int, after_id: str, limit: int
-) -> ArchivedBatch:
+) -> retention.RetentionBatch:
     """Look at one page of runs created before an id; move the chains that ended before an
     instant. Like retention, it leaves alone what is open, has an open parent, or may be needed by
     a retry of its parent."""
@@ -62,7 +55,7 @@ async def move(
         before=retention.ChainEnd(before_at), after_id=after_id, limit=limit,
     )  # fmt: skip
     if not found:
-        return ArchivedBatch(0, next_id)
+        return retention.RetentionBatch(0, next_id)
     roots = [chain.root_id for chain in found]
     chains: dict[str, list[Run]] = {}
     for row in await tx.rows("archivable_attempts", roots=roots):
@@ -78,7 +71,7 @@ async def move(
         whole = [root for root in moved if not _is_keyed(chains[root][0])]
         await retention.delete_records(tx, moved)
         await tx.rows("delete_chains", roots=whole)
-    return ArchivedBatch(len(moved), next_id)
+    return retention.RetentionBatch(len(moved), next_id)
 
 
 def _is_keyed(first: Run) -> bool:
@@ -160,9 +153,8 @@ async def drop(tx: Tx, *, month: str) -> None:
 async def find(tx: Tx, *, namespace: str, run_id: str) -> ArchivedChain | None:
     """The archived chain of the id of its first run, or of a beginning that fits one run only."""
     rows = await tx.rows(
-        "archived_chain", namespace=namespace, prefix=run_id,
-        beyond=f"{run_id}{chr(sys.maxunicode)}",
-    )  # fmt: skip
+        "archived_chain", namespace=namespace, prefix=run_id, beyond=beyond(run_id)
+    )
     if len(rows) > 1:
         raise UnknownRun(f"{run_id!r} fits several archived runs", hint="Give more of the id.")
     if not rows:

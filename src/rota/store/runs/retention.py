@@ -19,8 +19,8 @@ class ChainEnd(NamedTuple):
 NEVER = ChainEnd(1 << 62)
 
 
-class Pruned(NamedTuple):
-    """The result of one batch, and the id after which the next one begins; None at the end."""
+class RetentionBatch(NamedTuple):
+    """How many chains went, and the id after which the next batch begins; None at the end."""
 
     chains: int
     after_id: str | None
@@ -34,7 +34,7 @@ async def prune(
     limit: int,
     before: ChainEnd = NEVER,
     after_id: str = "",
-) -> Pruned:
+) -> RetentionBatch:
     """Look at one page of runs created before an id. Delete the chains that ended before a place in
     the order of ends, with their steps."""
     found, next_id = await finished_chains(
@@ -45,7 +45,7 @@ async def prune(
     if roots:
         await delete_records(tx, roots)
         await tx.rows("delete_chains", roots=roots)
-    return Pruned(len(roots), next_id)
+    return RetentionBatch(len(roots), next_id)
 
 
 class FinishedChain(NamedTuple):
@@ -64,16 +64,15 @@ async def finished_chains(
         "retention_window", namespace=namespace, after_id=after_id, before_id=before_id,
         before_at=before.at, before_root_id=before.root_id, limit=limit,
     )  # fmt: skip
-    ids = [row[0] for row in window if row[1]]
-    if ids:
-        ids = [row[0] for row in await tx.rows("lock_chains", ids=ids)]
-    found = []
-    if ids:
-        found = await tx.rows(
-            "prunable_chains", ids=ids, before_id=before_id, before_at=before.at,
-            before_root_id=before.root_id,
-        )  # fmt: skip
     next_id = window[-1][0] if len(window) == limit else None
+    ids = [row[0] for row in window if row[1]]
+    if not ids:
+        return [], next_id
+    locked = await tx.rows("lock_chains", ids=ids)
+    found = await tx.rows(
+        "prunable_chains", ids=[row[0] for row in locked], before_id=before_id, before_at=before.at,
+        before_root_id=before.root_id,
+    )  # fmt: skip
     return [FinishedChain(*row) for row in found], next_id
 
 
