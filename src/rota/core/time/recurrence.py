@@ -53,6 +53,7 @@ _DURATION = re.compile(r"(?:\d{1,18}(?:\.\d{1,18})?(?:us|ms|s|m|h|d|w)\s*)+", re
 _UNIT = re.compile(r"us|ms|[smhdw]", re.I | re.ASCII)
 _UNITS_FALLING = ("w", "d", "h", "m", "s", "ms", "us")
 _BIG_M = re.compile(r"(?<![\w.])(\d[\d.]*) ?M\b", re.ASCII)
+_LARGER_UNIT = re.compile(r"\d ?[wdh]\s*$", re.I | re.ASCII)
 _ZONE_PREFIX = re.compile(r"(?:CRON_)?TZ=\S*", re.IGNORECASE)
 _NAMES = "|".join((*MONTHS, *WEEKDAYS, *FULL_NAMES))
 _CRON_WORD = re.compile(rf"(?:[\d*?,/#LW-]|{_NAMES})+", re.I | re.ASCII)
@@ -170,9 +171,9 @@ def _timings_of_text(text: str, plain: Timing) -> list[Timing]:
 
 
 def _refuse_big_m(text: str) -> None:
-    """ "1M" is a month elsewhere, and would be every minute here."""
+    """ "1M" is a month elsewhere, and would be every minute here. "1H 30M" has only minutes."""
     found = _BIG_M.search(text)
-    if found is not None:
+    if found is not None and not _LARGER_UNIT.search(text[: found.start()]):
         number = found[1]
         raise BadSchedule(
             f'"{text}" is ambiguous: {found[0]} may be minutes or months',
