@@ -12,7 +12,7 @@ import msgspec
 from rota.cli import exit_codes
 from rota.cli.base import COMMON
 from rota.cli.main import cli
-from rota.cli.pipeline.scheduler import scheduler
+from rota.cli.pipeline.groups import scheduler
 from rota.settings import Settings
 
 COMMANDS_HEAD = """# The `rota` command

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -144,6 +145,25 @@ class CommandGroup(_Page, click.Group):
 
 
 CommandGroup.group_class = CommandGroup
+
+
+class LazyGroup(CommandGroup):
+    """A group of commands that import more than others do: `module`, which adds them, is imported
+    when they are asked for."""
+
+    def __init__(self, *args: Any, module: str, **more: Any) -> None:
+        self._module = module
+        super().__init__(*args, **more)
+
+    @property
+    def commands(self) -> MutableMapping[str, click.Command]:
+        """The commands by name."""
+        import_module(self._module)
+        return self._commands
+
+    @commands.setter
+    def commands(self, commands: MutableMapping[str, click.Command]) -> None:
+        self._commands = commands
 
 
 class Root(CommandGroup):

@@ -19,8 +19,7 @@ from rota.cli.ops.serve import open_, serve
 from rota.cli.ops.up import up
 from rota.cli.ops.why import why
 from rota.cli.ops.workers import queue, worker
-from rota.cli.pipeline.commands import pipeline
-from rota.cli.pipeline.scheduler import scheduler
+from rota.cli.pipeline.groups import pipeline, scheduler
 from rota.cli.run.approvals import approve, reject, resolve
 from rota.cli.run.commands import run
 from rota.cli.schedule.commands import schedule

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from rota.cli import complete, exit_codes, render
-from rota.cli.base import CommandGroup, CommonOptions
+from rota.cli.base import CommonOptions
 from rota.cli.pipeline import text as pipeline_text
 from rota.cli.pipeline.generate import generate
+from rota.cli.pipeline.groups import pipeline, scheduler
 from rota.cli.pipeline.history import history
 from rota.cli.pipeline.options import PARAMETERS
 from rota.cli.pipeline.render import render_
 from rota.cli.pipeline.resume import resume, retry
 from rota.cli.pipeline.run import run
-from rota.cli.pipeline.scheduler import scheduler
 from rota.cli.pipeline.trust import trust
 from rota.errors import BadPipeline
-
-if TYPE_CHECKING:
-    from rota.pipelines.definition.discovery import Listed
+from rota.pipelines.definition.discovery import Listed, with_chains
+from rota.pipelines.definition.locate import locate, next_of, pipelines_in
+from rota.pipelines.definition.parameters import read_given
+from rota.pipelines.definition.problems import refusal
+from rota.pipelines.preview.validation import examined
+from rota.pipelines.starters import begin
 
 STARTERS = ("custom", "data", "models", "generated")
-
-
-@click.group(cls=CommandGroup)
-def pipeline() -> None:
-    """Create, check and run AI pipelines."""
 
 
 # -- beginning ---------------------------------------------------------------------------------
@@ -52,8 +50,6 @@ def init(call: CommonOptions, folder: Path, template: str) -> None:
 
     The starter runs offline and costs nothing. Existing files are never changed.
     """
-    from rota.pipelines.starters import begin
-
     try:
         written = begin(template, folder)
     except OSError as error:
@@ -85,8 +81,6 @@ def validate(
     folder. Each problem is a line `file:line:column: level: message`, on stdout. Errors stop a
     pipeline: exit code 2. Warnings name what a run still needs: a parameter, a file.
     """
-    from rota.pipelines.definition.parameters import read_given
-
     given = read_given(params)
     found = _examined(paths or (".",), given)
     bad = [checked for checked in found if checked.loaded is None or (strict and checked.problems)]
@@ -108,10 +102,6 @@ def validate(
 
 def _examined(paths: tuple[str, ...], given: dict[str, Any]) -> list[Listed]:
     """Every pipeline that the paths name; a folder of pipelines represents all in it."""
-    from rota.pipelines.definition.discovery import with_chains
-    from rota.pipelines.definition.locate import locate, pipelines_in
-    from rota.pipelines.preview.validation import examined
-
     found: list[Listed] = []
     for text in paths:
         several = pipelines_in(Path(text))
@@ -134,10 +124,6 @@ def list_(call: CommonOptions, folder: Path) -> None:
     FOLDER defaults to this folder. If it has no pipelines, the command lists those of its folder
     `pipelines` (or `.vscode/pipelines`).
     """
-    from rota.pipelines.definition.discovery import with_chains
-    from rota.pipelines.definition.locate import pipelines_in
-    from rota.pipelines.preview.validation import examined
-
     if not folder.is_dir():
         raise click.UsageError(f"{folder} is not a folder")
     found = with_chains([examined(each) for each in pipelines_in(folder)])
@@ -159,10 +145,6 @@ def show(call: CommonOptions, path: str) -> None:
     PATH is a pipeline.yaml, its folder, or the name of a pipeline in this folder or in its folder
     `pipelines`.
     """
-    from rota.pipelines.definition.locate import locate, next_of
-    from rota.pipelines.definition.problems import refusal
-    from rota.pipelines.preview.validation import examined
-
     listed = examined(locate(path))
     loaded = listed.loaded
     if loaded is None:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
 
+from rota.ai.base import Reply, release
+from rota.ai.registry import invoker_of
 from rota.cli import complete, render
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.pipeline.options import AI
 from rota.cli.pipeline.progress import money
 from rota.errors import BadInput
-
-if TYPE_CHECKING:
-    from rota.ai.base import Reply
-    from rota.pipelines.definition.model import Generate
-    from rota.pipelines.snapshot import Snapshot
+from rota.pipelines.definition.fields import fields_of
+from rota.pipelines.definition.locate import locate, open_pipeline
+from rota.pipelines.definition.model import Generate
+from rota.pipelines.definition.parameters import read_given
+from rota.pipelines.run.generated_items import generate_question, read_items_reply
+from rota.pipelines.snapshot import Overrides, Snapshot, take
 
 
 @click.command("generate", cls=BaseCommand)
@@ -36,10 +39,6 @@ def generate(
     pass them to `rota pipeline run PATH --items FILE`. Each item is a line of JSON; with --json
     they are one list. Nothing is stored.
     """
-    from rota.pipelines.definition.locate import locate, open_pipeline
-    from rota.pipelines.definition.parameters import read_given
-    from rota.pipelines.snapshot import Overrides, take
-
     loaded = open_pipeline(locate(path))
     part = loaded.pipeline.input.generate if loaded.pipeline.input else None
     if part is None:
@@ -62,11 +61,6 @@ def generate(
 async def _made(
     snapshot: Snapshot, part: Generate, ai: Path | None
 ) -> tuple[list[dict[str, Any]], Reply]:
-    from rota.ai.base import release
-    from rota.ai.registry import invoker_of
-    from rota.pipelines.definition.fields import fields_of
-    from rota.pipelines.run.generated_items import generate_question, read_items_reply
-
     invoker = invoker_of(ai)
     question = generate_question(snapshot, part)
     try:

@@ -20,7 +20,9 @@ from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import iso_if_known
 from rota.errors import WrongState
+from rota.pipelines.definition.locate import locate
 from rota.pipelines.outcome import ItemOutcome, PipelineResult, shown_item
+from rota.pipelines.run import result_reader
 
 ITEM_WIDTH = 40
 GOOD = {"completed": 1, "filtered": 2}  # the order in which items are shown
@@ -72,8 +74,6 @@ def history(call: CommonOptions, path: str, limit: int, run_id: str | None, resu
     pipeline run`). With --run it lists the items of one run with their outcomes; with --result it
     prints the result.
     """
-    from rota.pipelines.definition.locate import locate
-
     place = locate(path)
     client = client_of(call, place)
     if run_id is not None or result:
@@ -125,8 +125,6 @@ def _one(
 async def _read(
     client: Client, path: Path, run_id: str | None
 ) -> tuple[HistoryEntry, PipelineResult, list[ItemOutcome]]:
-    from rota.pipelines.run import result_reader
-
     run = await chosen_run(client, path, run_id)
     result = await result_reader.result(client, run.root_id)
     items = [shown_item(item) async for item in result_reader.items(client, run.root_id)]
@@ -177,8 +175,6 @@ def _result_of(item: ItemOutcome) -> str:
 
 async def _entries(client: Client, path: Path, limit: int) -> Sequence[HistoryEntry]:
     """Chains by their newest attempts; a page of rows may hold several attempts of one."""
-    from rota.pipelines.run import result_reader
-
     name = run_name_of(path)
     chains: dict[str, Run] = {}
     before = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,11 +14,12 @@ from rota.cli import connect
 from rota.cli.base import CommonOptions
 from rota.client.client import Client
 from rota.errors import UsageError
+from rota.pipelines.definition.loader import NAMES
+from rota.pipelines.definition.locate import database_url
+from rota.pipelines.folder.commands import ScheduleCommands
+from rota.pipelines.folder.registry import PipelineRegistry
+from rota.pipelines.trust import Trust
 from rota.project import ProjectLocation, sqlite_path
-
-if TYPE_CHECKING:
-    from rota.pipelines.folder.commands import ScheduleCommands
-    from rota.pipelines.trust import Trust
 
 PLACES = (".", "pipelines", ".vscode/pipelines")
 FOLDER = click.option("--folder", metavar="PATH", help="The folder that holds the pipelines.")
@@ -26,8 +27,6 @@ FOLDER = click.option("--folder", metavar="PATH", help="The folder that holds th
 
 def root_of(folder: str | None) -> Path:
     """The folder that was named, or the first of the usual ones that holds pipelines."""
-    from rota.pipelines.definition.loader import NAMES
-
     if folder is not None:
         root = Path(folder).expanduser()
         if not root.is_dir():
@@ -56,8 +55,6 @@ def place_of(call: CommonOptions, root: Path, **flags: Any) -> ProjectLocation:
 
     `flags` are settings of the command line; one that is None was not given.
     """
-    from rota.pipelines.definition.locate import database_url
-
     known = connect.project_of(call)
     given = connect.given(call, **flags)
     place: ProjectLocation | None = None
@@ -96,8 +93,6 @@ def app_of(
 
 def trust_of(call: CommonOptions) -> Trust:
     """Which folders may execute: those of the project, or without one those in this folder."""
-    from rota.pipelines.trust import Trust
-
     known = connect.project_of(call)
     return Trust(known.folder if known is not None else Path.cwd())
 
@@ -106,9 +101,6 @@ def commands_of(
     call: CommonOptions, root: Path, client: Client | None, *, now: Callable[[], int]
 ) -> ScheduleCommands:
     """The commands about the schedules of a folder; without a client they read only files."""
-    from rota.pipelines.folder.commands import ScheduleCommands
-    from rota.pipelines.folder.registry import PipelineRegistry
-
     registry = PipelineRegistry(client, root, trust=trust_of(call))
     return ScheduleCommands(client, registry, now=now)
 

@@ -6,16 +6,22 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import click
 
+from rota.ai import Request, invoker_of
 from rota.cli import render
 from rota.cli.base import F, add_options
+from rota.core.pipelines.templates import RESERVED
 from rota.errors import BadInput, MissingExtra, UsageError
-
-if TYPE_CHECKING:
-    from rota.pipelines.definition.loader import Loaded
+from rota.pipelines.definition.loader import Loaded
+from rota.pipelines.definition.locate import locate, open_pipeline
+from rota.pipelines.definition.overrides import adjusted, reads_stdin
+from rota.pipelines.definition.parameters import check_given, read_given
+from rota.pipelines.definition.yaml_tree import read_yaml
+from rota.pipelines.preview.validation import models_of, names_of
+from rota.pipelines.run.readiness import obstacles
 
 FORMATS = ("csv", "json", "jsonl", "lines")
 AI = click.option(
@@ -75,11 +81,6 @@ def prepare(
     seed: int | None,
 ) -> PreparedRun:
     """Read everything that was named; remarks go to stderr."""
-    from rota.pipelines.definition.locate import locate, open_pipeline
-    from rota.pipelines.definition.overrides import adjusted
-    from rota.pipelines.definition.parameters import check_given, read_given
-    from rota.pipelines.preview.validation import names_of
-
     if seed is not None and sample is None:
         raise BadInput("--seed means something only with --sample")
     if items_format is not None and items is None:
@@ -97,11 +98,6 @@ def prepare(
 def must_be_ready(prepared: PreparedRun, *, model: str | None, ai: Path | None) -> None:
     """Refuse a run that could not come to its end, before anything is paid for."""
     _must_be_approved(prepared)
-    from rota.ai import Request, invoker_of
-    from rota.pipelines.definition.overrides import reads_stdin
-    from rota.pipelines.preview.validation import models_of
-    from rota.pipelines.run.readiness import obstacles
-
     problems = [each.message for each in obstacles(prepared.loaded, given=prepared.given)]
     answering = invoker_of(ai)
     for name in [model] if model else models_of(prepared.loaded):
@@ -140,9 +136,6 @@ def piped() -> IO[bytes] | None:
 
 def read_file(path: Path | None) -> dict[str, Any]:
     """Parameters from a file: a mapping in YAML, of which JSON is a part."""
-    from rota.core.pipelines.templates import RESERVED
-    from rota.pipelines.definition.yaml_tree import read_yaml
-
     if path is None:
         return {}
     try:

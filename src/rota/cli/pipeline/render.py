@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
 
+from rota.ai.registry import invoker_of
 from rota.cli import complete, render
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.pipeline import text
 from rota.cli.pipeline.options import AI, choices, piped, prepare
-
-if TYPE_CHECKING:
-    from rota.pipelines.preview.dry_run import Forecast, PreviewedPrompt, Share
+from rota.pipelines.preview.dry_run import DryRunOptions, Forecast, PreviewedPrompt, Share, dry_run
 
 UNKNOWN = "?"
 
@@ -50,9 +49,6 @@ def render_(
     called, no command is run (but see --run-commands). Rota estimates numbers that only a run can
     know, and the notes say how. PATH is as for `rota pipeline show`.
     """
-    from rota.ai.registry import invoker_of
-    from rota.pipelines.preview.dry_run import DryRunOptions, dry_run
-
     prepared = prepare(path, **chosen)
     gallery = _Gallery(None if every else first, as_json=call.json)
     options = DryRunOptions(

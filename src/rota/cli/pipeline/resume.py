@@ -16,6 +16,9 @@ from rota.client.doctor import absence
 from rota.client.handle import RunHandle
 from rota.core.runs.model import Run
 from rota.errors import BadPipeline, WrongState
+from rota.pipelines import snapshot
+from rota.pipelines.definition.loader import entry_file
+from rota.pipelines.definition.locate import locate, open_pipeline
 from rota.pipelines.outcome import PipelineResult
 
 
@@ -34,9 +37,6 @@ def _again(name: str, text: str) -> click.Command:
         ai: Path | None,
         quiet: bool,
     ) -> int:
-        from rota.pipelines.definition.loader import entry_file
-        from rota.pipelines.definition.locate import locate
-
         place = locate(path)
         must_be_writable(out)
         home = entry_file(place).parent.resolve()
@@ -80,9 +80,6 @@ def _must_have(verb: str, last: Run, path: str) -> None:
 
 def _report_changes(last: Run, place: Path, path: str) -> None:
     """A user who has fixed the file should know that this run does not see it."""
-    from rota.pipelines import snapshot
-    from rota.pipelines.definition.locate import open_pipeline
-
     try:
         now = open_pipeline(place).digest
     except BadPipeline:

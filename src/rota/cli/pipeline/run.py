@@ -21,6 +21,9 @@ from rota.cli.pipeline.runner import Begin, Life, PipelineRunEnd, chosen_run
 from rota.client.handle import RunHandle
 from rota.core.time.instants import SECOND, micros
 from rota.errors import BadInput
+from rota.pipelines.definition.locate import root_of
+from rota.pipelines.definition.overrides import reads_stdin
+from rota.pipelines.files import write_whole
 from rota.pipelines.outcome import PipelineResult
 
 # Errors of replies without an answer, and their words in the summary.
@@ -92,8 +95,6 @@ def run(
     Exit codes: 0 completed, 7 partial (some items failed), 1 failed,
     2 the definition or an option is wrong, 8 budget used up, 130 cancelled.
     """
-    from rota.pipelines.definition.overrides import reads_stdin
-
     prepared = prepare(path, **chosen)
     must_be_ready(prepared, model=model, ai=ai)
     must_be_writable(out)
@@ -124,8 +125,6 @@ def live(
     quiet: bool,
 ) -> int:
     """Begin a run, execute it here, print its result; returns the exit code."""
-    from rota.pipelines.definition.locate import root_of
-
     quiet_logs(call)
 
     async def perform() -> int:
@@ -175,8 +174,6 @@ def _write_result(
     call: CommonOptions, end: PipelineRunEnd, out: Path | None, typed_path: str
 ) -> None:
     """The result: to the file, or to stdout and nowhere else."""
-    from rota.pipelines.files import write_whole
-
     text = end.text
     if out is not None and text is not None:
         try:

@@ -25,7 +25,10 @@ from rota.core.pipelines.names import run_name
 from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import read_error
 from rota.errors import UnknownRun, WrongState
+from rota.pipelines.definition.loader import entry_file
+from rota.pipelines.definition.locate import DATABASE, root_of
 from rota.pipelines.outcome import PipelineResult, Progress
+from rota.pipelines.run.result_reader import partial_output
 
 PAGE = 50
 REFRESH_S = 1.0
@@ -40,8 +43,6 @@ Begin = Callable[["Rota", str], Awaitable["RunHandle[PipelineResult]"]]
 
 def client_of(call: CommonOptions, path: Path) -> Client | None:
     """A client that only reads; None if there is no database yet, so that nothing has run."""
-    from rota.pipelines.definition.locate import root_of
-
     place = location.place_of(call, root_of(path))
     if not location.exists(place.url):
         return None
@@ -50,8 +51,6 @@ def client_of(call: CommonOptions, path: Path) -> Client | None:
 
 def flag_of(call: CommonOptions) -> str:
     """The option that names this database, for a command about runs; empty if none is needed."""
-    from rota.pipelines.definition.locate import DATABASE
-
     url = call.url or ""
     if call.database or not url.endswith(f"/{DATABASE}"):
         return ""
@@ -82,8 +81,6 @@ async def chosen_run(app: Client, path: Path, run_id: str | None) -> Run:
 
 def run_name_of(path: Path) -> str:
     """The name of the runs of a pipeline."""
-    from rota.pipelines.definition.loader import entry_file
-
     return run_name(entry_file(path).parent.resolve().name)
 
 
@@ -182,8 +179,6 @@ class Life:
             await ref.cancel(reason="with Ctrl-C")
 
     async def _end(self, ref: RunHandle[PipelineResult]) -> PipelineRunEnd:
-        from rota.pipelines.run.result_reader import partial_output
-
         pipelines = self._app.pipelines
         result = await pipelines.result(ref.id)
         last = await ref.run()

@@ -5,35 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import click
 import msgspec
 
 from rota.app import Rota
 from rota.cli import connect, render
-from rota.cli.base import CommandGroup, CommonOptions, limit_option
+from rota.cli.base import CommonOptions, limit_option
 from rota.cli.pipeline import location, scheduler_page
+from rota.cli.pipeline.groups import scheduler
 from rota.cli.pipeline.scheduler_start import start
 from rota.cli.pipeline.scheduler_trigger import trigger
 from rota.client.client import Client
-
-if TYPE_CHECKING:
-    from rota.pipelines.folder.commands import ScheduleCommands, Scheduled, Skipped
-    from rota.pipelines.folder.state_file import RunRecord
-    from rota.pipelines.usage import PipelineUsage
+from rota.pipelines.folder import lock_file
+from rota.pipelines.folder.commands import ScheduleCommands, Scheduled, Skipped, is_looked_after
+from rota.pipelines.folder.state_file import RunRecord
+from rota.pipelines.usage import PipelineUsage
 
 T = TypeVar("T")
-
-
-@click.group(cls=CommandGroup)
-def scheduler() -> None:
-    """Run and manage pipelines on schedules.
-
-    `rota pipeline schedule` and `rota scheduler` are the same. All commands work while a scheduler
-    runs and while none does. An ID is the name of the pipeline's folder, or the id of its schedule.
-    The folder of the pipelines is this one, or its `pipelines`, or the one named by --folder.
-    """
 
 
 scheduler.add_command(start)
@@ -70,7 +60,6 @@ def with_commands(
 @click.pass_obj
 def list_(call: CommonOptions, folder: str | None) -> None:
     """List scheduled pipelines, broken ones included."""
-    from rota.pipelines.folder import lock_file
 
     async def query(commands: ScheduleCommands) -> tuple[list[Scheduled], dict[str, str]]:
         return await commands.list_schedules(), commands.registry.broken
@@ -101,8 +90,6 @@ def status(call: CommonOptions, schedule_id: str | None, folder: str | None) -> 
         _status_of_scheduler(call, folder)
         return
 
-    from rota.pipelines.folder.commands import is_looked_after
-
     async def query(commands: ScheduleCommands) -> tuple[Scheduled, PipelineUsage | None]:
         return await commands.show(schedule_id), await commands.spent(schedule_id)
 
@@ -115,8 +102,6 @@ def status(call: CommonOptions, schedule_id: str | None, folder: str | None) -> 
 
 
 def _status_of_scheduler(call: CommonOptions, folder: str | None) -> None:
-    from rota.pipelines.folder import lock_file
-
     async def query(commands: ScheduleCommands) -> Path:
         return commands.registry.root
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -14,15 +14,14 @@ from rota.cli import render
 from rota.core.time.describe import describe
 from rota.core.time.instants import SECOND, instant, iso, span
 from rota.errors import RotaError
+from rota.pipelines.definition.schedule_block import timed
+from rota.pipelines.folder.commands import Scheduled, Skipped, Upcoming
+from rota.pipelines.folder.events import ExecutionComplete
+from rota.pipelines.folder.lock_file import LockContent
+from rota.pipelines.folder.state_file import RunRecord, read_time
 from rota.pipelines.outcome import PipelineResult
+from rota.pipelines.usage import PipelineUsage
 from rota.schedules.host_zone import host_zone_name
-
-if TYPE_CHECKING:
-    from rota.pipelines.folder.commands import Scheduled, Skipped, Upcoming
-    from rota.pipelines.folder.events import ExecutionComplete
-    from rota.pipelines.folder.lock_file import LockContent
-    from rota.pipelines.folder.state_file import RunRecord
-    from rota.pipelines.usage import PipelineUsage
 
 LAST_COUNT = 5
 
@@ -60,8 +59,6 @@ def when(text: str | None, now: int) -> str:
 
 def _instant(text: str) -> int:
     """A time of a state file."""
-    from rota.pipelines.folder.state_file import read_time
-
     return read_time(text)
 
 
@@ -131,8 +128,6 @@ def print_page(
 
 def means(info: Scheduled) -> str | None:
     """The timing in words."""
-    from rota.pipelines.definition.schedule_block import timed
-
     try:
         return describe(timed(info.config, workflow="", host_zone=host_zone_name()).intent.spec)
     except RotaError:

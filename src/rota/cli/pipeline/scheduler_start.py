@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -16,10 +15,9 @@ from rota.cli.ops.up import StopSignals, leave_threads, write_logs
 from rota.cli.pipeline import location, scheduler_page
 from rota.cli.pipeline.options import AI
 from rota.core.time.instants import micros
-
-if TYPE_CHECKING:
-    from rota.pipelines.folder.events import AnyEvent
-    from rota.pipelines.folder.scheduler import PipelineScheduler
+from rota.pipelines.folder import events as kinds
+from rota.pipelines.folder.events import AnyEvent
+from rota.pipelines.folder.scheduler import PipelineScheduler
 
 log = logging.getLogger("rota.scheduler")
 
@@ -58,6 +56,8 @@ def start(
     --json, one object per line.
     """
     timeout_s = micros(stop_timeout) / 1e6
+    if folder and named:
+        raise click.UsageError("FOLDER and --folder are the same: give one.")
     root = location.root_of(folder or named)
     app = location.app_of(call, root, ai=ai, migrate=migrate or None, slots=slots)
     write_logs(call)
@@ -78,8 +78,6 @@ class SchedulerDaemon:
 
     async def live(self) -> int:
         """Run until a signal comes, drain, release the lock; returns the exit code."""
-        from rota.pipelines.folder.scheduler import PipelineScheduler
-
         self._signals.listen()
         scheduler = PipelineScheduler(self._app, self._root)
         scheduler.on("*", _print if self._prints else _log)
@@ -129,8 +127,6 @@ def _print(event: AnyEvent) -> None:
 
 def _log(event: AnyEvent) -> None:
     """The event in words, in the log."""
-    from rota.pipelines.folder import events as kinds
-
     match event:
         case kinds.ExecutionStart():
             why = f"retry {event.retry_attempt}" if event.retry_attempt else event.trigger

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,10 +18,9 @@ from rota.cli.pipeline.runner import Life, PipelineRunEnd
 from rota.cli.run.wait import check_timeout
 from rota.client.handle import RunHandle
 from rota.core.runs.stored_errors import read_error
+from rota.pipelines.folder import lock_file
+from rota.pipelines.folder.commands import ScheduleCommands, Scheduled
 from rota.pipelines.outcome import PipelineResult, Progress
-
-if TYPE_CHECKING:
-    from rota.pipelines.folder.commands import ScheduleCommands, Scheduled
 
 
 @click.command(cls=BaseCommand)
@@ -71,8 +69,6 @@ def trigger(
 async def _live(
     call: CommonOptions, app: Rota, root: Path, schedule_id: str, *, wait: bool, timeout: str | None
 ) -> PipelineRunEnd | None:
-    from rota.pipelines.folder import lock_file
-
     await app.connect()
     try:
         folder_commands = location.commands_of(call, root, app, now=app.clock.now)

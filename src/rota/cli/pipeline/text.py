@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
 
 from rota.cli import render
+from rota.core.pipelines.templates import Template
 from rota.core.time.describe import describe
 from rota.core.time.instants import iso_if_known
-
-if TYPE_CHECKING:
-    from rota.pipelines.definition.discovery import Listed
-    from rota.pipelines.definition.loader import Loaded
-    from rota.pipelines.definition.model import Filter, Pipeline
-    from rota.pipelines.definition.problems import Problem
-    from rota.pipelines.definition.sections import AiSection, OutputField, PipelineBudget
+from rota.pipelines.definition.discovery import Listed, input_kind
+from rota.pipelines.definition.graph import order
+from rota.pipelines.definition.loader import Loaded
+from rota.pipelines.definition.model import Filter, Pipeline
+from rota.pipelines.definition.nodes import AiGraphNode, parents_of
+from rota.pipelines.definition.parameters import parameters_of
+from rota.pipelines.definition.problems import Problem
+from rota.pipelines.definition.sections import AiSection, OutputField, PipelineBudget
+from rota.pipelines.preview.validation import names_of
 
 LEVELS = {"error": "red", "warning": "yellow"}
 VALUE_WIDTH = 60
@@ -63,8 +66,6 @@ def tally(problems: Sequence[Problem]) -> str:
 
 def list_document(listed: Listed) -> dict[str, Any]:
     """A row of the list for machines."""
-    from rota.pipelines.definition.discovery import input_kind
-
     document = verdict_document(listed)
     loaded = listed.loaded
     if loaded is None:
@@ -82,8 +83,6 @@ def list_document(listed: Listed) -> dict[str, Any]:
 
 def list_row(listed: Listed) -> render.Row:
     """A row of the list for people."""
-    from rota.pipelines.definition.discovery import input_kind
-
     loaded = listed.loaded
     if loaded is None:
         first = listed.problems[0].message if listed.problems else ""
@@ -114,9 +113,6 @@ def when(loaded: Loaded) -> str | None:
 
 def document(listed: Listed, loaded: Loaded, next_at: int | None) -> dict[str, Any]:
     """The page for machines: the definition as it was understood."""
-    from rota.pipelines.definition.parameters import parameters_of
-    from rota.pipelines.preview.validation import names_of
-
     return list_document(listed) | {
         "file": str(loaded.file),
         "digest": loaded.digest,
@@ -130,8 +126,6 @@ def document(listed: Listed, loaded: Loaded, next_at: int | None) -> dict[str, A
 
 def print_page(listed: Listed, loaded: Loaded, next_at: int | None, now: int) -> None:
     """The page for people."""
-    from rota.pipelines.definition.parameters import parameters_of
-
     pipeline = loaded.pipeline
     click.echo(
         f"pipeline {listed.pipeline_id}  {click.style(render.clean(pipeline.name), bold=True)}"
@@ -199,8 +193,6 @@ def parts(loaded: Loaded) -> list[render.Row]:
 
 
 def _row(part: str, does: str, section: AiSection | None, loaded: Loaded) -> render.Row:
-    from rota.core.pipelines.templates import Template
-
     row = {"part": part, "does": does, "model": "", "asks for": "", "gives": ""}
     if section is None:
         return row
@@ -248,9 +240,6 @@ def _filter(part: Filter) -> str:
 
 
 def _nodes(loaded: Loaded) -> list[render.Row]:
-    from rota.pipelines.definition.graph import order
-    from rota.pipelines.definition.nodes import AiGraphNode, parents_of
-
     nodes = loaded.pipeline.nodes or {}
     rows = []
     for node_id in order({each: parents_of(node) for each, node in nodes.items()}):

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from rota.cli import render
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.pipeline import location
-
-if TYPE_CHECKING:
-    from rota.pipelines.definition.loader import Loaded
-    from rota.pipelines.trust import Trust
+from rota.pipelines.definition.loader import Loaded
+from rota.pipelines.definition.locate import locate, open_pipeline, pipelines_in
+from rota.pipelines.trust import Trust, commands_of
 
 
 @click.command("trust", cls=BaseCommand)
@@ -47,20 +46,14 @@ def trust(call: CommonOptions, path: str | None, remove: bool) -> None:
 
 def _folders(path: str) -> list[Path]:
     """The folders that are meant; one that is gone can still be withdrawn."""
-    from rota.pipelines.definition.locate import pipelines_in
-
     return [folder.resolve() for folder in pipelines_in(Path(path)) or [Path(path)]]
 
 
 def _loaded(path: str) -> list[Loaded]:
-    from rota.pipelines.definition.locate import locate, open_pipeline, pipelines_in
-
     return [open_pipeline(folder) for folder in pipelines_in(Path(path)) or [locate(path)]]
 
 
 def _trusted(kept: Trust, loaded: Loaded) -> dict[str, Any]:
-    from rota.pipelines.trust import commands_of
-
     kept.add(loaded.folder)
     block = loaded.pipeline.schedule
     return {
