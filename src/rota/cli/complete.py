@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 from rota.cli import connect, render
 from rota.cli.base import CommonOptions
 from rota.client.client import Client
-from rota.client.doctor import known, served
+from rota.client.doctor import known
 from rota.core.runs.ids import short_id
 
 RUNS_MAX = 200
@@ -91,10 +91,8 @@ async def automations(client: Client, _: click.Context) -> Found:
 
 @_completion
 async def queues(client: Client, _: click.Context) -> Found:
-    """Queues that are declared or served."""
-    names = {row.name for row in await client.queues()}
-    names |= {name for row in await client.workers() for name in served(row)}
-    return [CompletionItem(name) for name in sorted(names)]
+    """Queues that are declared, served or waited in."""
+    return [CompletionItem(state.name) for state in await client.overview.queues()]
 
 
 @_completion

@@ -19,6 +19,7 @@ from unicodedata import east_asian_width
 import click
 import msgspec
 
+from rota.core.counts import counted
 from rota.core.redaction import shown, shown_text
 from rota.core.runs.stored_errors import own_frames, read_error
 from rota.core.time.instants import MINUTE, SECOND, iso_if_known, moment, span
@@ -165,9 +166,7 @@ def took(begin_us: int | None, end_us: int | None) -> str:
     return f"{duration / SECOND:.1f}s" if SECOND <= duration < MINUTE else span(duration)
 
 
-def count(number: int, noun: str) -> str:
-    """`1 run`, `2 runs`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+count = counted
 
 
 # -- pages -------------------------------------------------------------------------------------

@@ -61,10 +61,11 @@ def new_answer(new_id: str, person: PersonOptions) -> NewAnswer:
                 f"{what}={text!r:.80} is not text of 1 to {TEXT_CHARS_MAX} characters",
                 hint="Nothing was answered.",
             )
-    return NewAnswer(new_id, by or _user(), note)
+    return NewAnswer(new_id, by or user_name(), note)
 
 
-def _user() -> str:
+def user_name() -> str:
+    """The user of this process; a container may have no name for it."""
     with contextlib.suppress(OSError, KeyError, ImportError):
         return getpass.getuser()
     return "unknown"
@@ -124,10 +125,8 @@ async def _answer(
     automations: Automations, view: AutomationView, how: Answer, result: Any, options: BulkOptions
 ) -> None:
     assert view.open_run is not None
-    name, change = view.automation.name, view.mutation
+    name, expected = view.automation.name, (view.blocking_change or view.open_run).id
     person: PersonOptions = {"by": options.get("by"), "note": options.get("note")}
-    doubt = view.open_run.reason in ("approval", "reconciliation")
-    expected = change.id if change is not None and doubt else view.open_run.id
     if how == "approve":
         await automations.approve(name, expected=expected, **person)
     elif how == "reject":

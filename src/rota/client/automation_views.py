@@ -69,6 +69,13 @@ class AutomationView(NamedTuple):
         """The same in one plain sentence."""
         return self.said.sentence
 
+    @property
+    def blocking_change(self) -> LedgerRow | None:
+        """The change that waits for approval or is in doubt, if it is what blocks."""
+        reason = self.open_run.reason if self.open_run else None
+        blocks = reason in ("approval", "reconciliation") and self.said.actions
+        return self.mutation if blocks else None
+
 
 class AutomationReads(ClientPart):
     """Shows the automations of one namespace."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,11 +19,20 @@ from rota.core.automations.text import Word, word_of
 from rota.core.prometheus_text import Metric, MetricSample
 from rota.core.runs.filters import KINDS
 from rota.core.runs.lifecycle import FINAL, OPEN, Status
+from rota.core.runs.model import WorkerRecord
 from rota.core.schedules.intent import ENDED, QUARANTINED_REASON
 from rota.core.time.instants import DAY, HOUR, SECOND
 from rota.settings import Settings
 from rota.store import metrics as store
-from rota.store.metrics import Bounds, Counted, Execution, ScheduleCounts, ScheduleTime
+from rota.store.metrics import (
+    AutomationCounts,
+    Bounds,
+    Execution,
+    NewestRuns,
+    OpenRuns,
+    ScheduleCounts,
+    ScheduleTime,
+)
 
 if TYPE_CHECKING:
     from rota.client.client import Client
@@ -56,14 +65,6 @@ class _Result(msgspec.Struct, frozen=True):
     cost_usd: float = 0.0
 
 
-class MetricsRead(NamedTuple):
-    """The counts, their time and their namespace."""
-
-    counted: Counted
-    settings: Settings
-    now: int
-
-
 async def collect(client: Client) -> list[Metric]:
     """All metrics of the client's namespace; each number has the label `namespace`."""
     now, space = client.clock.now(), client.settings.namespace
@@ -71,11 +72,11 @@ async def collect(client: Client) -> list[Metric]:
     counted = await client.connection.database.read(
         store.count, namespace=space, now=now, bounds=bounds
     )
-    reading = MetricsRead(counted, client.settings, now)
     disarmed = await client.operations.disarmed()
     found = [
-        *_open(reading), *_ended(reading), *_queues(reading), *_workers(reading),
-        *_schedules(reading), _automations(reading), *_pipelines(counted.executions),
+        *_open(counted.open_runs), *_ended(counted.newest, now), *_queues(counted.open_runs, now),
+        *_workers(counted.workers, client.settings, now), *_schedules(counted.schedules, now),
+        _automations(counted.automations), *_pipelines(counted.executions),
         *_schedule_times(counted.times), _build(),
         Metric("rota_disarmed", "1 while the database is disarmed.", _one(int(bool(disarmed)))),
     ]  # fmt: skip
@@ -105,8 +106,7 @@ def _seconds(since: int | None, now: int) -> float:
 # -- runs --------------------------------------------------------------------------------------
 
 
-def _open(reading: MetricsRead) -> Iterable[Metric]:
-    rows = reading.counted.open_runs
+def _open(rows: Sequence[OpenRuns]) -> Iterable[Metric]:
     runs: Counter[tuple[str, ...]] = Counter()
     for status in OPEN:
         runs.update({(kind, status.value): 0 for kind in KINDS})
@@ -132,15 +132,14 @@ def _open(reading: MetricsRead) -> Iterable[Metric]:
     )
 
 
-def _ended(reading: MetricsRead) -> Iterable[Metric]:
-    rows = reading.counted.newest
+def _ended(rows: Sequence[NewestRuns], now: int) -> Iterable[Metric]:
     ended: Counter[tuple[str, ...]] = Counter()
     for row in rows:
         if row.own and row.status in FINAL:
             ended[row.kind, row.status] += row.run_count
     window = NEWEST_US / SECOND
     if sum(row.run_count for row in rows) >= NEWEST_MAX:
-        window = _seconds(min(row.oldest_at for row in rows), reading.now)
+        window = _seconds(min(row.oldest_at for row in rows), now)
     yield Metric(
         "rota_runs_ended",
         "Ended runs that were created in the last rota_runs_ended_window_seconds, by kind and "
@@ -155,14 +154,14 @@ def _ended(reading: MetricsRead) -> Iterable[Metric]:
     )
 
 
-def _queues(reading: MetricsRead) -> Iterable[Metric]:
+def _queues(rows: Sequence[OpenRuns], now: int) -> Iterable[Metric]:
     pending: Counter[tuple[str, ...]] = Counter()
     oldest: dict[tuple[str, ...], float] = {}
-    for row in reading.counted.open_runs:
+    for row in rows:
         if row.status == Status.PENDING:
             key = (row.queue,)
             pending[key] += row.run_count
-            oldest[key] = max(oldest.get(key, 0.0), _seconds(row.oldest_at, reading.now))
+            oldest[key] = max(oldest.get(key, 0.0), _seconds(row.oldest_at, now))
     yield Metric(
         "rota_queue_pending_runs",
         "Runs that a worker could claim now, by queue. Empty queues are omitted.",
@@ -178,12 +177,12 @@ def _queues(reading: MetricsRead) -> Iterable[Metric]:
 # -- who works, and what makes work --------------------------------------------------------------
 
 
-def _workers(reading: MetricsRead) -> Iterable[Metric]:
+def _workers(rows: Sequence[WorkerRecord], settings: Settings, now: int) -> Iterable[Metric]:
     states: Counter[tuple[str, ...]] = Counter({("alive",): 0, ("gone",): 0, ("silent",): 0})
     slots = 0
     serving: Counter[tuple[str, ...]] = Counter()
-    for row in reading.counted.workers:
-        why = absence(row, reading.settings, reading.now)
+    for row in rows:
+        why = absence(row, settings, now)
         if why is None:
             serving.update((queue,) for queue in served(row))
         states[why or "alive",] += 1
@@ -202,8 +201,7 @@ def _workers(reading: MetricsRead) -> Iterable[Metric]:
     )
 
 
-def _schedules(reading: MetricsRead) -> Iterable[Metric]:
-    rows = reading.counted.schedules
+def _schedules(rows: Sequence[ScheduleCounts], now: int) -> Iterable[Metric]:
     status_counts: Counter[tuple[str, ...]] = Counter({(word,): 0 for word in SCHEDULE_STATUSES})
     for row in rows:
         status_counts[_schedule_status(row),] += row.schedule_count
@@ -222,7 +220,7 @@ def _schedules(reading: MetricsRead) -> Iterable[Metric]:
     yield Metric(
         "rota_schedules_overdue_seconds_max",
         "Delay of the most overdue schedule; 0 if none is overdue.",
-        _one(_seconds(first, reading.now)),
+        _one(_seconds(first, now)),
     )
 
 
@@ -260,9 +258,9 @@ def _schedule_status(row: ScheduleCounts) -> str:
     return "ended" if row.status == Status.PAUSED and reason in ENDED else row.status
 
 
-def _automations(reading: MetricsRead) -> Metric:
+def _automations(rows: Sequence[AutomationCounts]) -> Metric:
     words: Counter[tuple[str, ...]] = Counter({(word.value,): 0 for word in Word})
-    for row in reading.counted.automations:
+    for row in rows:
         words[word_of(row.status, row.run_status, row.run_reason).value,] += row.automation_count
     return Metric(
         "rota_automations",

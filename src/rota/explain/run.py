@@ -158,12 +158,9 @@ class RunExplainer:
         return RunState("waits_provider", clause, facts, hint)
 
     async def _waiting(self, run: Run) -> RunState:
-        kinds = {kind.value: kind for kind in Kind}
-        needed = (
-            TABLE[kinds[run.reason]].action if run.reason in kinds else "see its error, then decide"
-        )
         error = error_line(run.error)
         notified, notified_facts = await latest_notification(self._client, run, self._zone)
+        needed = needed_action(run.reason)
         clause = f"waits for an operator ({run.reason}): {needed}; it said {error}{notified}"
         facts = {"reason": run.reason, "error": error} | notified_facts
         return RunState("needs_person", clause, facts, f"Then `rota run retry {run.id}`.")
@@ -179,7 +176,7 @@ class RunExplainer:
             clause = f"waits for a pipeline that it depends on, and checks again {again}"
             return RunState("waits_after", clause, facts)
         steps = [step for step in await self._client.runs.steps(run.id) if step.status == "waiting"]
-        signals = [_signal(step) for step in steps if step.kind == "signal"]
+        signals = [signal_of(step) for step in steps if step.kind == "signal"]
         if signals:
             clause = f"waits for the signal {signals[0]}" + (f", {until}" if until else "")
             hint = f"`rota run signal {run.id} {signals[0]} VALUE`."
@@ -343,6 +340,17 @@ class RunExplainer:
         return "any moment" if rest < SECOND else f"{word} {self.at(instant)} (in {_span(rest)})"
 
 
+def needed_action(reason: str | None) -> str:
+    """The action of an operator for a run that waits for this reason."""
+    kinds = {kind.value: kind for kind in Kind}
+    return TABLE[kinds[reason]].action if reason in kinds else "see its error, then decide"
+
+
+def signal_of(step: StoredStep) -> str:
+    """The name of the signal that a step waits for."""
+    return step.key.removeprefix("wait ").rpartition("#")[0]
+
+
 def lower_first(sentence: str) -> str:
     """A sentence as the end of another one."""
     return sentence[:1].lower() + sentence[1:]
@@ -351,7 +359,3 @@ def lower_first(sentence: str) -> str:
 def _span(duration_us: int) -> str:
     duration = max(0, duration_us)
     return span(duration // SECOND * SECOND if duration > SECOND else duration)
-
-
-def _signal(step: StoredStep) -> str:
-    return step.key.removeprefix("wait ").rpartition("#")[0]

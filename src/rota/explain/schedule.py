@@ -64,7 +64,7 @@ async def why(
 
     A time without an offset is wall time in the schedule's zone.
     """
-    found = await _answer(client, name, at=at, between=between)
+    found = await _answer(client, name, at, between)
     disarmed = await client.operations.disarmed()
     if disarmed is None or found.verdict == "disarmed":
         return found
@@ -74,11 +74,7 @@ async def why(
 
 
 async def _answer(
-    client: Client,
-    name: str,
-    *,
-    at: datetime | None = None,
-    between: tuple[datetime, datetime] | None = None,
+    client: Client, name: str, at: datetime | None, between: tuple[datetime, datetime] | None
 ) -> Explanation:
     try:
         shown = await client.schedules.get(name)
@@ -112,7 +108,7 @@ async def _of_run(
             raise
         return Explanation(*await explain_deleted(client, run_id, unknown))
     if run.kind == "schedule":
-        return await _answer(client, run.name, at=at)
+        return await _answer(client, run.name, at, None)
     if run.kind == "automation" and run.status in OPEN:
         return await _of_automation(client, run.name, at)
     if at is not None:

@@ -82,7 +82,7 @@ class DeclaredSchedules:
     def __init__(self, client: Client, workflows: Mapping[str, Startable[..., Any]]) -> None:
         self._client = client
         self._workflows = workflows
-        self._code: dict[str, tuple[Startable[..., Any], When, dict[str, Any]]] = {}
+        self._code: dict[str, Declared] = {}
         self._file: tuple[str, Mapping[str, ScheduleTable], Mapping[str, BadSetting]] | None = None
 
     def add(
@@ -91,7 +91,7 @@ class DeclaredSchedules:
         """Add a declaration of the code."""
         if name in self._code:
             raise UsageError(f"schedule {name} is declared twice", hint="Give one a name.")
-        self._code[name] = (workflow, when, words)
+        self._code[name] = Declared(name, workflow, when, origin_of(workflow), words)
 
     def add_file(
         self, origin: str, tables: Mapping[str, ScheduleTable], bad: Mapping[str, BadSetting]
@@ -110,11 +110,7 @@ class DeclaredSchedules:
 
     async def apply(self) -> None:
         """Bring them into the database; quarantine those without code."""
-        declared = [
-            Declared(name, workflow, when, origin_of(workflow), words)
-            for name, (workflow, when, words) in self._code.items()
-        ]
-        deploy = _Deploy(self._client, self._workflows, declared)
+        deploy = _Deploy(self._client, self._workflows, list(self._code.values()))
         if self._file is not None:
             deploy.add_file(*self._file)
         await deploy.apply()

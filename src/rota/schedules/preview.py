@@ -145,15 +145,24 @@ def to_instant(written: datetime, zone: str) -> int:
     return instant(written)
 
 
+def time_in(text: str, zone: str, now: int) -> datetime:
+    """A written time; without an offset it is wall time in the zone."""
+    return moment(to_instant(read_time(text, zone, now), zone))
+
+
 # -- what people read --------------------------------------------------------------------------
 
 
 def wall(at: int, zone: str) -> str:
     """An instant on the wall of a zone: `Sun 2027-03-28 03:00 CEST`."""
     local = moment(at).astimezone(zone_named(zone))
+    return f"{local:%a %Y-%m-%d} {clock_text(local)} {zone_label(local)}"
+
+
+def zone_label(local: datetime) -> str:
+    """`CET`, or `UTC+05` where the zone has no letters."""
     name = local.tzname() or ""
-    offset = f"UTC{name}" if name[:1] in "+-" else name
-    return f"{local:%a %Y-%m-%d} {clock_text(local)} {offset}"
+    return f"UTC{name}" if name[:1] in "+-" else name
 
 
 def utc(at: int) -> str:

@@ -257,3 +257,10 @@ def test_with_json_every_record_of_a_run_has_its_id(shell: Shell, up: Up) -> Non
     assert [line["run_name"] for line in lines if line["level"] == "error"] == ["breaks"]
     assert "the ship is late" in next(line["trace"] for line in lines if "trace" in line)
     assert all("run_id" not in line for line in lines if line["logger"] == "rota.up")
+
+
+def test_an_address_that_is_named_beats_the_environment(shell: Shell, up: Up) -> None:
+    daemon = up("--http", "127.0.0.1:0", ROTA_NO_HTTP="1")
+    daemon.receives("API and dashboard: http://127.0.0.1:")
+    said = shell.error("up", "--http", "127.0.0.1:0", "--no-http", code=2)
+    assert "--http and --no-http contradict each other" in said

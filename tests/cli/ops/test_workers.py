@@ -68,6 +68,13 @@ def test_queues_are_listed_with_what_waits_and_who_serves(either: Shell) -> None
     assert "5 running, 1 per key, 100 per 1m" in either.run("queue", "list").stdout
 
 
+def test_a_silent_worker_does_not_count_as_one_that_serves(either: Shell) -> None:
+    declare(either, Queue("default", "default"))
+    sign_on(either, mine("a"), age_us=2 * MINUTE)
+    [row] = either.json("queue", "list")
+    assert (row["name"], row["workers"]) == ("default", 0)
+
+
 def test_no_queue_is_said_so(either: Shell) -> None:
     assert either.run("queue", "list").stdout == "no queues: nothing waits, no worker is running\n"
 

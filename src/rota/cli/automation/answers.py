@@ -9,7 +9,6 @@ import click
 from rota.cli import connect, render, values
 from rota.cli.base import BaseCommand, CommonOptions, F
 from rota.client.answers import Answer
-from rota.client.client import Client
 
 RESULT = click.option("--result", metavar="JSON", help="With happened: the tool's result, as JSON.")
 
@@ -52,13 +51,13 @@ def resolve(
     changed: the automations are counted and listed.
     """
 
-    async def work(client: Client) -> Any:
-        return await client.automations.answer_all(
-            how, dry_run=not yes, result=result_of(result), name=name, reason=reason,
-            tool=tool, by=by, note=note,
-        )  # fmt: skip
-
-    done = connect.ask(call, work)
+    done = connect.ask(
+        call,
+        lambda client: client.automations.answer_all(
+            how, dry_run=not yes, result=result_of(result), name=name, reason=reason, tool=tool,
+            by=by, note=note,
+        ),
+    )  # fmt: skip
     if call.json:
         render.document({
             "answer": how, "dry_run": not yes, "count": done.count, "names": done.names,

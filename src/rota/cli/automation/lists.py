@@ -48,6 +48,7 @@ def inputs(
     With ID: one input, and every change it led to.
     """
     if input_id is not None:
+        _refuse_filters(pending or stale or before)
         _show_input(call, *connect.ask(call, lambda client: _outcome(client, name, input_id)))
         return
     if before and (pending or stale):
@@ -75,6 +76,11 @@ def inputs(
         "no inputs yet" if is_page else "nothing waits",
         page=by_id if is_page else render.NextPage(limit),
     )  # fmt: skip
+
+
+def _refuse_filters(given: object) -> None:
+    if given:
+        raise BadInput("an ID names one row: it has no filters", hint="Omit the ID, or the others.")
 
 
 async def _outcome(
@@ -158,15 +164,16 @@ def outputs(
     also the key that the tool gives to its counterpart.
     """
     if output_id is not None:
+        _refuse_filters(status or before)
         _show_output(call, *connect.ask(call, lambda client: _output(client, name, output_id)))
         return
 
-    async def query(client: Client) -> Sequence[LedgerRow]:
-        return await client.automations.outputs(
+    changes, now = connect.ask_with_time(
+        call,
+        lambda client: client.automations.outputs(
             name, status=status or "", before=before, limit=limit
-        )
-
-    changes, now = connect.ask_with_time(call, query)
+        ),
+    )
     render.listing(
         call.json, changes, page.output_document,
         lambda row: {

@@ -97,7 +97,7 @@ async def read(client: Client, name: str) -> AutomationPage:
 
 def actions(view: AutomationView) -> list[dict[str, str]]:
     """The actions that a person can take: the exact commands, and what each means."""
-    waits = blocking_change(view) or view.open_run
+    waits = view.blocking_change or view.open_run
     names = {
         "name": view.automation.name, "waits": waits.id if waits else "",
         "skips": _listed(view.skips), "version": view.automation.version,
@@ -119,15 +119,6 @@ def _listed(events: Sequence[EventName]) -> str:
     return f"{listed} and {more} more" if more > 0 else listed
 
 
-def blocking_change(view: AutomationView) -> LedgerRow | None:
-    """The change that waits for approval or is in doubt, if it is what blocks."""
-    blocks = view.open_run is not None and view.open_run.reason in (
-        "approval",
-        "reconciliation",
-    )
-    return view.mutation if blocks and view.said.actions else None
-
-
 # -- documents ---------------------------------------------------------------------------------
 
 
@@ -146,7 +137,7 @@ def code_document(code: CodeState) -> dict[str, Any]:
 
 def document(view: AutomationView) -> dict[str, Any]:
     """An automation for machines."""
-    row, open_run, change = view.automation, view.open_run, blocking_change(view)
+    row, open_run, change = view.automation, view.open_run, view.blocking_change
     return {
         "name": row.name, "status": view.status, "sentence": view.sentence,
         "setting": row.status, "version": row.version, "queue": row.queue,
@@ -256,7 +247,7 @@ def print_page(content: AutomationPage) -> None:
         recorded = content.notification
         kind, at = recorded.notification.kind, render.clock(recorded.notification.at)
         render.say(f"  Notification {kind} of {at} {render.clean(recorded.receivers)}.", hang=2)
-    change = blocking_change(view)
+    change = view.blocking_change
     if change is not None:
         render.heading("the change")
         print_change(change)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
-
 import click
 
 from rota.cli import connect, render
 from rota.cli.base import BaseCommand, CommandGroup, CommonOptions, limit_option
+from rota.client.answers import user_name
 from rota.client.client import Client
 from rota.client.tokens import NewToken
 from rota.core.access.model import ApiToken, Role
@@ -52,14 +51,6 @@ def create(call: CommonOptions, name: str, role: str, expires_in: str | None) ->
 
 async def _record(client: Client, verb: str, target: str, **detail: str) -> None:
     await client.audit.record(f"{user_name()} (command line)", verb, target, detail=detail)
-
-
-def user_name() -> str:
-    """The person at this terminal, for the audit list."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container may have no name for its user
-        return "somebody"
 
 
 @token.command("list")

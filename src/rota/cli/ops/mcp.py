@@ -10,7 +10,7 @@ import click
 
 from rota.cli import complete, connect, exit_codes
 from rota.cli.base import BaseCommand, CommonOptions
-from rota.cli.ops.access import user_name
+from rota.client.answers import user_name
 from rota.client.client import Client
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from rota import RunIdFilter, project
 from rota.app import Rota
@@ -74,6 +75,9 @@ def up(
     SIGTERM and Ctrl-C stop it gracefully: runs get `stop_s` seconds to end, and the worker releases
     the rest. A second signal stops it at once. Logs go to stderr; with --json, one object per line.
     """
+    source = click.get_current_context().get_parameter_source("no_http")
+    if no_http and address and source is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--http and --no-http contradict each other: give one.")
     call.project = target or call.project
     found = connect.project_of(call)
     if found is None:
@@ -90,7 +94,8 @@ def up(
     app.migrates = app.migrates or migrate
     write_logs(call)
     _warn_of_namespace(project.place_without_code(found, connect.given(call)), app)
-    server = None if no_http else _server(app, connect.http_options(found, address), address)
+    no_server = no_http and address is None  # a flag beats the environment
+    server = None if no_server else _server(app, connect.http_options(found, address), address)
     code = asyncio.run(WorkerDaemon(app, queues, server).live())
     leave_threads(code)
     return code

@@ -11,9 +11,10 @@ from rota.cli import complete, connect, render
 from rota.cli.base import CommandGroup, CommonOptions
 from rota.client.client import Client
 from rota.client.doctor import absence, served
+from rota.client.overview import QueueState
 from rota.core.runs.ids import short_id
-from rota.core.runs.model import Queue, WorkerRecord
-from rota.core.time.instants import iso_if_known, span
+from rota.core.runs.model import WorkerRecord
+from rota.core.time.instants import instant, iso_if_known, span
 from rota.settings import Settings
 
 
@@ -64,9 +65,9 @@ def queue() -> None:
 @click.pass_obj
 def list_queues(call: CommonOptions) -> None:
     """List queues: waiting runs, workers and limits."""
-    rows = connect.ask(call, _read_queues)
+    states, now = connect.ask_with_time(call, lambda client: client.overview.queues())
     render.listing(
-        call.json, rows, dict,
+        call.json, [_queue(state, now) for state in states], dict,
         lambda row: {
             "name": row["name"], "status": "paused" if row["paused"] else "open",
             "pending": row["pending"], "oldest": row["oldest"], "workers": row["workers"],
@@ -76,38 +77,18 @@ def list_queues(call: CommonOptions) -> None:
     )  # fmt: skip
 
 
-async def _read_queues(client: Client) -> list[dict[str, Any]]:
-    """Every queue that is declared, served or waited in."""
-    now = client.clock.now()
-    declared = {row.name: row for row in await client.queues()}
-    ready = await client.runs.ready()
-    on = [name for row in await client.workers() for name in served(row)]
-    names = {*declared, *on, *(row.queue for row in ready)}
-    rows = []
-    for name in sorted(names):
-        waiting = [row for row in ready if row.queue == name]
-        oldest = min((row.oldest_at for row in waiting), default=None)
-        rows.append(
-            _limits_of(declared.get(name))
-            | {
-                "name": name,
-                "pending": sum(row.run_count for row in waiting),
-                "oldest_at": iso_if_known(oldest),
-                "oldest": render.ago(oldest, now),
-                "workers": on.count(name),
-            }
-        )
-    return rows
-
-
-def _limits_of(row: Queue | None) -> dict[str, Any]:
-    fields = (
+def _queue(state: QueueState, now: int) -> dict[str, Any]:
+    """A queue for machines, with its limits across all workers."""
+    names = (
         "running_max", "key_running_max", "rate_count", "rate_per_us", "key_open_max", "age_us",
         "round_robin",
     )  # fmt: skip
-    return {name: getattr(row, name, None) for name in fields} | {
-        "paused": bool(row is not None and row.paused)
-    }
+    oldest = None if state.oldest_at is None else instant(state.oldest_at)
+    return {name: getattr(state.limits, name, None) for name in names} | {
+        "paused": state.is_paused, "name": state.name, "pending": state.pending,
+        "oldest_at": iso_if_known(oldest), "oldest": render.ago(oldest, now),
+        "workers": state.worker_count,
+    }  # fmt: skip
 
 
 def _limits(row: dict[str, Any]) -> str:

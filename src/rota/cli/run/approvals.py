@@ -5,15 +5,15 @@ Each names the change or the run that was shown, so that no other change is appr
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import click
 
 from rota.cli import complete, connect
 from rota.cli.automation.answers import PERSON, RESULT, result_of
 from rota.cli.automation.commands import report
-from rota.cli.automation.page import blocking_change, output_document
+from rota.cli.automation.page import output_document
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.client.automation_views import AutomationView
 from rota.client.automations import Automations
@@ -22,15 +22,9 @@ from rota.core.automations.model import RESOLUTIONS, LedgerRow, Resolution
 from rota.errors import UnknownRun, WrongState
 
 
-class ApprovalTarget(NamedTuple):
-    """The subject of an answer: the automation, and the change or run that must still wait."""
-
-    name: str
-    expected: str
-
-
-async def _target(client: Client, given: str) -> ApprovalTarget:
-    """The automation that this change or run belongs to, or WrongState when it is over."""
+async def _target(client: Client, given: str) -> tuple[str, str]:
+    """The automation that this change or run belongs to, and the id that must still wait; or
+    WrongState when it is over."""
     root_id, _, number = given.partition("-")  # a change is numbered within its chain of runs
     try:
         run = await client.runs.get(root_id)
@@ -45,7 +39,7 @@ async def _target(client: Client, given: str) -> ApprovalTarget:
             hint=f"Nothing in it waits for an answer; see `rota run show {run.id}`.",
         )
     if number:
-        return ApprovalTarget(run.name, f"{run.root_id}-{number}")
+        return run.name, f"{run.root_id}-{number}"
     view = await client.automations.show(run.name)
     # Not any run of its chain: a later attempt may ask for something else.
     if view.open_run is None or view.open_run.id != run.id:
@@ -53,22 +47,22 @@ async def _target(client: Client, given: str) -> ApprovalTarget:
             f"run {run.id} of automation {run.name} is over; nothing was changed",
             hint=f"See what it waits for now: `rota automation show {run.name}`.",
         )
-    change = blocking_change(view)
-    return ApprovalTarget(run.name, change.id if change else run.id)
+    return run.name, (view.blocking_change or run).id
 
 
 def _decide(
     call: CommonOptions,
     given: str,
+    decide: Callable[..., Coroutine[Any, Any, LedgerRow]],
     answer: str,
-    decide: Callable[[Automations, ApprovalTarget], Awaitable[LedgerRow]],
+    **person: str | None,
 ) -> None:
     """Approve or reject the change that waits."""
 
     async def work(client: Client) -> tuple[LedgerRow, AutomationView]:
-        target = await _target(client, given)
-        row = await decide(client.automations, target)
-        return row, await client.automations.show(target.name)
+        name, expected = await _target(client, given)
+        row = await decide(client.automations, name, expected=expected, **person)
+        return row, await client.automations.show(name)
 
     row, view = connect.ask(call, work)
     change = f"{row.title or 'a change'} ({row.tool} {row.params})"
@@ -87,12 +81,7 @@ def approve(call: CommonOptions, answer_to: str, by: str | None, note: str | Non
     Approving covers exactly the parameters shown there. If they have changed since, the command
     approves nothing.
     """
-    _decide(
-        call, answer_to, "approved",
-        lambda automations, target: automations.approve(
-            target.name, expected=target.expected, by=by, note=note
-        ),
-    )  # fmt: skip
+    _decide(call, answer_to, Automations.approve, "approved", by=by, note=note)
 
 
 @click.command(cls=BaseCommand)
@@ -105,12 +94,7 @@ def reject(call: CommonOptions, answer_to: str, by: str | None, note: str | None
     ID is the id of the change or of the run. The automation continues without the change and skips
     the events behind it.
     """
-    _decide(
-        call, answer_to, "rejected",
-        lambda automations, target: automations.reject(
-            target.name, expected=target.expected, by=by, note=note
-        ),
-    )  # fmt: skip
+    _decide(call, answer_to, Automations.reject, "rejected", by=by, note=note)
 
 
 @click.command(cls=BaseCommand)
@@ -143,11 +127,11 @@ def resolve(
     """
 
     async def work(client: Client) -> AutomationView:
-        target = await _target(client, answer_to)
+        name, expected = await _target(client, answer_to)
         await client.automations.resolve(
-            target.name, how, expected=target.expected, result=result_of(result), by=by, note=note
+            name, how, expected=expected, result=result_of(result), by=by, note=note
         )
-        return await client.automations.show(target.name)
+        return await client.automations.show(name)
 
     view = connect.ask(call, work)
     report(call, view, f"{view.automation.name} is resolved: {how}", answer=how)

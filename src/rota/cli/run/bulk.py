@@ -16,7 +16,7 @@ from rota.core.runs.filters import KINDS, STATUSES, RunSelection
 from rota.core.time.instants import micros, moment
 from rota.errors import BadInput
 from rota.schedules.host_zone import host_zone_name
-from rota.schedules.preview import read_time, to_instant
+from rota.schedules.preview import time_in
 
 _OPTIONS = (
     click.option("--name", help="Only runs of this workflow.", shell_complete=complete.workflows),
@@ -61,7 +61,7 @@ def _time(text: str, now: int) -> datetime:
     with contextlib.suppress(BadInput):
         return moment(max(0, now - micros(text)))
     try:
-        return moment(to_instant(read_time(text, zone, now), zone))
+        return time_in(text, zone, now)
     except BadInput as error:
         error.advice = (
             "Write 2h (that long ago), 9:00 (today), yesterday 9:00 or 2027-03-28T02:30; it is in "

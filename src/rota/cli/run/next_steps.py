@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from rota.cli.render import ago
 from rota.core.pipelines.names import pipeline_id_of
-from rota.core.runs.failures import TABLE, Kind, advice
+from rota.core.runs.failures import advice
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run, StoredStep
+from rota.explain.run import needed_action, signal_of
 
 SENTENCES: dict[str, str] = {
     Status.COMPLETED: "Completed. Nothing to do.",
@@ -37,19 +38,13 @@ def next_step(run: Run, steps: Sequence[StoredStep], now: int) -> str:
     if run.status == Status.FAILED:
         return advice(run.reason, run.id)
     sentence = SENTENCES.get(run.status, "Nothing to do.")
-    return sentence.format(id=run.id, queue=run.queue, action=_action(run.reason))
-
-
-def _action(reason: str | None) -> str:
-    kinds = {kind.value: kind for kind in Kind}
-    return TABLE[kinds[reason]].action if reason in kinds else "see its error, then decide"
+    return sentence.format(id=run.id, queue=run.queue, action=needed_action(run.reason))
 
 
 def _sleeping(run: Run, steps: Sequence[StoredStep], now: int) -> str:
-    signals = [step.key for step in steps if step.kind == "signal" and step.status == "waiting"]
+    signals = [step for step in steps if step.kind == "signal" and step.status == "waiting"]
     if signals:
-        name = signals[0].removeprefix("wait ").rpartition("#")[0]
-        return f"It waits for a signal: `rota run signal {run.id} {name} VALUE`."
+        return f"It waits for a signal: `rota run signal {run.id} {signal_of(signals[0])} VALUE`."
     if run.reason == "child":
         return "It waits for its child runs; they are among the steps above."
     if run.available_at is None:

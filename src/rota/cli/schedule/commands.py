@@ -17,7 +17,7 @@ from rota.client.client import Client
 from rota.client.schedule_view import ScheduleView
 from rota.core.time.instants import micros, moment
 from rota.schedules.host_zone import host_zone_name
-from rota.schedules.preview import read_time, to_instant, zone_of
+from rota.schedules.preview import time_in, zone_of
 
 
 @click.group(cls=CommandGroup)
@@ -116,10 +116,7 @@ async def _times(
     """The zone of a schedule, and times that were written as wall time in that zone."""
     zone = zone_of((await client.schedules.get(name)).intent.spec)
     now = client.clock.now()
-    return zone, [
-        None if text is None else moment(to_instant(read_time(text, zone, now), zone))
-        for text in texts
-    ]
+    return zone, [None if text is None else time_in(text, zone, now) for text in texts]
 
 
 @schedule.command("upcoming")

@@ -16,10 +16,10 @@ from rota.cli.schedule.next import zone_options
 from rota.client.client import Client
 from rota.client.schedule_view import ScheduleView
 from rota.core.schedules.intent import Missed, Overlap
-from rota.core.time.instants import micros, moment
+from rota.core.time.instants import micros
 from rota.errors import UsageError
 from rota.schedules.host_zone import zone_or_host
-from rota.schedules.preview import read_time, read_when, to_instant, wall, zone_of
+from rota.schedules.preview import read_when, time_in, wall, zone_of
 
 Callback = Callable[[click.Context, click.Parameter, str | None], int | str | None]
 POLICIES = ("overlap", "missed", "missed_max", "max_delay", "jitter", "max_runs",
@@ -209,7 +209,7 @@ def _policies(options: dict[str, Any]) -> dict[str, Any]:
 def _bounds(options: dict[str, Any], zone: str, now: int) -> dict[str, Any]:
     named = {key: options.pop(key) for key in ("start", "end")}
     return {
-        key: None if text == NONE else moment(to_instant(read_time(text, zone, now), zone))
+        key: None if text == NONE else time_in(text, zone, now)
         for key, text in named.items()
         if text is not None
     }
