@@ -35,6 +35,7 @@ from rota.store.backend import migrate
 from rota.store.backend.database import Database, Tx, open_url
 from rota.store.backend.grants import role_grants
 from rota.store.backend.migrate import PlannedMigration
+from rota.store.metrics import open_runs
 from rota.store.runs import history, lists, retention, workers
 from rota.store.schedules import templates
 from rota.store.schedules.overlap import release_stuck
@@ -437,11 +438,14 @@ class Doctor:
 
     async def leases(self) -> list[Finding]:
         """Runs of silent workers that no worker has taken over yet."""
+        opened = await self._database.read(open_runs, namespace=self._namespace, now=self._now)
+        count = sum(row.lapsed_count for row in opened)
+        if not count:
+            running = sum(row.run_count for row in opened if row.status == Status.RUNNING)
+            return [Finding("ok", "leases", f"{counted(running, 'run')} running, none lapsed")]
         rows = await self._page(Status.RUNNING)
-        lapsed = [row for row in rows if row.lease_until and row.lease_until < self._now]
-        if not lapsed:
-            return [Finding("ok", "leases", f"{counted(len(rows), 'run')} running, none lapsed")]
-        says = f"{counted(len(lapsed), 'lease')} lapsed: {some([row.id for row in lapsed])}"
+        ids = [row.id for row in rows if row.lease_until and row.lease_until < self._now]
+        says = f"{counted(count, 'lease')} lapsed" + (f": {some(ids)}" if ids else "")
         if self._live:
             hint = "A live worker recovers them within its heartbeat; check again in a moment."
             return [Finding("warn", "leases", says, hint)]

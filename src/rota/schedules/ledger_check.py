@@ -153,9 +153,9 @@ async def ledger_faults(
     page = await store.listing(tx, namespace=namespace, limit=PAGE)
     while page:
         for schedule in page:
+            rows = await outcomes.ledger(tx, schedule.id, limit=ROWS_MAX)
             try:
                 intent = read_intent(schedule.spec)
-                rows = await outcomes.ledger(tx, schedule.id, limit=ROWS_MAX)
                 holes = _holes(rows, schedule, intent, now, keep_from, keeps_all)
             except Exception:  # one that makes no sense (any more) is quarantined when it is due
                 continue

@@ -12,6 +12,7 @@ import apsw
 import msgspec
 import pytest
 
+from rota.client import doctor
 from rota.core.runs.model import Queue
 from rota.core.time.instants import MINUTE
 from rota.engine import liveness
@@ -271,6 +272,20 @@ def test_a_lapsed_lease_is_found(either: Shell) -> None:
     assert run_id in finding["says"]
     sign_on(either, mine("a"))
     assert about(either, "leases")["level"] == "warn", "somebody is there to take it over"
+
+
+def test_a_lapsed_lease_is_found_behind_newer_runs(
+    either: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "LOOK_MAX", 1)
+    for lease_until in (5, 2**52):
+        run_id = either.start("add", "n=1")
+        change(
+            either,
+            "update runs set status = 'running', lease_owner = 'nobody', started_at = created_at,"
+            f" claim_count = 1, lease_until = {lease_until} where id = '{run_id}' returning id",
+        )
+    assert "1 lease lapsed" in about(either, "leases", code=1)["says"]
 
 
 def test_a_sleeper_that_nobody_woke_is_found(either: Shell) -> None:
