@@ -139,6 +139,19 @@ async def test_failures_are_the_last_attempts_of_their_chains(database_url: str)
             await app.overview.failures(since=before, limit=0)
 
 
+async def test_failures_are_found_behind_earlier_attempts(database_url: str) -> None:
+    app = an_app()
+    async with virtual(app, url=database_url) as world:
+        before = moment(app.clock.now())
+        alone, tried = await app.start("bad"), await app.start("bad")
+        await world.settle()
+        for _ in range(3):
+            await app.runs.retry(tried.id)
+            await world.settle()
+        found = await app.overview.failures(since=before, limit=2)
+        assert [run.root_id for run in found] == [tried.id, alone.id]
+
+
 async def test_failures_are_newest_first_whatever_their_status(database_url: str) -> None:
     app = an_app()
     async with virtual(app, url=database_url) as world:

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Unpack
 
 from rota.client.caller import refuse_in_workflow
 from rota.client.run_pages import RunFilters, RunPages
-from rota.core.runs.filters import RunSelection
+from rota.core.runs.filters import KINDS, RunSelection
 from rota.core.runs.lifecycle import OPEN, Status
 from rota.core.runs.names import checked_key
 from rota.core.suggest import check_options
 from rota.core.time.instants import shown
 from rota.engine.wakeups import CANCEL, DONE, READY
 from rota.errors import BadInput, WrongState
-from rota.store.backend.database import Tx
 from rota.store.runs import history
 from rota.store.runs.cancel import cancel_chains
 from rota.store.runs.retry import retry_chain
@@ -42,12 +41,6 @@ class BulkResult(NamedTuple):
     run_ids: list[str]
     refused: dict[str, str]
     dry_run: bool
-
-
-async def last_attempts(tx: Tx, runs: Sequence[Run]) -> list[Run]:
-    """Those of these runs that are the last attempts of their chains."""
-    last_ids = await history.last_ids(tx, [run.root_id for run in runs])
-    return [run for run in runs if run.id in last_ids]
 
 
 class BulkVerbs(RunPages):
@@ -114,21 +107,22 @@ class BulkVerbs(RunPages):
         for taken in [status] if status else _TAKES[verb]:
             asked = RunFilters(**filters)  # type: ignore[typeddict-item]
             asked["status"], asked["limit"] = taken, BULK_MAX + 1
-            found += await self._newest(asked)
+            found += await self._last_attempts(asked, ("workflow", "pipeline"))
         return sorted(found, key=lambda run: run.id, reverse=True)[: BULK_MAX + 1]
 
-    async def _newest(self, asked: RunFilters) -> list[Run]:
-        """Runs of workflows and pipelines that fit and are the last attempts of their chains, page
-        by page until there are enough."""
+    async def _last_attempts(self, asked: RunFilters, kinds: Sequence[str] = KINDS) -> list[Run]:
+        """Runs of these kinds that fit and are the last attempts of their chains, page by page
+        until there are as many as the limit."""
         found: list[Run] = []
-        while len(found) <= BULK_MAX:
+        while len(found) < asked["limit"]:
             page = await self.list(**asked)
-            runs = [run for run in page if run.kind in ("workflow", "pipeline")]
-            found += await self._database.read(last_attempts, runs)
-            if len(page) <= BULK_MAX:
+            roots = [run.root_id for run in page]
+            last_ids = await self._database.read(history.last_ids, roots)
+            found += [run for run in page if run.kind in kinds and run.id in last_ids]
+            if len(page) < asked["limit"]:
                 break
             asked["before"] = page[-1].id
-        return found
+        return found[: asked["limit"]]
 
     async def _apply(
         self, verb: BulkVerb, matched: Sequence[Run], reason: str

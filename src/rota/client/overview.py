@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from rota.client.answers import every_automation
 from rota.client.automation_views import AutomationView
-from rota.client.bulk import last_attempts
 from rota.client.connection import ClientPart
 from rota.client.doctor import absence, live_workers, served
+from rota.client.run_pages import RunFilters
 from rota.core.automations.text import Word
 from rota.core.runs.filters import RunFilter
 from rota.core.runs.ids import created_at_of as created_at
@@ -236,15 +236,13 @@ class Overview(ClientPart):
 
         Args:
             since: Only runs created since then.
-            limit: The most runs to read, for failed and crashed ones each, up to 1,000.
+            limit: The most runs to return, of failed and crashed ones each, up to 1,000.
         """
         found: list[Run] = []
         for status in (Status.FAILED, Status.CRASHED):
-            found += await self._client.runs.list(
-                status=status, since=since, limit=checked_limit(limit)
-            )
-        last = await self._database.read(last_attempts, found)
-        return sorted(last, key=lambda run: run.id, reverse=True)
+            asked = RunFilters(status=status, since=since, limit=checked_limit(limit))
+            found += await self._client.runs._last_attempts(asked)
+        return sorted(found, key=lambda run: run.id, reverse=True)
 
 
 def _automation(view: AutomationView) -> AttentionItem:
