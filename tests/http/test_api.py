@@ -267,6 +267,18 @@ async def test_a_diff_shows_what_the_end_of_a_bound_adds(database_url: str) -> N
     assert len(longer["gained"]) > 0
 
 
+async def test_null_clears_a_limit_of_a_schedule(database_url: str) -> None:
+    app = app_on(database_url)
+    async with app.connected(), browsing(app) as http:
+        await app.schedules.create("daily", "add", "1d", max_delay="1h", retries=2, input={"a": 1})
+        path = f"{API}/schedules/daily"
+        kept = (await http.patch(path, json={"priority": 3})).json()
+        cleared = (await http.patch(path, json={"max_delay": None, "retries": None})).json()
+    assert kept["priority"] == cleared["priority"] == 3
+    assert (kept["policies"]["delay_us_max"], kept["policies"]["retry"]["attempts"]) == (3600e6, 3)
+    assert not {"delay_us_max", "retry"} & cleared["policies"].keys()
+
+
 async def test_events_and_outputs_of_an_unknown_status_are_refused(database_url: str) -> None:
     app = app_on(database_url)
     async with app.connected(), browsing(app) as http:

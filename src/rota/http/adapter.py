@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rota.http import problems
 from rota.http.problems import ProblemAnswer, RequestRefused
-from rota.http.request import Answer, Download, Json, RawRequest, Redirect, StaticFile, Text
+from rota.http.request import Answer, Download, Json, RawRequest, Redirect, Text
 from rota.http.site import Site
 
 JSON = "application/json"
@@ -98,7 +98,7 @@ def _body(answer: Answer) -> Response:
             return Response(msgspec.json.encode(value, enc_hook=str), status, media_type=JSON)
         case ProblemAnswer(document=document):
             return Response(msgspec.json.encode(document), status, media_type=problems.MEDIA)
-        case Text(text=content, media=media) | StaticFile(content=content, media=media):
+        case Text(text=content, media=media):
             return Response(content, status, {"content-type": media})
         case Redirect(location=location):
             return Response(b"", status, {"location": location})

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 
-from rota.http.request import Answer, Empty, StaticFile, Text, WebRequest
+from rota.http.request import Answer, Empty, Text, WebRequest
 
 FOLDER = Path(__file__).parent / "static"
 FOR_EVER = "public, max-age=31536000, immutable"
@@ -58,7 +58,7 @@ async def static_file(request: WebRequest) -> Answer:
     headers = {"etag": etag, "cache-control": keep}
     if request.headers.get("if-none-match") == etag:
         return Empty(status=HTTPStatus.NOT_MODIFIED, headers=headers)
-    return StaticFile(file.content, MEDIA[file.path.suffix], headers=headers)
+    return Text(file.content, MEDIA[file.path.suffix], headers=headers)
 
 
 async def robots(request: WebRequest) -> Answer:

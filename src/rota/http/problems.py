@@ -62,37 +62,34 @@ class ProblemAnswer(Answer):
 
 def problem_of(error: Exception, request_id: str) -> ProblemAnswer:
     """The answer to an error. An unexpected one shows nothing of the exception."""
-    if isinstance(error, RequestRefused):
-        return _problem(
-            error.status, error.code, error.detail, error.hint, {}, request_id, error.headers
-        )
-    if isinstance(error, RotaError) and error.http_status < HTTPStatus.INTERNAL_SERVER_ERROR:
+    refused, facts = _refused(error, request_id), {}
+    if isinstance(error, RotaError) and refused.detail == error.message:
         facts = msgspec.to_builtins(error.facts, enc_hook=str)
-        return _problem(
-            error.http_status, error.code, error.message, error.advice, facts, request_id, {}
-        )
+    document = ProblemDocument(
+        f"/problems/{refused.code}", HTTPStatus(refused.status).phrase, int(refused.status),
+        refused.code, refused.detail, refused.hint, request_id, facts,
+    )  # fmt: skip
+    return ProblemAnswer(status=document.status, headers=refused.headers, document=document)
+
+
+def _refused(error: Exception, request_id: str) -> RequestRefused:
+    later = {"retry-after": str(RETRY_S)}
+    if isinstance(error, RequestRefused):
+        return error
+    if isinstance(error, RotaError) and error.http_status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        return RequestRefused(error.http_status, error.code, error.message, hint=error.advice)
     if isinstance(error, StoreError):
         # The message may hold the address of the database; the code and the hint do not.
         detail = "the database cannot answer now"
-        headers = {"retry-after": str(RETRY_S)}
-        return _problem(error.http_status, error.code, detail, error.hint, {}, request_id, headers)
+        return RequestRefused(error.http_status, error.code, detail, hint=error.hint, headers=later)
     if isinstance(error, TimeoutError):
-        return _problem(
+        return RequestRefused(
             HTTPStatus.SERVICE_UNAVAILABLE, "timeout", "the request took too long",
-            "Ask for less, or try again later.", {}, request_id, {"retry-after": str(RETRY_S)},
+            hint="Ask for less, or try again later.", headers=later,
         )  # fmt: skip
-    return _problem(
-        HTTPStatus.INTERNAL_SERVER_ERROR, "error", "an unexpected error",
-        f"Look for the request id {request_id} in the log of the server.", {}, request_id, {},
-    )  # fmt: skip
-
-
-def _problem(
-    status: int, code: str, detail: str, hint: str, facts: dict[str, Any], request_id: str,
-    headers: Mapping[str, str],
-) -> ProblemAnswer:  # fmt: skip
-    title = HTTPStatus(status).phrase
-    document = ProblemDocument(
-        f"/problems/{code}", title, int(status), code, detail, hint, request_id, facts
+    return RequestRefused(
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        "error",
+        "an unexpected error",
+        hint=f"Look for the request id {request_id} in the log of the server.",
     )
-    return ProblemAnswer(status=int(status), headers=headers, document=document)

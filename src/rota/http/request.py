@@ -88,6 +88,10 @@ class SiteState:
     logins: Any = None  # Logins
     url: str = ""  # the address of the overview, without a slash at its end
     store_key: str = ""
+    attention: tuple[float, int] = (
+        float("-inf"),
+        0,
+    )  # when, how many things waited
 
 
 @dataclass(frozen=True)
@@ -172,9 +176,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class Text(Answer):
-    """Text of any type."""
+    """Text of any type, or the bytes of a small file."""
 
-    text: str
+    text: str | bytes
     media: str = "text/plain; charset=utf-8"
 
 
@@ -220,11 +224,3 @@ class EventStream(Download):
     """Text chunks of a `text/event-stream`, until the reader or the server ends it."""
 
     media: str = "text/event-stream; charset=utf-8"
-
-
-@dataclass(frozen=True)
-class StaticFile(Answer):
-    """A small file, whole."""
-
-    content: bytes
-    media: str

@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from urllib.parse import quote
 
@@ -21,10 +21,9 @@ from rota.http import files, pages
 from rota.http.address import store_key
 from rota.http.auth import SAFE, Gate
 from rota.http.events import EventHub
-from rota.http.headers import security_headers
 from rota.http.hooks import HOOK
 from rota.http.login import Logins, follow_link, sign_out
-from rota.http.mcp.endpoint import mcp_page
+from rota.http.mcp.protocol import mcp_page
 from rota.http.metrics_cache import MetricsCache
 from rota.http.options import HttpOptions
 from rota.http.problems import RequestRefused, problem_of
@@ -51,6 +50,23 @@ REQUEST_S = 35.0  # a wait for a result takes up to 30 s of it
 READ_S = 10.0  # for a read; lists are bounded, so a longer read means a store in trouble
 BODY_S = 30.0  # a slower sender loses its connection
 ZONE_COOKIE = "rota_zone"
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+
+# An answer may say otherwise.
+ALWAYS: Mapping[str, str] = {
+    "cache-control": "no-store",
+    "content-security-policy": CSP,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    "x-robots-tag": "noindex",
+}
+HTTPS: Mapping[str, str] = {"strict-transport-security": "max-age=31536000"}
 NO_ROUTE = "none"
 OPEN_PAGES = (
     Page("GET", "/static/{name}", "open", files.static_file),
@@ -100,9 +116,8 @@ class Site:
         except Exception as error:  # a handler's failure must not end the server
             reply = self._problem(error, raw, request_id)
         self._count(raw, reply.status, time.perf_counter() - began)
-        headers = security_headers(
-            {"x-request-id": request_id, **reply.headers}, https=self._options.is_https
-        )
+        secure = HTTPS if self._options.is_https else {}
+        headers = {**ALWAYS, **secure, "x-request-id": request_id, **reply.headers}
         return dataclasses.replace(reply, headers=headers)
 
     async def _answer(self, raw: RawRequest, request_id: str) -> Answer:

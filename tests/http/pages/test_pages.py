@@ -14,7 +14,7 @@ import pytest
 
 from rota import Rota, gather
 from rota.automations import Prepared
-from rota.http.pages import PAGES, automation_tables, schedules
+from rota.http.pages import PAGES, automation_tables, overview, schedules
 from rota.testing import virtual
 from rota.tools import tool
 from tests.http.kit import BASE, browsing
@@ -84,6 +84,12 @@ async def test_every_page_answers(database_url: str) -> None:
             assert answer.status_code in (200, 303), (entry.path, answer.status_code)
             assert "<i>no</i>" not in answer.text, entry.path
             assert "<b>&?#" not in answer.text, entry.path
+
+
+async def test_why_names_the_zone_of_the_schedule(database_url: str) -> None:
+    async with browsed(database_url) as (_, http, parameters):
+        page = (await http.get(address("/schedules/{name}", parameters))).text
+        assert "the time exists once in UTC" in page
 
 
 async def test_a_failed_step_is_shown_by_its_own_error(database_url: str) -> None:
@@ -232,6 +238,20 @@ async def test_a_schedule_is_found_among_many_and_counted_over_all(database_url:
             assert found.count('</a><span class="sub">') == 10
             second = (await http.get("/schedules?after=tenant-49")).text
             assert "20 of 70 schedules shown" in second
+
+
+async def test_the_overview_counts_all_schedules(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "SCHEDULES_MAX", 2)
+    app = shop()
+    async with virtual(app, url=database_url):
+        for number in range(4):
+            await app.schedules.create(f"s{number}", "work", "every 1h", timezone="UTC")
+        await app.schedules.pause("s0")
+        async with browsing(app) as http:
+            http.headers.update(ASKS)
+            assert "3 schedules on" in (await http.get("/")).text
 
 
 async def test_schedules_that_failed_lately_are_found_beyond_a_look(

@@ -10,7 +10,7 @@ from rota.explain.run import RunState
 from rota.explain.schedule import Explanation
 from rota.http.pages.why_view import WhyClause, run_walk, schedule_walk
 
-FACTS = {"schedule": "nightly", "when": "at 02:00", "zone": "UTC", "queue": "default"}
+FACTS = {"schedule": "nightly", "when": "at 02:00", "timezone": "UTC", "queue": "default"}
 
 
 def decided(clauses: list[WhyClause]) -> str:

@@ -9,8 +9,9 @@ import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -18,7 +19,8 @@ from rota.errors import StoreError
 from rota.http.mcp.tool import McpTool
 from rota.http.mcp.tools import tools_for
 from rota.http.problems import problem_of
-from rota.http.request import WebRequest
+from rota.http.request import Answer, Empty, Text, WebRequest
+from rota.http.table import Page
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 STATELESS_VERSIONS = ("2026-07-28",)
@@ -181,3 +183,16 @@ def _discovery() -> dict[str, Any]:
 def _cacheable(result: dict[str, Any]) -> dict[str, Any]:
     """A result with what 2026-07-28 asks for; older clients leave it out."""
     return result | {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+
+
+def mcp_page(allows: Literal["read", "write"]) -> Page:
+    """The entry of the table; tools that change something need `write` and the role `operate`."""
+
+    async def answer(request: WebRequest) -> Answer:
+        writes = allows == "write" and request.identity.may("operate")
+        reply = await McpServer(request, writes=writes).answer(request.body)
+        if reply is None:
+            return Empty(status=HTTPStatus.ACCEPTED)
+        return Text(reply.decode(), "application/json")
+
+    return Page("POST", "/mcp", "read", answer, audits=True)

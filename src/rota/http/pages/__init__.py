@@ -20,7 +20,6 @@ from rota.http.pages import (
     workers,
 )
 from rota.http.pages.attention import count_attention
-from rota.http.pages.nav_count import outdate_count
 from rota.http.pages.problem import problem_page
 from rota.http.request import Answer, WebRequest
 from rota.http.table import Page, PageHandler
@@ -41,7 +40,8 @@ def _counted(page: Page) -> Page:
         try:
             return await handler(request)
         finally:
-            outdate_count(request.client)
+            # The action may have changed what waits: the next page counts again.
+            request.site.attention = (float("-inf"), request.site.attention[1])
 
     return replace(page, handler=counted)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from time import monotonic
 
 from rota.client.overview import AttentionItem
 from rota.client.schedule_pages import LastOutcomes
@@ -13,7 +14,6 @@ from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import cause_line
 from rota.core.time.instants import DAY, instant, moment
 from rota.explain.schedule import range_of
-from rota.http.pages.nav_count import is_fresh, remember_count
 from rota.http.pages.occurrence_view import outcome_of, outcome_word
 from rota.http.pages.run_row import run_href
 from rota.http.pages.status import STATES, StatusView, run_state
@@ -26,6 +26,7 @@ FAILED_US = DAY
 TEXT_WIDTH = 200
 SCHEDULES_MAX = 200
 LAST = 20
+KEPT_S = 5.0  # until the next page counts again
 
 
 @dataclass(frozen=True)
@@ -48,17 +49,18 @@ class InboxItem:
 async def count_attention(request: WebRequest) -> None:
     """Count what waits, unless that was done a moment ago."""
     client = request.client
-    if is_fresh(client):
+    if monotonic() - request.site.attention[0] < KEPT_S:
         return
     names = [view.schedule.name for view in await client.schedules.list(limit=SCHEDULES_MAX)]
     outcomes = await client.schedules.last_outcomes(names, last=LAST) if names else {}
-    remember_count(client, len(await inbox_of(request, outcomes, clock_of(request))))
+    await inbox_of(request, outcomes, clock_of(request))
 
 
 async def inbox_of(
     request: WebRequest, outcomes: Mapping[str, LastOutcomes], clock: WallClock
 ) -> list[InboxItem]:
-    """Everything that waits for an operator: decisions first, then failures and misses of a day."""
+    """Everything that waits for an operator: decisions first, then failures and misses of a day.
+    The navigation of every page shows how many for a few seconds."""
     client = request.client
     inbox, seen = [], set()
     for item in await client.overview.attention():
@@ -80,6 +82,7 @@ async def inbox_of(
             first = min((run.due_at or run.created_at for run in lost), default=clock.now)
             count = sum(range_of(run)[2] for run in lost)
             inbox.append(_missed(name, first, count, clock))
+    request.site.attention = (monotonic(), len(inbox))
     return inbox
 
 

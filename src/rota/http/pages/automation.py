@@ -188,10 +188,10 @@ def follows_of(view: AutomationView, pending: int) -> str:
 
 
 async def _ask(request: WebRequest, view: AutomationView, clock: WallClock) -> AskView | None:
-    open_run, change = view.open_run, view.mutation
-    if open_run is None or not {*view.said.actions} & ANSWERABLE:
+    change = view.blocking_change
+    if view.open_run is None or not {*view.said.actions} & ANSWERABLE:
         return None
-    if change is not None and open_run.reason in ("approval", "reconciliation"):
+    if change is not None:
         inputs = await request.client.automations.inputs_of(change.id)
         because = ", ".join(f"{source.source} “{source.title}”" for source in inputs[:3])
         return ask_of(view, change, because, clock)

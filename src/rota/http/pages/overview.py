@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from rota.client.overview import ActivitySeries
 from rota.client.schedule_pages import LastOutcomes
-from rota.client.schedule_view import Occurrence, ScheduleView
+from rota.client.schedule_view import ListedCounts, Occurrence, ScheduleView
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.core.schedules.intent import jitter_us
@@ -16,7 +16,6 @@ from rota.core.time.recurrence import between, count_between
 from rota.http.pages import chart
 from rota.http.pages.attention import InboxItem, inbox_of
 from rota.http.pages.chart import Tile
-from rota.http.pages.nav_count import remember_count
 from rota.http.pages.run_row import RunRowView, run_row
 from rota.http.pages.status import STATES, StatusView
 from rota.http.pages.text import (
@@ -66,7 +65,6 @@ async def show(request: WebRequest) -> Answer:
         [view.schedule.name for view in schedules], last=20
     )
     inbox = await inbox_of(request, outcomes, clock)
-    remember_count(client, len(inbox))
     fleet = await fleet_of(request)
     running = await client.runs.list(status="running", limit=RUNNING_ROWS)
     pending = await client.runs.list(status="pending", limit=RUNNING_ROWS)
@@ -74,7 +72,7 @@ async def show(request: WebRequest) -> Answer:
     series = await client.overview.activity(buckets=BUCKETS)
     lanes, lanes_note = await _lanes(request, schedules, outcomes, clock)
     now_running = counts.open.get("running", 0)
-    headline, context = sentences(inbox, fleet, schedules, now_running)
+    headline, context = sentences(inbox, fleet, await client.schedules.count(), now_running)
     oldest = min((item.since_at for item in inbox), default=None)
     return page(
         request, "overview.html", title="Overview", place="overview", live=LIVE,
@@ -105,18 +103,17 @@ def _workers_line(fleet: FleetView) -> str:
 
 
 def sentences(
-    inbox: Sequence[InboxItem], fleet: FleetView, schedules: Sequence[ScheduleView], running: int
+    inbox: Sequence[InboxItem], fleet: FleetView, schedules: ListedCounts, running: int
 ) -> tuple[str, str]:
     """How much waits for an operator, and the state of the rest."""
     needs = len(inbox)
     head = "Nothing needs you."
     if needs:
         head = f"{counted(needs, 'thing')} {'needs' if needs == 1 else 'need'} you."
-    on = sum(view.schedule.status == Status.SCHEDULED for view in schedules)
     alive = len(fleet.alive)
     parts = [
         counted(alive, "worker") + " alive" if alive else "no worker is alive",
-        counted(on, "schedule") + " on" if schedules else "",
+        counted(schedules.total - schedules.paused, "schedule") + " on" if schedules.total else "",
         counted(running, "run") + " in progress" if running else "nothing runs now",
     ]
     lead = "Everything else runs: " if needs and alive else ""

@@ -12,8 +12,7 @@ from rota.client.schedule_view import Occurrence, ScheduleView
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.core.schedules.intent import ENDED
-from rota.core.time.instants import instant, moment, span
-from rota.core.time.zones import zone_named
+from rota.core.time.instants import instant, span
 from rota.errors import BadInput, RotaError
 from rota.explain.schedule import why as explain
 from rota.http.pages import chart
@@ -34,7 +33,7 @@ from rota.http.pages.text import WallClock, city, counted, duration, form_text, 
 from rota.http.pages.view import PageProblem, clock_of, form_target, link, page
 from rota.http.pages.why_view import WhyClause, schedule_walk
 from rota.http.request import Answer, Redirect, WebRequest
-from rota.schedules.preview import read_time, to_instant, zone_of
+from rota.schedules.preview import read_time, time_in, zone_of
 
 LIVE = "schedule run"
 DURATIONS = 40
@@ -182,12 +181,12 @@ def follows_of(totals: Counter[str], rows: Sequence[Run], there: WallClock) -> s
         notes.append(_missed(totals["missed"]))
     if totals["failed"]:
         notes.append(f"{counted(totals['failed'], 'occurrence')} failed.")
-    if totals["skipped"]:
-        notes.append(_others(totals["skipped"], "skipped"))
-    if totals["paused"]:
-        notes.append(_others(totals["paused"], "skipped during a pause"))
-    if totals["cancelled"]:
-        notes.append(_others(totals["cancelled"], "cancelled"))
+    for word, what in (
+        ("skipped", "skipped"), ("paused", "skipped during a pause"), ("cancelled", "cancelled"),
+    ):  # fmt: skip
+        if count := totals[word]:
+            were = "was" if count == 1 else "were"
+            notes.append(f"{counted(count, 'occurrence')} {were} {what}.")
     if not notes and (fired := totals["fired"]):
         which = "The only occurrence" if fired == 1 else f"All {fired:,} occurrences"
         notes.append(f"{which} of the last {DAYS} days ran.")
@@ -197,10 +196,6 @@ def follows_of(totals: Counter[str], rows: Sequence[Run], there: WallClock) -> s
 def _missed(count: int) -> str:
     were = "was" if count == 1 else "were"
     return f"{counted(count, 'occurrence')} of the last {DAYS} days {were} missed."
-
-
-def _others(count: int, what: str) -> str:
-    return f"{counted(count, 'occurrence')} {'was' if count == 1 else 'were'} {what}."
 
 
 def _next(occurrence: Occurrence, here: WallClock, there: WallClock) -> NextRow:
@@ -279,7 +274,7 @@ async def backfill(request: WebRequest) -> Answer:
 
     zone = zone_of((await client.schedules.get(name)).intent.spec)
     try:
-        start, end = (_time_of(request, text, zone) for text in (typed.start, typed.end))
+        start, end = (time_in(text, zone, client.clock.now()) for text in (typed.start, typed.end))
         plan = await client.schedules.backfill(name, start, end, dry_run=True)
         expected = form.get("expected")
         if not expected:
@@ -298,19 +293,13 @@ async def backfill(request: WebRequest) -> Answer:
     return Redirect(f"{schedule_href(name)}?done=backfilled")
 
 
-def _time_of(request: WebRequest, text: str, zone: str) -> datetime:
-    """A typed time, on the wall clock of the schedule."""
-    at = to_instant(read_time(text, zone, request.client.clock.now()), zone)
-    return moment(at).astimezone(zone_named(zone))
-
-
 @form_target(show)
 async def pause(request: WebRequest) -> str:
     """Stop firing, with a note, perhaps until a time."""
     client, name, form = request.client, request.parameters["name"], request.form()
     zone = zone_of((await client.schedules.get(name)).intent.spec)
     text = form.get("until").strip()
-    until = _time_of(request, text, zone) if text else None
+    until = time_in(text, zone, client.clock.now()) if text else None
     note = form.get("note").strip() or f"by {request.identity.name}"
     await client.schedules.pause(name, note=note, until=until)
     return f"{schedule_href(name)}?done=paused"

@@ -14,6 +14,7 @@ import msgspec
 from rota.core.redaction import REDACTED, shown
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND, iso, moment
 from rota.core.time.zones import zone_named
+from rota.schedules.preview import zone_label
 
 MISSING = "–"
 VALUE_CHARS_MAX = 2_000
@@ -166,12 +167,6 @@ class WallClock:
             return f"{local:%a} {clock}"
         year = "" if local.year == today.year else f"{local: %Y}"
         return f"{local:%a %-d %b}{year} {clock}"
-
-
-def zone_label(local: datetime) -> str:
-    """`CET`, or `UTC+05` where the zone has no letters."""
-    name = local.tzname() or ""
-    return f"UTC{name}" if name[:1] in "+-" else name
 
 
 # -- stored values -------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from rota.core.runs.ids import short_id
 from rota.errors import RotaError
 from rota.http.files import static_url
 from rota.http.pages import text
-from rota.http.pages.nav_count import last_count
 from rota.http.request import Answer, Html, Redirect, WebRequest
 from rota.http.table import PageHandler
 
@@ -145,7 +144,7 @@ def page(
         zone=request.zone,
         notice=NOTICES.get(request.query.get("done"), ""),
         problem=problem,
-        attention=last_count(request.client),
+        attention=request.site.attention[1],
         retries=False,
         **values,
     )

@@ -26,20 +26,16 @@ class WhyClause:
     is_dim: bool = False
 
 
-@dataclass(frozen=True)
-class Stage:
-    """A question of the walk, and what is said when nothing was in the way there."""
-
-    head: str
-    passed: str
+# A question of the walk, and what is said when nothing was in the way there.
+Stage = tuple[str, str]
 
 
 def walk(stages: Sequence[Stage], at: int, answer: str, *, is_good: bool) -> list[WhyClause]:
     """The stages before the deciding one held, those after it were not reached."""
-    clauses = [WhyClause(stage.head, stage.passed, "g-check", "ok") for stage in stages[:at]]
+    clauses = [WhyClause(head, passed, "g-check", "ok") for head, passed in stages[:at]]
     shape, tone = ("g-check", "ok") if is_good else ("s-warn", "warn")
-    clauses.append(WhyClause(stages[at].head, answer, shape, tone, is_hit=not is_good))
-    rest = [stage.head for stage in stages[at + 1 :]]
+    clauses.append(WhyClause(stages[at][0], answer, shape, tone, is_hit=not is_good))
+    rest = [head for head, _ in stages[at + 1 :]]
     if rest and not is_good:
         heads = ", ".join([rest[0], *(head.lower() for head in rest[1:])])
         clauses.append(WhyClause("", f"{heads}: not reached", is_dim=True))
@@ -48,7 +44,6 @@ def walk(stages: Sequence[Stage], at: int, answer: str, *, is_good: bool) -> lis
 
 # -- a schedule ---------------------------------------------------------------------------------
 
-_HEADS = ("Times", "Clock", "Bounds", "Pause", "Workers", "Overlap", "Run")
 _DECIDED: Mapping[str, str] = {
     "no_occurrence": "Times", "other_times": "Times", "unreadable": "Times",
     "gap": "Clock", "jitter": "Clock", "future": "Clock", "not_yet": "Clock",
@@ -65,20 +60,20 @@ _GOOD = ("fired_completed", "fired_running", "fired_sleeps", "future", "not_yet"
 def schedule_walk(explanation: Explanation) -> list[WhyClause]:
     """The walk over spec, clock, bounds, pause, workers, overlap and the run."""
     facts = explanation.facts
-    clock = str(facts.get("clock") or f"the time exists once in {facts.get('zone', 'its zone')}")
+    zone = facts.get("timezone", "its zone")
     passed = {
         "Times": str(facts.get("when", "it is one of its times")),
-        "Clock": clock,
+        "Clock": str(facts.get("clock") or f"the time exists once in {zone}"),
         "Bounds": "after its start, and before its end if it has one",
         "Pause": "it was not paused",
         "Workers": "it was fired",
         "Overlap": "no earlier run was in its way",
         "Run": "",
     }
-    stages = [Stage(head, passed[head]) for head in _HEADS]
     answer = explanation.sentence.removeprefix(f"{facts.get('schedule', '')} ")
     is_good = explanation.verdict in _GOOD
-    return walk(stages, _HEADS.index(_stage(explanation)), sentence(answer), is_good=is_good)
+    stages = list(passed.items())
+    return walk(stages, [*passed].index(_stage(explanation)), sentence(answer), is_good=is_good)
 
 
 def _stage(explanation: Explanation) -> str:
@@ -117,9 +112,9 @@ def _run_stages(facts: Mapping[str, Any], name: str) -> list[Stage]:
     alive = counted(int(facts.get("workers_on") or 0), "worker")
     queue = facts.get("queue", "default")
     return [
-        Stage("Worker", f"{alive} alive; queue {queue} is served"),
-        Stage("Code", f"a worker knows {name}"),
-        Stage("Queue", f"{queue} is not paused"),
-        Stage("Limit", "no limit is reached"),
-        Stage("Slot", "a slot is free"),
+        ("Worker", f"{alive} alive; queue {queue} is served"),
+        ("Code", f"a worker knows {name}"),
+        ("Queue", f"{queue} is not paused"),
+        ("Limit", "no limit is reached"),
+        ("Slot", "a slot is free"),
     ]

@@ -12,7 +12,6 @@ from rota.client.automation_views import AutomationView
 from rota.core.automations.model import EventName, Resolution, SeenInput, SeenRun
 from rota.errors import UnknownAutomation
 from rota.explain.schedule import why
-from rota.http.cursor import cursor, position
 from rota.http.documents import (
     ActivityDocument,
     ApiDocument,
@@ -32,7 +31,17 @@ from rota.http.documents import (
     document,
     documents,
 )
-from rota.http.fields import Id, Limit, NamesQuery, NoteBody, PageQuery, RequestFields, Text
+from rota.http.fields import (
+    Id,
+    Limit,
+    NamesQuery,
+    NoteBody,
+    PageQuery,
+    RequestFields,
+    Text,
+    cursor,
+    position,
+)
 from rota.http.problems import RequestRefused
 from rota.http.request import WebRequest
 from rota.http.route import KEY, RouteReply, route
@@ -56,10 +65,7 @@ async def _shown(request: WebRequest, name: str) -> AutomationDocument:
 
 def input_document(seen: SeenInput) -> InputDocument:
     """An input for a program."""
-    return document(
-        InputDocument, seen.input, status=seen.status, event_count=seen.event_count,
-        unfinished_count=seen.unfinished_count,
-    )  # fmt: skip
+    return document(InputDocument, seen.input, status=seen.status, **seen._asdict())
 
 
 class AutomationsQuery(NamesQuery, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -23,10 +23,9 @@ from rota.http.fields import CONFLICT, Limit, NamesQuery, PageQuery, RequestFiel
 from rota.http.request import Download, WebRequest
 from rota.http.route import KEY, PREFIX, RouteReply, route
 from rota.pipelines.client import KnownPipeline
+from rota.pipelines.definition.overrides import adjusted
 from rota.pipelines.outcome import CostPage, CostUnit, ItemsPage, PipelineResult, shown_item
-
-if TYPE_CHECKING:
-    from rota.pipelines.preview.dry_run import Forecast
+from rota.pipelines.preview.dry_run import Forecast
 
 After = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 
@@ -128,16 +127,12 @@ async def start_pipeline(
                 "a dry run reads the items of the pipeline, not those of the request",
                 hint="Leave items out; `limit` counts fewer.",
             )
-        from rota.pipelines.definition.overrides import adjusted
-
         loaded = adjusted(client.load(folder), limit=body.limit)
         forecast = await client.forecast(loaded, parameters=body.parameters, model=body.model)
         return RouteReply(PipelineStarted(forecast=_forecast(forecast)), HTTPStatus.OK)
-    handle = await client.start(
-        folder, parameters=body.parameters, items=body.items, model=body.model, limit=body.limit,
-        parallel=body.parallel, cache_from=body.cache_from, queue=body.queue,
-        priority=body.priority, tags=body.tags, external_id=request.headers.get(KEY),
-    )  # fmt: skip
+    given = msgspec.structs.asdict(body)
+    del given["dry_run"]
+    handle = await client.start(folder, external_id=request.headers.get(KEY), **given)
     status = HTTPStatus.OK if handle.existed else HTTPStatus.CREATED
     where = {"location": f"{PREFIX}/pipeline-runs/{handle.id}"}
     return RouteReply(PipelineStarted(handle.id, handle.existed), status, where)

@@ -105,11 +105,10 @@ class StartBody(RequestFields, frozen=True):
         """The options of the start; an Idempotency-Key is the external id."""
         if key is not None and self.external_id not in (None, key):
             raise BadInput("external_id and Idempotency-Key differ", hint="Give one of them.")
-        return RunOptions(
-            external_id=key or self.external_id, on_conflict=self.on_conflict, queue=self.queue,
-            priority=self.priority, delay=self.delay, at=self.at, key=self.key, tags=self.tags,
-            retries=self.retries, timeout=self.timeout, unique_key=self.unique_key,
-        )  # fmt: skip
+        given = msgspec.structs.asdict(self) | {"external_id": key or self.external_id}
+        for name in ("workflow", "input", "args"):
+            del given[name]
+        return RunOptions(**given)
 
 
 @route(

@@ -7,12 +7,12 @@ from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from rota.client.schedule_view import ScheduleView
 from rota.core.time.instants import moment
 from rota.errors import UnknownSchedule
 from rota.explain.schedule import why
-from rota.http.cursor import cursor, position
 from rota.http.documents import (
     BackfillDocument,
     CalendarDocument,
@@ -30,7 +30,16 @@ from rota.http.documents import (
     documents,
     written,
 )
-from rota.http.fields import CONFLICT, NOT_FOUND, Limit, PageQuery, RequestFields, Text
+from rota.http.fields import (
+    CONFLICT,
+    NOT_FOUND,
+    Limit,
+    PageQuery,
+    RequestFields,
+    Text,
+    cursor,
+    position,
+)
 from rota.http.problems import precondition_required
 from rota.http.request import WebRequest
 from rota.http.route import KEY, PREFIX, RouteReply, route
@@ -104,7 +113,7 @@ class ZoneBody(RequestFields, frozen=True, kw_only=True):
 
 
 class OptionsBody(ZoneBody, frozen=True, kw_only=True, omit_defaults=True):
-    """The options and policies of a schedule."""
+    """The options and policies of a schedule. Null means that there is no such limit."""
 
     input: dict[str, Any] | None = None
     queue: Text | None = None
@@ -112,14 +121,14 @@ class OptionsBody(ZoneBody, frozen=True, kw_only=True, omit_defaults=True):
     overlap: Overlap | None = None
     missed: Missed | None = None
     missed_max: int | None = None
-    max_delay: Text | None = None
+    max_delay: Text | UnsetType | None = UNSET
     jitter: Text | None = None
-    max_runs: int | None = None
-    pause_after_failures: int | None = None
-    retries: int | None = None
-    timeout: Text | None = None
+    max_runs: int | UnsetType | None = UNSET
+    pause_after_failures: int | UnsetType | None = UNSET
+    retries: int | UnsetType | None = UNSET
+    timeout: Text | UnsetType | None = UNSET
     grace: Text | None = None
-    expires_after: Text | None = None
+    expires_after: Text | UnsetType | None = UNSET
 
 
 class ScheduleBody(OptionsBody, frozen=True, kw_only=True):
@@ -139,9 +148,12 @@ class NewScheduleBody(ScheduleBody, frozen=True, kw_only=True):
 
 
 def options_of(body: msgspec.Struct, *without: str) -> dict[str, Any]:
-    """The options that a body names."""
-    given = {name: getattr(body, name) for name in body.__struct_fields__ if name not in without}
-    return {name: value for name, value in given.items() if value not in (None, msgspec.UNSET)}
+    """The options that a body names. Null is a value where a field may be unset."""
+    return {
+        field.name: value
+        for field in msgspec.structs.fields(body)
+        if field.name not in without and (value := getattr(body, field.name)) is not field.default
+    }
 
 
 @route(
@@ -188,20 +200,13 @@ async def _exists(request: WebRequest, name: str) -> bool:
     return True
 
 
-def edit_of(body: EditBody | TimingBody) -> dict[str, Any]:
-    """The changes that a body names; a bound of null is one."""
-    return options_of(body) | {
-        name: None for name in ("start", "end") if getattr(body, name) is None
-    }
-
-
 class EditBody(OptionsBody, frozen=True, kw_only=True):
-    """The changes; the rest stays."""
+    """The changes; the rest stays. Null clears a limit or a bound."""
 
     workflow: Text | None = None
     when: When | None = None
-    start: datetime | msgspec.UnsetType | None = msgspec.UNSET  # null removes the bound
-    end: datetime | msgspec.UnsetType | None = msgspec.UNSET
+    start: datetime | UnsetType | None = UNSET
+    end: datetime | UnsetType | None = UNSET
     confirm: bool | None = None
 
 
@@ -213,7 +218,7 @@ async def update_schedule(
     request: WebRequest, name: str, body: EditBody
 ) -> RouteReply[ScheduleDocument]:
     """Change a schedule; fields that are not named stay. From a page it needs If-Match (428)."""
-    options = edit_of(body)
+    options = options_of(body)
     match = await match_of(request, name)
     if match is None and request.is_from_page:
         raise precondition_required(name)
@@ -238,8 +243,8 @@ class TimingBody(ZoneBody, frozen=True, kw_only=True):
     """An edit of the timing that is not stored yet."""
 
     when: When | None = None
-    start: datetime | msgspec.UnsetType | None = msgspec.UNSET  # null removes the bound
-    end: datetime | msgspec.UnsetType | None = msgspec.UNSET
+    start: datetime | UnsetType | None = UNSET  # null removes the bound
+    end: datetime | UnsetType | None = UNSET
     count: Limit | None = None
 
 
@@ -335,7 +340,7 @@ async def show_calendar(request: WebRequest, name: str, query: CalendarQuery) ->
 @route("POST", "/schedules/{name}/diff", "read", "schedules.diff", problems=CONFLICT)
 async def diff_schedule(request: WebRequest, name: str, body: TimingBody) -> DiffDocument:
     """Show which occurrences an edit would add and remove. Nothing is changed."""
-    difference = await request.client.schedules.diff(name, **edit_of(body))
+    difference = await request.client.schedules.diff(name, **options_of(body))
     return document(
         DiffDocument, difference, gained=[written(at) for at in difference.gained],
         lost=[written(at) for at in difference.lost],

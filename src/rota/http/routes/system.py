@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 from urllib.parse import quote
 
 import msgspec
@@ -14,12 +14,12 @@ from rota.core import prometheus_text
 from rota.core.notifications.model import KindName
 from rota.core.prometheus_text import Metric
 from rota.core.runs.model import Queue
+from rota.core.runs.queue_limits import QueueLimits
 from rota.core.time.instants import SECOND
 from rota.errors import RotaError
 from rota.http.address import HEADER
-from rota.http.cursor import cursor, position
 from rota.http.documents import ApiDocument, Instant, document, documents, written
-from rota.http.fields import NOT_FOUND, NamesQuery, PageQuery, RequestFields, Text
+from rota.http.fields import NOT_FOUND, NamesQuery, PageQuery, RequestFields, Text, cursor, position
 from rota.http.request import Text as TextAnswer
 from rota.http.request import WebRequest
 from rota.http.route import RouteReply, route
@@ -252,13 +252,7 @@ async def list_workers(request: WebRequest, query: WorkersQuery) -> list[WorkerD
     states = await request.client.overview.workers(
         everyone=query.everyone, search=query.search, after=query.after, limit=query.limit
     )
-    return [
-        document(
-            WorkerDocument, state.worker, state=state.state, heartbeat_age_s=state.heartbeat_age_s,
-            queues=state.queues, busy=state.busy,
-        )
-        for state in states
-    ]  # fmt: skip
+    return [document(WorkerDocument, state.worker, **state._asdict()) for state in states]
 
 
 class QueueDocument(ApiDocument, frozen=True):
@@ -308,11 +302,7 @@ class LimitsBody(RequestFields, frozen=True):
 @route("PUT", "/queues/{name}", "admin", "limit_queue", problems=NOT_FOUND)
 async def limit_queue(request: WebRequest, name: str, body: LimitsBody) -> QueueDocument:
     """Set the limits of a queue across all workers."""
-    await request.client.limit_queue(
-        name, concurrency=body.concurrency, concurrency_per_key=body.concurrency_per_key,
-        rate=body.rate, open_per_key=body.open_per_key, age=body.age,
-        round_robin=body.round_robin,
-    )  # fmt: skip
+    await request.client.limit_queue(name, **cast(QueueLimits, msgspec.structs.asdict(body)))
     states = await request.client.overview.queues()
     return next(queue_document(state) for state in states if state.name == name)
 
