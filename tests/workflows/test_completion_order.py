@@ -10,7 +10,7 @@ import pytest
 
 from rota import Rota, gather, now, sleep, wait_for
 from rota.testing import World, virtual
-from tests.workflows.kit import result, sound
+from tests.workflows.kit import result, sound, trouble
 
 
 class Racers:
@@ -115,6 +115,34 @@ async def test_as_completed_gives_the_same_order_at_every_replay(database_url: s
             await racers.end(world, name)
         await world.drain()
         assert await result(run) == ["c", "a", "b"]
+
+
+async def test_as_completed_takes_tasks_but_no_coroutines_of_the_user(database_url: str) -> None:
+    app = Rota()
+
+    async def nap(hours: int) -> int:
+        await sleep(3600 * hours)
+        return hours
+
+    @app.workflow
+    async def good() -> list[int]:
+        return [await each for each in asyncio.as_completed(tasks_of(nap(2), nap(1)))]
+
+    @app.workflow
+    async def bad() -> list[int]:
+        work = [nap(2), nap(1)]
+        try:
+            return [await each for each in asyncio.as_completed(work)]
+        finally:
+            for one in work:
+                one.close()
+
+    async with virtual(app, url=database_url) as world:
+        run, refused = await good.start(), await bad.start()
+        await world.drain()
+        assert await result(run) == [1, 2]
+        assert (await trouble(refused))["type"] == "UsageError"
+        assert "in no fixed order" in (await trouble(refused))["message"]
 
 
 @pytest.mark.parametrize("signal_after", ["10m", "70m"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import random
 import weakref
 from collections.abc import Callable, Container
@@ -16,7 +17,7 @@ from typing import Any, cast
 from rota.client import caller
 from rota.errors import UsageError
 from rota.store.backend.background import is_own
-from rota.workflows.calls import OWN_CODE
+from rota.workflows.calls import OWN_CODE, STEP_CODE
 
 NONE: frozenset[str] = frozenset()
 
@@ -173,6 +174,15 @@ class TaskFactory:
             or (context is not None and is_own(context))
         ):
             return self._make(loop, coroutine, options)
+        if _in_no_order(coroutine):
+            coroutine.close()
+            raise parent.flow.refuse(
+                UsageError(
+                    "asyncio.as_completed makes the tasks of coroutines in no fixed order, so a "
+                    "replay cannot distinguish them",
+                    hint="Give it tasks: `as_completed([asyncio.create_task(one) for one in …])`.",
+                )
+            )
         if context is None:
             context = contextvars.copy_context()
         elif _is_taken(context):
@@ -233,6 +243,23 @@ class TaskFactory:
 
         contextvars.copy_context().run(make)
         return len(probe.children) == 1
+
+
+def _in_no_order(coroutine: Any) -> bool:
+    """Whether `asyncio.as_completed` makes this task: it takes coroutines from a set. The call of a
+    step is known by its key, whatever its task."""
+    frame = inspect.currentframe()
+    for _ in range(10):
+        frame = frame and frame.f_back
+        if frame is not None and frame.f_code in _AS_COMPLETED:
+            return getattr(coroutine, "cr_code", None) not in STEP_CODE
+    return False
+
+
+# The code that makes the tasks: of a function, and since Python 3.13 of a class.
+_AS_COMPLETED = {asyncio.as_completed.__code__}
+if _iterator := getattr(asyncio.tasks, "_AsCompletedIterator", None):
+    _AS_COMPLETED.add(_iterator.__init__.__code__)
 
 
 class _Probe:

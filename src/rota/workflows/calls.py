@@ -23,6 +23,7 @@ PendingCalls = dict[object, tuple[str, Coroutine[Any, Any, Any]]]
 
 # The code of the coroutines that calls of steps, children and primitives return.
 OWN_CODE: set[object] = set()
+STEP_CODE: set[object] = set()  # of steps alone: the key of such a call is known before it begins
 
 
 def noted(

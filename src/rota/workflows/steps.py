@@ -20,7 +20,7 @@ from rota.engine.invoke import DeadlinePassed, in_thread, within
 from rota.engine.outcome import retry_delay_us
 from rota.errors import StepFailed, StepTimeout, Stranded
 from rota.workflows import branches
-from rota.workflows.calls import OWN_CODE
+from rota.workflows.calls import OWN_CODE, STEP_CODE
 from rota.workflows.results import expect_result, repeat_result
 from rota.workflows.run import WorkflowRun, is_cancelled
 
@@ -60,6 +60,7 @@ async def run_step(
         await _until_retry(flow, step, known, trouble)
 
 
+STEP_CODE.add(run_step.__code__)
 OWN_CODE.add(run_step.__code__)
 
 
