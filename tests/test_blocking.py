@@ -189,6 +189,31 @@ def test_a_closed_client_says_so(app: Rota) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "rota-blocking"]
 
 
+def test_a_caller_that_waits_gets_an_error_when_its_client_is_closed(app: Rota) -> None:
+    client = BlockingClient(app)
+    run = client.options(delay="1h").start("twice", 1)
+    asked = threading.Event()
+    caught: list[Exception] = []
+
+    def wait() -> None:
+        asked.set()
+        try:
+            run.result()
+        except Exception as error:
+            caught.append(error)
+
+    waiter = threading.Thread(target=wait, daemon=True)
+    waiter.start()
+    asked.wait(10)
+    while not client._async.connection.results.awaited:
+        pass
+    client.close()
+    waiter.join(10)
+    assert not waiter.is_alive()
+    assert isinstance(caught[0], UsageError)
+    assert f"waited for run {run.id}" in str(caught[0])
+
+
 def test_a_database_that_cannot_be_opened_leaves_no_thread() -> None:
     client = BlockingClient("sqlite:////nowhere/at/all.db")
     for _ in range(2):

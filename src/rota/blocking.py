@@ -13,6 +13,7 @@ import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import CancelledError
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack, overload
@@ -30,6 +31,8 @@ from rota.workflows import primitives
 from rota.workflows.run import current_run
 
 T = TypeVar("T")
+
+CLOSE_S = 1.0  # the time for calls of other threads to end by themselves
 
 
 _clients: weakref.WeakSet[BlockingClient] = weakref.WeakSet()
@@ -289,7 +292,14 @@ class BlockingClient(BlockingStarter):
                 hint="Use it in a step; in the workflow, call child workflows or `block_on`.",
             )
         loop = self._opened()
-        return self._wait(ask(self._async), loop)
+        try:
+            return self._wait(ask(self._async), loop)
+        except CancelledError:
+            if not self._closed:
+                raise
+            raise UsageError(
+                "this client was closed while it was in use", hint="Close it after its last call."
+            ) from None
 
     def close(self) -> None:
         """Disconnect and end the thread. May be called twice."""
@@ -298,7 +308,7 @@ class BlockingClient(BlockingStarter):
             loop, self._loop = self._loop, None
         if loop is None or self._thread is None:
             return
-        self._wait(self._async.close(), loop)
+        self._wait(self._leave(), loop)
         loop.call_soon_threadsafe(loop.stop)
         self._thread.join()
         loop.close()
@@ -324,6 +334,16 @@ class BlockingClient(BlockingStarter):
             raise
         self._thread = thread
         return loop
+
+    async def _leave(self) -> None:
+        """Disconnect, and end the calls of other threads: none would get an answer."""
+        await self._async.close()
+        calls = asyncio.all_tasks() - {asyncio.current_task()}
+        if calls:
+            _, calls = await asyncio.wait(calls, timeout=CLOSE_S)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
 
     async def _connect(self) -> None:
         await self._async.connect()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,6 +17,7 @@ from rota.errors import (
     NotSerialisable,
     PayloadTooBig,
     UnknownWorkflow,
+    UsageError,
 )
 from rota.testing import virtual
 from tests.client.kit import shop
@@ -218,3 +220,21 @@ async def test_a_start_is_put_off_in_one_way_only(database_url: str) -> None:
         with pytest.raises(BadInput, match="not a duration"):
             await app.options(delay="soon").start(fulfil, "a")
         assert await app.runs.list() == []
+
+
+async def test_a_caller_that_waits_gets_an_error_when_the_client_is_closed(
+    database_url: str,
+) -> None:
+    app = Rota(database_url, migrate=True)
+
+    @app.workflow
+    async def flow() -> None: ...
+
+    async with app.connected():
+        run = await flow.start()  # no worker executes it
+        waits = [asyncio.create_task(run.result(timeout=limit)) for limit in (None, 60)]
+        while len(app.connection.results.awaited.get(run.id, ())) < 2:
+            await asyncio.sleep(0)
+    for one in waits:
+        with pytest.raises(UsageError, match=f"waited for run {run.id}"):
+            await asyncio.wait_for(one, 10)

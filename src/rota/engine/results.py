@@ -13,7 +13,7 @@ import logging
 from rota.core.time.instants import SECOND
 from rota.engine.clock import Clock
 from rota.engine.wakeups import ANY, DONE, Wakeups
-from rota.errors import StoreError
+from rota.errors import StoreError, UsageError
 from rota.store.backend.background import own_context
 from rota.store.backend.database import Database
 from rota.store.runs import history
@@ -57,9 +57,18 @@ class Results:
                 future.set_result(ended)
 
     def close(self) -> None:
-        """Stop polling; no caller waits any more."""
+        """Stop polling. Callers that wait get an error: no answer will come."""
         if self._poller is not None:
             self._poller.cancel()
+        for root_id, waiters in self.awaited.items():
+            for future in waiters:
+                if not future.done():
+                    future.set_exception(
+                        UsageError(
+                            f"the client was closed while a caller waited for run {root_id}",
+                            hint="The run is not affected. Keep the client open for its result.",
+                        )
+                    )
 
     def _forget(self, root_id: str, future: asyncio.Future[ChainResult]) -> None:
         waiters = self.awaited.get(root_id, [])
