@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime
 
 import pytest
 
 from rota.app import Rota
+from rota.core.time.instants import instant, span
 from rota.testing import World
 from tests.cli.kit import Shell
 from tests.cli.kit.schedules import (
@@ -138,6 +140,19 @@ def test_upcoming_looks_across_all(either: Shell) -> None:
     assert lines[0].split() == ["SCHEDULE", "WHEN", "UTC", "IN"]
     assert len(lines) == 3
     assert "is not a duration" in either.error("schedule", "upcoming", "--within", "x", code=2)
+
+
+def test_jitter_is_a_column_and_the_table_fits_80_columns(either: Shell) -> None:
+    make(either, "j", "0 3 * * *", "--jitter", "10h")
+    lines = either.run("schedule", "show", "j").stdout.splitlines()
+    head = next(at for at, line in enumerate(lines) if line.startswith("WHEN"))
+    assert lines[head].split() == ["WHEN", "UTC", "IN", "JITTER"]
+    assert max(map(len, lines[head : head + 6])) <= 80
+    [first, *_] = either.json("schedule", "upcoming", "--within", "2d")
+    waits = instant(datetime.fromisoformat(first["runs_at"])) - instant(
+        datetime.fromisoformat(first["due_at"])
+    )
+    assert lines[head + 1].split()[-1] == span(waits)
 
 
 # -- commands ----------------------------------------------------------------------------------

@@ -75,6 +75,20 @@ def test_a_deployment_again_resets_nothing(either: Shell) -> None:
     assert (after["status"], after["note"], after["id"]) == ("paused", "by Ann", before["id"])
 
 
+def test_a_deleted_schedule_that_is_still_declared_is_created_again(either: Shell) -> None:
+    write(either, '[schedules.often]\nworkflow = "add"\nwhen = "50m"\ninput = { n = 1 }\n')
+    deploy(either)
+    [before] = either.json("schedule", "list")
+    said = either.run("schedule", "delete", "often").stdout
+    assert said == (
+        f"schedule often is deleted; the runs it fired stay. If {before['origin']} still declares "
+        "it, the next worker creates it again\n"
+    )
+    deploy(either)
+    [again] = either.json("schedule", "list")
+    assert (again["name"], again["id"] == before["id"]) == ("often", False)
+
+
 def test_a_change_of_the_file_is_applied_and_history_stays(either: Shell) -> None:
     write(either, '[schedules.s]\nworkflow = "add"\nwhen = "@daily"\ninput = { n = 1 }\n')
     deploy(either)

@@ -244,7 +244,18 @@ def backfill(
 @complete.SCHEDULE
 @click.pass_obj
 def delete(call: CommonOptions, name: str) -> None:
-    """Delete a schedule. Its runs stay."""
-    connect.ask(call, lambda client: client.schedules.delete(name))
+    """Delete a schedule. Its runs stay.
+
+    A worker creates it again when it starts, as long as code or rota.toml declares it.
+    """
+
+    async def remove(client: Client) -> str | None:
+        shown = await client.schedules.get(name)
+        await client.schedules.delete(name)
+        return shown.intent.origin
+
+    origin = connect.ask(call, remove)
     text = f"schedule {name} is deleted; the runs it fired stay"
+    if origin is not None:
+        text += f". If {origin} still declares it, the next worker creates it again"
     render.report(call.json, {"deleted": name}, text)

@@ -10,7 +10,7 @@ import click
 from rota.cli import render
 from rota.cli.base import BaseCommand, CommonOptions, F, add_options
 from rota.client.schedule_view import Occurrence
-from rota.core.time.instants import instant, iso_if_known
+from rota.core.time.instants import instant, iso_if_known, span
 from rota.core.time.spec import GAPS, REPEATS
 from rota.schedules.preview import Preview, look_ahead, utc, wall
 
@@ -77,17 +77,18 @@ def occurrences(
     names: bool = False,
     empty: str = "no upcoming occurrences",
 ) -> None:
-    """A table of future occurrences; columns that would be empty are omitted."""
-    moved = any(occurrence.runs_at != occurrence.due_at for occurrence in upcoming)
+    """A table of future occurrences; columns that would be empty are omitted. Jitter delays a run,
+    so the column "in" counts to its start."""
     rows = []
     for occurrence in upcoming:
         due_at, runs_at = instant(occurrence.due_at), instant(occurrence.runs_at)
         rows.append({
             "schedule": occurrence.schedule if names else "", "when": wall(due_at, zone),
-            "utc": utc(due_at), "in": render.ago(due_at, now),
-            "runs": wall(runs_at, zone) if moved else "", "note": "; ".join(occurrence.notes),
+            "utc": utc(due_at), "in": render.ago(runs_at, now),
+            "jitter": span(runs_at - due_at) if runs_at > due_at else "",
+            "note": "; ".join(occurrence.notes),
         })  # fmt: skip
-    render.table(rows, empty, optional=["schedule", "runs", "note"])
+    render.table(rows, empty, optional=["schedule", "jitter", "note"])
 
 
 def occurrence_document(occurrence: Occurrence, zone: str) -> dict[str, Any]:
