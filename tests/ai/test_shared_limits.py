@@ -23,8 +23,8 @@ from rota.errors import RunFailed, Transient
 from rota.store.backend.database import Database
 from tests.ai.kit.limited_caller import BURST_S
 from tests.ai.kit.model_server import Model, Say
-from tests.kit import Child, end_all
 from tests.kit.builders import NOW, opened, sql
+from tests.kit.children import Child, end_all
 from tests.pipelines.kit.live_app import ai_settings, world
 
 ASK = Request("m", "x" * 40, max_tokens=10)

@@ -20,7 +20,8 @@ from typing import NamedTuple
 from rota import Client, Start
 from rota.errors import RotaError
 from tests.crash.kit.worker import make_app
-from tests.kit import Child, Effects, broken, end_all, select
+from tests.kit import Effects, broken, select
+from tests.kit.children import Child, end_all
 
 STEPS = """
 select runs.external_id, steps.key, steps.status, steps.output

@@ -25,7 +25,8 @@ from rota.client.doctor import examine
 from rota.core.time.instants import SECOND, moment
 from rota.errors import RotaError
 from rota.settings import Settings
-from tests.kit import Child, end_all, select
+from tests.kit import select
+from tests.kit.children import Child, end_all
 
 EVERY_SECOND = "* * * * * *"
 SETTINGS: dict[str, Any] = {

@@ -29,7 +29,7 @@ from tests.crash.kit.automation_life import APPROVED, BAD_ITEM, CALLS, SLOW, Lif
 from tests.crash.kit.counterparts import MOMENTS, UNKNOWABLE, Assassin, Count, counterpart
 from tests.kit import PATIENCE_S
 from tests.kit.builders import NOW, raw
-from tests.kit.warm_children import ended, forked
+from tests.kit.children import ended, forked
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -15,14 +15,14 @@ from rota.pipelines.run.call_ledger import SlotRecord
 from tests.crash.kit import KillLoop, KillSlice, MakeDatabase, kill_at_each
 from tests.crash.kit.budget_life import CALLS_MAX, TOKENS_MAX
 from tests.kit import Effects, select
-from tests.kit.warm_children import WarmChild
+from tests.kit.children import Child
 
 KILLS = KillLoop(least=15, most=400, at_once=2, spared=2)
 
 
-def _child(url: str, folder: Path, *extra: object) -> WarmChild:
+def _child(url: str, folder: Path, *extra: object) -> Child:
     arguments = ["--database", url, "--effects", folder / "effects", *extra]
-    return WarmChild("tests.crash.kit.budget_life", *arguments, log=folder / "log")
+    return Child("tests.crash.kit.budget_life", *arguments, log=folder / "log")
 
 
 class Charge(NamedTuple):

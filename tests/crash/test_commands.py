@@ -22,7 +22,7 @@ from tests.crash.kit import (
 )
 from tests.crash.kit.command_life import make_app, nothing_open
 from tests.kit import PATIENCE_S, Effects, broken, select, until
-from tests.kit.warm_children import WarmChild
+from tests.kit.children import Child
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -42,11 +42,11 @@ class Scene:
         """A fresh app on it."""
         return make_app(self.url, self.effects)
 
-    def child(self, verb: str, run_id: str = "", kill_at: int = 0) -> WarmChild:
+    def child(self, verb: str, run_id: str = "", kill_at: int = 0) -> Child:
         """A child process that says `verb`."""
         arguments = ("--database", self.url, "--effects", self.effects.path, "--verb", verb)
         more = ("--run", run_id, "--kill-at", kill_at)
-        return WarmChild("tests.crash.kit.command_life", *arguments, *more, log=self.folder / "log")
+        return Child("tests.crash.kit.command_life", *arguments, *more, log=self.folder / "log")
 
     async def prepare(self, name: str, label: str) -> str:
         """A worker executes a run up to the wanted state; then the worker is gone."""

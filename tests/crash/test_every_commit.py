@@ -17,7 +17,7 @@ from tests.crash.kit import (
 )
 from tests.crash.kit.workflow_life import expected
 from tests.kit import Effects, broken, select
-from tests.kit.warm_children import WarmChild
+from tests.kit.children import Child
 
 KILLS = KillLoop(least=40, most=400, at_once=3, spared=1)
 
@@ -32,9 +32,9 @@ where not exists (select 1 from runs as later where later.retry_of = runs.id)
 """
 
 
-def _child(url: str, folder: Path, *extra: object) -> WarmChild:
+def _child(url: str, folder: Path, *extra: object) -> Child:
     arguments = ("--database", url, "--effects", folder / "effects", "--order", "o1", *extra)
-    return WarmChild("tests.crash.kit.workflow_life", *arguments, log=folder / "log")
+    return Child("tests.crash.kit.workflow_life", *arguments, log=folder / "log")
 
 
 async def _recorded(url: str) -> set[str]:

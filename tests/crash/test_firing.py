@@ -13,7 +13,7 @@ import pytest
 
 from tests.crash.kit import MakeDatabase
 from tests.crash.kit.schedule_life import SPARED, VERBS
-from tests.kit.warm_children import WarmChild
+from tests.kit.children import Child
 
 POINTS_MAX = 30
 
@@ -25,7 +25,7 @@ def test_a_kill_at_any_commit_leaves_one_outcome_for_every_occurrence(
 ) -> None:
     def live(*extra: object) -> int:
         arguments = ("--verb", verb, "--report", tmp_path / "report.json", *extra, make_database())
-        child = WarmChild("tests.crash.kit.schedule_life", *arguments, log=tmp_path / "log")
+        child = Child("tests.crash.kit.schedule_life", *arguments, log=tmp_path / "log")
         code = child.wait()
         assert code in (0, SPARED), child.tail()
         return code

@@ -8,7 +8,8 @@ import pytest
 
 from rota.core.runs.recovery import ALONE_FROM
 from tests.crash.kit.killer_life import KILLED, NEIGHBOURS, make_app
-from tests.kit import PATIENCE_S, Child, Effects, broken
+from tests.kit import PATIENCE_S, Effects, broken
+from tests.kit.children import Child
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -10,7 +10,7 @@ import pytest
 from tests.crash.load import load
 
 RUNS = int(os.environ.get("ROTA_TEST_LOAD_RUNS", "1500"))
-EVERY_S = float(os.environ.get("ROTA_TEST_LOAD_EVERY_S", "0.3"))
+EVERY_S = float(os.environ.get("ROTA_TEST_LOAD_EVERY_S", "0.2"))
 
 
 @pytest.mark.timeout(600)

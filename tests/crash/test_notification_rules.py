@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from tests.crash.kit import KillLoop, KillSlice, MakeDatabase, kill_at_each
-from tests.kit import Child, broken, select
+from tests.kit import broken, select
+from tests.kit.children import Child
 
 KILLS = KillLoop()
 

@@ -15,7 +15,8 @@ from tests.crash.kit import (
     kill_at_each,
 )
 from tests.crash.kit.notification_life import NAME, PIPELINE
-from tests.kit import Child, broken, select
+from tests.kit import broken, select
+from tests.kit.children import Child
 from tests.pipelines.kit.receiver import Receiver
 
 KILLS = KillLoop()

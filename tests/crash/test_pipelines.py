@@ -18,18 +18,18 @@ from tests.crash.kit import (
 )
 from tests.crash.kit.pipeline_life import GRAPH_QUESTIONS, QUESTIONS
 from tests.kit import Effects, broken, select
-from tests.kit.warm_children import WarmChild
+from tests.kit.children import Child
 
 KILLS = KillLoop(least=40, most=800, at_once=3, spared=3)
 ENOUGH = {"Join 2", QUESTIONS[-2]}  # reduces of what there was before the retry
 DONE = "select key, output from steps where status = 'completed' and kind in ('item', 'call')"
 
 
-def _child(url: str, folder: Path, form: str, *extra: object) -> WarmChild:
+def _child(url: str, folder: Path, form: str, *extra: object) -> Child:
     arguments = ["--database", url, "--effects", folder / "effects", *extra]
     if form == "graph":
         arguments.append("--graph")
-    return WarmChild("tests.crash.kit.pipeline_life", *arguments, log=folder / "log")
+    return Child("tests.crash.kit.pipeline_life", *arguments, log=folder / "log")
 
 
 async def _remembered(url: str) -> set[str]:

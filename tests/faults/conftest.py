@@ -12,7 +12,8 @@ import pytest
 from tests.faults.kit import (
     Hire,
 )
-from tests.kit import Child, Effects, drop_schemas, end_all
+from tests.kit import Effects, drop_schemas
+from tests.kit.children import Child, end_all
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
-from tests.kit import Child
+from tests.kit.children import Child
 
 
 class Proxy:

@@ -15,7 +15,8 @@ from rota import Client, Rota, RunHandle
 from tests.faults.kit import (
     Hire,
 )
-from tests.kit import Child, Effects, broken, until
+from tests.kit import Effects, broken, until
+from tests.kit.children import Child
 
 HOUR_S = 3600.0
 Step = Callable[[float], None]

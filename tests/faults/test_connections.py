@@ -15,7 +15,8 @@ import pytest
 from rota import Client, RunHandle, Start
 from rota.errors import StoreError
 from tests.faults.kit import Proxy
-from tests.kit import Child, Effects, broken, end_all, select, until
+from tests.kit import Effects, broken, select, until
+from tests.kit.children import Child, end_all
 from tests.kit.postgres import PostgresServer
 
 pytestmark = pytest.mark.pg

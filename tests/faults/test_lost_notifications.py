@@ -8,7 +8,8 @@ from typing import Any
 
 from rota import Client, Rota, sleep, wait_for
 from tests.crash.kit.worker import deafen
-from tests.kit import Child, broken, end_all, until
+from tests.kit import broken, until
+from tests.kit.children import Child, end_all
 
 # Only the poll is quick; nothing else may be what finds the work.
 POLLING: dict[str, Any] = {"poll_s": 0.2, "heartbeat_s": 60, "migrate": True}

@@ -11,11 +11,9 @@ import contextlib
 import json
 import os
 import secrets
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -129,57 +127,6 @@ async def broken(url: str) -> list[BrokenInvariant]:
         return await database.read(invariants.broken)
     finally:
         await database.close()
-
-
-class Child:
-    """A process of ours, with what it says kept in a file."""
-
-    def __init__(self, module: str, *arguments: object, log: Path) -> None:
-        self.log = log
-        command = [sys.executable, "-m", module, *map(str, arguments)]
-        with log.open("ab") as out:
-            self._popen = subprocess.Popen(
-                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out
-            )
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self._popen.pid
-
-    @property
-    def code(self) -> int | None:
-        """Its exit code (negative: the signal that ended it), or None while it runs."""
-        return self._popen.poll()
-
-    def send(self, number: int) -> None:
-        """Send a signal."""
-        self._popen.send_signal(number)
-
-    def kill(self) -> None:
-        """SIGKILL, and wait for its end."""
-        self._popen.kill()
-        self._popen.wait()
-
-    def wait(self, timeout_s: float = PATIENCE_S) -> int:
-        """Its exit code; one that does not end in time is killed, and its log is shown."""
-        try:
-            return self._popen.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise AssertionError(f"no end after {timeout_s} s:\n{self.tail()}") from None
-
-    def tail(self, lines: int = 40) -> str:
-        """The end of what it said."""
-        text = self.log.read_text(errors="replace") if self.log.exists() else ""
-        return "\n".join(text.splitlines()[-lines:])
-
-
-def end_all(children: Sequence[Child]) -> None:
-    """Kill those that still run."""
-    for child in children:
-        if child.code is None:
-            child.kill()
 
 
 async def drop_schemas(url: str, prefix: str) -> None:

@@ -49,5 +49,10 @@ async def live(url: str, effects: Effects) -> None:
             await asyncio.sleep(0.02)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """The child process."""
     asyncio.run(live(sys.argv[1], Effects(sys.argv[2])))
+
+
+if __name__ == "__main__":
+    main()

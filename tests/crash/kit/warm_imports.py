@@ -25,8 +25,14 @@ for name in (
     "rota.tools.sql_postgres",
     "rota.tools.sql_sqlite",
     "rota.pipelines.run.runner",
+    "tests.ai.kit.limited_caller",
     "tests.crash.kit.budget_life",
     "tests.crash.kit.command_life",
+    "tests.crash.kit.failing_life",
+    "tests.crash.kit.killer_life",
+    "tests.crash.kit.notification_life",
+    "tests.crash.kit.worker",
+    "tests.crash.schedulers",
     "tests.tools.kit.child",
 ):
     import_module(name)

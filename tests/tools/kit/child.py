@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from rota import faults
 from rota.tools import Call, FileAppend, FileWrite, SqlWrite, Tool
-from tests.kit.warm_children import forked
+from tests.kit.children import forked
 
 
 def run(spec: dict[str, Any]) -> int:

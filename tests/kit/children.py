@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
@@ -46,37 +47,61 @@ async def ended(process: ForkServerProcess, timeout_s: float) -> int | None:
     return process.exitcode
 
 
-class WarmChild:
+class Child:
     """`python -m module arguments`, but forked; what it says is kept in a file."""
 
     def __init__(self, module: str, *arguments: object, log: Path) -> None:
         self.log = log
-        self._fork = forked(_run, module, [str(each) for each in arguments], str(log))
+        log.touch()
+        words = [str(each) for each in arguments]
+        self._fork = forked(_run, module, words, str(log), dict(os.environ))
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._fork.pid is not None
+        return self._fork.pid
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code (negative: the signal that ended it), or None while it runs."""
+        with _lock:
+            return self._fork.exitcode
+
+    def send(self, number: int) -> None:
+        """Send a signal, if it still runs."""
+        if self.code is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for its end."""
+        self.send(signal.SIGKILL)
+        wait([self._fork.sentinel])
 
     def wait(self, timeout_s: float = PATIENCE_S) -> int:
         """Its exit code; one that does not end in time is killed, and its log is shown."""
         wait([self._fork.sentinel], timeout_s)
-        with _lock:
-            code = self._fork.exitcode
-        if code is None:
+        if (code := self.code) is None:
             self.kill()
             raise AssertionError(f"no end after {timeout_s} s:\n{self.tail()}")
         return code
 
-    def kill(self) -> None:
-        """SIGKILL, and wait for its end."""
-        self._fork.kill()
-        self._fork.join()
-
     def tail(self, lines: int = 40) -> str:
         """The end of what it said."""
-        text = self.log.read_text(errors="replace") if self.log.exists() else ""
-        return "\n".join(text.splitlines()[-lines:])
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
 
-def _run(module: str, arguments: list[str], log: str) -> None:
+def end_all(children: Sequence[Child]) -> None:
+    """Kill those that still run."""
+    for child in children:
+        child.kill()
+
+
+def _run(module: str, arguments: list[str], log: str, environ: dict[str, str]) -> None:
     out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(out, 1)
     os.dup2(out, 2)
+    os.environ.clear()  # the server has the variables of an earlier test
+    os.environ.update(environ)
     sys.argv = [module, *arguments]
-    import_module(module).main()
+    sys.exit(import_module(module).main())
