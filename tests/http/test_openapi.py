@@ -12,7 +12,6 @@ import pytest
 import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis.errors import Unsatisfiable
 from openapi_spec_validator import validate
 from schemathesis.checks import CHECKS, load_all_checks
 from schemathesis.generation import GenerationMode
@@ -99,8 +98,9 @@ def test_random_requests_get_documented_answers(
         try:
             for operation in operations()[shard::SHARDS]:
                 known = known_parameters(office, operation.path)
-                for mode in GenerationMode:
-                    attack(operation, mode, runner, transport, {})
+                attack(operation, GenerationMode.POSITIVE, runner, transport, {})
+                if can_be_wrong(operation):
+                    attack(operation, GenerationMode.NEGATIVE, runner, transport, {})
                 if "{" in operation.path:
                     attack(operation, GenerationMode.POSITIVE, runner, transport, known)
         finally:
@@ -112,6 +112,15 @@ def operations() -> list[Any]:
     schema: Any = schemathesis.openapi.from_dict(document())
     found = [one.ok() for one in schema.get_all_operations()]
     return sorted(found, key=lambda one: one.method == "DELETE" or "archive" in one.path)
+
+
+def can_be_wrong(operation: Any) -> bool:
+    """Whether a request can break the schema. Every text is a right path and a right header, unless
+    the header has a pattern: Hypothesis would draw hundreds of requests to find none."""
+    raw = operation.definition.raw
+    return "requestBody" in raw or any(
+        one["in"] == "query" or "pattern" in one["schema"] for one in raw.get("parameters", ())
+    )
 
 
 def test_every_route_gets_random_requests() -> None:
@@ -153,7 +162,4 @@ def attack(
         request.headers.setdefault("content-type", "application/json")
         case.validate_response(runner.run(send(request)), checks=CHECKED)
 
-    try:
-        check()
-    except Unsatisfiable:
-        assert mode is GenerationMode.NEGATIVE, "nothing can be wrong with an operation"
+    check()
