@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.store.backend import migrate
+from tests.kit import own_database
 from tests.kit.builders import NOW, opened
 
 TABLES = "select relname from pg_class where relkind = 'r' and relnamespace = $1::regnamespace"
@@ -70,12 +71,17 @@ def shared_schema(postgres_url: str) -> Iterator[SharedSchema]:
 
 @contextmanager
 def schema_pool(postgres_url: str) -> Iterator[SchemaPool]:
-    """Migrated schemas for tests that need many, dropped at the end."""
+    """Migrated schemas for tests that need many. They have a database of their own: it is dropped
+    at once, and the catalog of the other tests stays small."""
     # A thread with an event loop of its own: schemas are asked for inside the loops of tests.
-    with ThreadPoolExecutor(1) as thread, asyncio.Runner() as runner:
-        pool = SchemaPool(Session(postgres_url, runner), thread)
+    with (
+        own_database(postgres_url) as url,
+        ThreadPoolExecutor(1) as thread,
+        asyncio.Runner() as runner,
+    ):
+        pool = SchemaPool(Session(url, runner), thread)
         yield pool
-        pool.drop()
+        pool.close()
 
 
 class Session:
@@ -129,10 +135,8 @@ class SchemaPool:
         self._free += self._taken
         self._taken = []
 
-    def drop(self) -> None:
-        """Remove all schemas."""
-        for schema in self._free + self._taken:
-            self._thread.submit(schema.drop).result()
+    def close(self) -> None:
+        """End the connection."""
         self._thread.submit(self._session.close).result()
 
     def _make(self) -> SharedSchema:

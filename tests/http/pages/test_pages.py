@@ -14,7 +14,7 @@ import pytest
 
 from rota import Rota, gather
 from rota.automations import Prepared
-from rota.http.pages import PAGES, automation_tables, overview, schedules
+from rota.http.pages import PAGES, automation_tables, overview, schedule_ledger, schedules
 from rota.testing import virtual
 from rota.tools import tool
 from tests.http.kit import BASE, browsing
@@ -207,13 +207,15 @@ async def test_an_untouched_trigger_form_keeps_the_secrets_that_it_does_not_show
             assert "Give the value itself" in refused.text
 
 
-@pytest.mark.slow
-async def test_what_did_not_run_is_found_beyond_the_first_page(database_url: str) -> None:
+async def test_what_did_not_run_is_found_beyond_the_first_page(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule_ledger, "LOOK", 10)
     app = shop()
     async with virtual(app, url=database_url) as world:
         await app.schedules.create("often", "work", "every 1m", timezone="UTC", overlap="skip")
         world.clock.jump("5m")  # one row for what was missed
-        await world.advance("12h")
+        await world.advance("15m")
         async with browsing(app) as http:
             http.headers.update(ASKS)
             found = (await http.get("/schedules/often?only=not-run")).text
