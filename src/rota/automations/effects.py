@@ -225,12 +225,13 @@ class Effects:
         by: str = "tool",
         count: int | None = None,
     ) -> LedgerRow:
-        ended = await self._environment.write(
-            checkpoint.call_ended, self._claim, row, status, now=self._now(), result=result,
-            error=error, resolved_by=by, reconcile_count=count,
+        after = row.moved(
+            status, now=self._now(), result=result, error=error, resolved_by=by,
+            reconcile_count=count,
         )  # fmt: skip
+        await self._environment.write(checkpoint.call_ended, self._claim, row, after)
         MUTATIONS.add(self._claim.namespace, row.tool, status)
-        return ended
+        return after
 
     def _now(self) -> int:
         return self._environment.clock.now()

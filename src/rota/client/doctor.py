@@ -30,7 +30,7 @@ from rota.schedules.ledger_check import ledger_faults
 from rota.settings import Settings
 from rota.store import disarm, invariants
 from rota.store.automations import refused, views
-from rota.store.automations.state import automation_names, versions_without_worker
+from rota.store.automations.state import digests, versions_without_worker
 from rota.store.backend import migrate
 from rota.store.backend.database import Database, Tx, open_url
 from rota.store.backend.grants import role_grants
@@ -375,7 +375,8 @@ class Doctor:
             for name, one in refusals.items()
         ]
         live = [row.id for row in self._live]
-        self._automations = await self._database.read(automation_names, namespace=self._namespace)
+        deployed = await self._database.read(digests, namespace=self._namespace)
+        self._automations = frozenset(deployed)
         missing = await self._database.read(
             versions_without_worker, namespace=self._namespace, workers=live, limit=LOOK_MAX
         )

@@ -168,6 +168,23 @@ class LedgerRow(msgspec.Struct, frozen=True, gc=False):
     created_at: int
     updated_at: int
 
+    def moved(
+        self,
+        status: str,
+        *,
+        now: int,
+        result: str | None = None,
+        error: str | None = None,
+        resolved_by: str | None = None,
+        reconcile_count: int | None = None,
+    ) -> LedgerRow:
+        """The entry with another status, and all that is known of that one."""
+        count = self.reconcile_count if reconcile_count is None else reconcile_count
+        return msgspec.structs.replace(
+            self, status=status, result=result, error=error, resolved_by=resolved_by,
+            reconcile_count=count, updated_at=now,
+        )  # fmt: skip
+
 
 class NewAnswer(NamedTuple):
     """Who answers, and why; the id is that of the row to be."""

@@ -168,12 +168,9 @@ def _tries(outage: Outage | None, error: str | None, in_: str) -> str:
     message = read_error(error).get("message", "") if error else ""
     begins = f"Trying again in {in_}"
     if outage is not None:
-        begins = f"Waiting for {outage.of} since {_stamp(outage.since)}; next try in {in_}"
+        since = f"{moment(outage.since):%Y-%m-%d %H:%M} UTC"
+        begins = f"Waiting for {outage.of} since {since}; next try in {in_}"
     return f"{begins}: {message}" if message else begins
-
-
-def _stamp(at: int) -> str:
-    return f"{moment(at):%Y-%m-%d %H:%M} UTC"
 
 
 def _looks(mutation: LedgerRow | None, in_: str) -> str:

@@ -24,7 +24,7 @@ async def put(
 ) -> None:
     """Write one answer, and what it is about."""
     await tx.rows(
-        "put_answer", id=answer.id, namespace=key.namespace, automation=key.automation,
+        "put_answer", id=answer.id, **key._asdict(),
         act=act, mutation_id=change and change.id, run_id=open_run and open_run.id,
         event_id=event_id, input_id=input_id, person=answer.person, note=answer.note, now=now,
     )  # fmt: skip
@@ -35,9 +35,8 @@ async def list_answers(
 ) -> list[AnswerRow]:
     """Answers, newest first; those about one change if it is given."""
     rows = await tx.rows(
-        "list_answers", namespace=key.namespace, automation=key.automation,
-        change_id=change_id, before=before, limit=limit,
-    )  # fmt: skip
+        "list_answers", **key._asdict(), change_id=change_id, before=before, limit=limit
+    )
     return [AnswerRow(*row) for row in rows]
 
 

@@ -8,6 +8,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from rota.core.automations.model import (
     RECONCILIATION,
     RESOLUTIONS,
@@ -22,7 +24,7 @@ from rota.core.automations.text import RETRIED
 from rota.core.json_schema import misfit
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Run
-from rota.errors import BadInput, UnknownAutomation, WrongState
+from rota.errors import BadInput, WrongState
 from rota.store.automations import answers, effects, events, state, views
 from rota.store.automations.events import AutomationKey, Published
 from rota.store.automations.state import IDLE, NextStart, TopicSchema
@@ -62,16 +64,9 @@ class LockedAutomation(NamedTuple):
             )
 
 
-async def _lock(tx: Tx, namespace: str, name: str) -> DeployedAutomation:
-    automation = await state.lock(tx, namespace, name)
-    if automation is None:
-        raise UnknownAutomation(f"there is no automation {name!r}", name=name)
-    return automation
-
-
 async def take(tx: Tx, namespace: str, name: str) -> LockedAutomation:
     """Lock an automation, or UnknownAutomation."""
-    automation = await _lock(tx, namespace, name)
+    automation = await state.lock(tx, namespace, name)
     open_run = await state.read_open_run(tx, automation)
     return LockedAutomation(automation, AutomationKey(namespace, name), open_run)
 
@@ -85,13 +80,10 @@ async def stop(tx: Tx, namespace: str, name: str, *, status: str, now: int) -> N
 
 async def resume(tx: Tx, namespace: str, name: str, *, now: int, new_id: str) -> None:
     """Continue, from a pause or from the archive. One that waits for a person continues waiting."""
-    await take(tx, namespace, name)
-    automation = await state.find(tx, namespace=namespace, name=name)
-    assert automation is not None
+    automation = await state.lock(tx, namespace, name)
     await state.set_status(tx, automation, "active", now=now)
-    automation = await state.find(tx, namespace=namespace, name=name)
-    assert automation is not None
-    await state.ensure_open_run(tx, automation, now=now, new_id=new_id)
+    active = msgspec.structs.replace(automation, status="active")
+    await state.ensure_open_run(tx, active, now=now, new_id=new_id)
 
 
 async def run_now(tx: Tx, namespace: str, name: str, *, now: int) -> list[str]:
@@ -123,7 +115,7 @@ async def publish(
     new_ids: Iterator[str],
 ) -> Published:  # fmt: skip
     """Publish from outside to topics that are declared external, and wake who reads them."""
-    automation, key = await _lock(tx, namespace, name), AutomationKey(namespace, name)
+    automation, key = await state.lock(tx, namespace, name), AutomationKey(namespace, name)
     known = await state.topics(tx, key)
     for event in fresh:
         _fits(name, event, known)
@@ -192,7 +184,7 @@ async def decide(
     if verdict == "approved":
         await effects.approve(tx, open_run.root_id, now=now)
     else:
-        await effects.move(tx, row, Mutation.SKIPPED, now=now, resolved_by=verdict)
+        await effects.move(tx, row, row.moved(Mutation.SKIPPED, now=now, resolved_by=verdict))
     await answers.put(tx, locked.key, verdict, answer, open_run=open_run, change=row, now=now)
     await state.resolve(tx, open_run.id, now=now)
     return row
@@ -254,18 +246,20 @@ async def _settle_doubt(tx: Tx, open_run: Run, how: str, result: str | None, now
             # Not back to 0: before the first `reconcile` a tool waits until its counterpart has
             # settled.
             count = min(row.reconcile_count, 1)
-            await effects.move(tx, row, Mutation.NEEDS_RECONCILE, now=now, reconcile_count=count)
+            after = row.moved(Mutation.NEEDS_RECONCILE, now=now, reconcile_count=count)
+            await effects.move(tx, row, after)
     elif how == "happened":
-        await effects.move(tx, row, Mutation.APPLIED, now=now, result=result, resolved_by="person")
+        after = row.moved(Mutation.APPLIED, now=now, result=result, resolved_by="person")
+        await effects.move(tx, row, after)
     elif how == "did-not-happen":
         if row.safety == "idempotent":  # a new run would have another key
             raise WrongState(
                 f"{row.tool} is idempotent: it is called again with the same key, which is safe",
                 hint="Resolve it: try-again when its counterpart can answer; or happened, or skip.",
             )
-        await effects.move(tx, row, Mutation.FAILED, now=now, resolved_by="person")
+        await effects.move(tx, row, row.moved(Mutation.FAILED, now=now, resolved_by="person"))
     else:
-        await effects.move(tx, row, Mutation.SKIPPED, now=now, resolved_by="person")
+        await effects.move(tx, row, row.moved(Mutation.SKIPPED, now=now, resolved_by="person"))
 
 
 async def _skip(

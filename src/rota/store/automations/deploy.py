@@ -53,6 +53,12 @@ class NewVersion(NamedTuple):
     topics: Sequence[TopicRow]
     source: str | None
 
+    @property
+    def first_trigger(self) -> str:
+        """Why its first run begins."""
+        consumes = any(one.kind == "consumer" for one in self.handlers)
+        return Trigger.EVENT if consumes else Trigger.SCHEDULE
+
 
 class Deployment(NamedTuple):
     """The result of a deploy: the version in force, the one before it, and the handlers that are
@@ -109,18 +115,13 @@ async def deploy_new(
     )
     open_runs = [
         (new_id, one.name, one.queue, Status.PENDING, None, now, None, new_id, 1,
-         _first_trigger(one), serial_key(one.name))
+         one.first_trigger, serial_key(one.name))
         for one, new_id in zip(created, islice(new_ids, len(created)), strict=True)
     ]  # fmt: skip
     await tx.many("insert_open_runs", open_runs, namespace=namespace, now=now)
     if names:
         await refused.forget(tx, namespace, sorted(names))
     return names
-
-
-def _first_trigger(fresh: NewVersion) -> str:
-    consumes = any(one.kind == "consumer" for one in fresh.handlers)
-    return Trigger.EVENT if consumes else Trigger.SCHEDULE
 
 
 async def deploy(
@@ -138,7 +139,6 @@ async def deploy(
     if await deploy_new(tx, namespace, [fresh], now=now, new_ids=new_ids):
         return Deployment(1, None)
     old = await state.lock(tx, namespace, fresh.name)
-    assert old is not None
     key = AutomationKey(namespace, fresh.name)
     if old.digest == fresh.digest:
         await state.ensure_open_run(tx, old, now=now, new_id=next(new_ids))
@@ -151,10 +151,7 @@ async def deploy(
 
 
 async def _was_there(tx: Tx, key: AutomationKey, digest: str) -> bool:
-    found = await tx.rows(
-        "has_digest", namespace=key.namespace, automation=key.automation, digest=digest
-    )
-    return bool(found)
+    return bool(await tx.rows("has_digest", **key._asdict(), digest=digest))
 
 
 async def put_in_force(
@@ -244,7 +241,7 @@ def _renames(fresh: NewVersion, before: Mapping[str, DeployedHandler]) -> dict[s
 
 async def _rename(tx: Tx, key: AutomationKey, renames: Mapping[str, str]) -> None:
     items = [(name, before) for before, name in renames.items()]
-    await tx.change("rename_handlers", items, namespace=key.namespace, automation=key.automation)
+    await tx.change("rename_handlers", items, **key._asdict())
     automation = await state.find(tx, namespace=key.namespace, name=key.automation)
     open_run = None if automation is None else await state.read_open_run(tx, automation)
     if open_run is not None:

@@ -7,7 +7,7 @@ A chain has at most one that is not a certain failure; the database sees to it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rota.core.automations.model import LedgerRow
 from rota.core.automations.phases import LEDGER, Mutation
@@ -58,10 +58,8 @@ async def put(
     """Write the chain's entry of this number, for a side effect that has not been called; None
     when there is one already."""
     rows = await tx.rows(
-        "put_mutation", id=entry_id(claim, number), root_id=claim.root_id,
-        run_id=claim.id, namespace=claim.namespace, automation=wanted.automation,
-        handler=wanted.handler, tool=wanted.tool, safety=wanted.safety, params=wanted.params,
-        title=wanted.title, status=status, now=now,
+        "put_mutation", id=entry_id(claim, number), root_id=claim.root_id, run_id=claim.id,
+        namespace=claim.namespace, status=status, now=now, **wanted._asdict(),
     )  # fmt: skip
     return LedgerRow(*rows[0]) if rows else None
 
@@ -71,29 +69,20 @@ def entry_id(claim: Claim, number: int) -> str:
     return f"{claim.root_id}-{number:03d}"
 
 
-def sources(status: Mutation) -> list[str]:
-    """From where the ledger's table leads to this status, or stays there."""
-    return [str(before) for before, after in LEDGER.items() if status in after or before == status]
+def arrow(after: LedgerRow) -> dict[str, Any]:
+    """The parameters of a statement that moves an entry: from where the ledger's table leads to
+    its status, or stays there."""
+    status = Mutation(after.status)
+    sources = [str(one) for one, targets in LEDGER.items() if status in targets or one == status]
+    return {
+        "id": after.id, "status": status, "sources": sources, "result": after.result,
+        "error": after.error, "resolved_by": after.resolved_by, "now": after.updated_at,
+    }  # fmt: skip
 
 
-async def move(
-    tx: Tx,
-    row: LedgerRow,
-    status: Mutation,
-    *,
-    now: int,
-    result: str | None = None,
-    error: str | None = None,
-    resolved_by: str | None = None,
-    reconcile_count: int | None = None,
-) -> None:
+async def move(tx: Tx, row: LedgerRow, after: LedgerRow) -> None:
     """Follow one arrow of the ledger's table, or WrongState and nothing changed."""
-    moved = await tx.rows(
-        "move_mutation", id=row.id, status=status, result=result, error=error,
-        resolved_by=resolved_by, now=now, sources=sources(status),
-        reconcile_count=row.reconcile_count if reconcile_count is None else reconcile_count,
-    )  # fmt: skip
-    if not moved:
+    if not await tx.rows("move_mutation", **arrow(after), reconcile_count=after.reconcile_count):
         raise moved_on(row)
 
 

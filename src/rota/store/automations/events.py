@@ -7,7 +7,7 @@ event is noted in `reservations`, which only grows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rota.core.automations.model import EventName, NewEvent, NewInput, StoredEvent
 from rota.core.automations.phases import EventStatus
@@ -49,23 +49,14 @@ async def publish(
 
     `inherited` are input ids that every event comes from; `inputs` are registered even when no
     event refers to them."""
-    known = await _register(
-        tx,
-        key,
-        [*inputs, *(i for event in events for i in event.inputs)],
-        new_ids,
-        created_by,
-        now,
-    )
+    every = [*inputs, *(i for event in events for i in event.inputs)]
+    known = await _register(tx, key, every, new_ids, created_by, now)
     # The last of several with one message id wins, as it would one after the other.
     unique = {(event.topic, event.message_id): event for event in events}
     if not unique:
         return Published([], {})
     items = [(next(new_ids), e.topic, e.message_id, e.payload) for e in unique.values()]
-    rows = await tx.many(
-        "publish_events", items, namespace=key.namespace, automation=key.automation,
-        created_by=created_by, now=now,
-    )  # fmt: skip
+    rows = await tx.many("publish_events", items, **key._asdict(), created_by=created_by, now=now)
     causes = [
         (event_id, input_id)
         for event_id, topic, message_id, _ in rows
@@ -75,9 +66,8 @@ async def publish(
     ]
     if causes:
         await tx.many("put_causes", causes)
-        named: dict[str, Any] = {"namespace": key.namespace, "automation": key.automation}
-        if await tx.rows("has_skipped_input", **named):
-            await tx.rows("skip_caused", **named, now=now)
+        if await tx.rows("has_skipped_input", **key._asdict()):
+            await tx.rows("skip_caused", **key._asdict(), now=now)
     changed = [EventName(*name) for *name, status in rows if status == EventStatus.PENDING]
     topics = sorted({one.topic for one in changed})
     readers = await mark(tx, key, topics) if topics else {}
@@ -96,27 +86,19 @@ async def _register(
     if not unique:
         return {}
     items = [(next(new_ids), *one) for one in unique.values()]
-    rows = await tx.many(
-        "put_inputs", items, namespace=key.namespace, automation=key.automation,
-        created_by=created_by, now=now,
-    )  # fmt: skip
+    rows = await tx.many("put_inputs", items, **key._asdict(), created_by=created_by, now=now)
     return {(row[1], row[2], row[3]): row[0] for row in rows}
 
 
 async def mark(tx: Tx, key: AutomationKey, topics: Sequence[str]) -> dict[str, int]:
     """Give the readers of these topics reason to look; returns their marks by name."""
-    rows = await tx.rows(
-        "mark_readers", namespace=key.namespace, automation=key.automation, topics=list(topics)
-    )
+    rows = await tx.rows("mark_readers", **key._asdict(), topics=list(topics))
     return {row[0]: row[1] for row in rows}
 
 
 async def peek(tx: Tx, key: AutomationKey, topic: str, limit: int) -> list[StoredEvent]:
     """Pending events, oldest first."""
-    rows = await tx.rows(
-        "peek_events", namespace=key.namespace, automation=key.automation, topic=topic,
-        limit=limit, alone=True,
-    )  # fmt: skip
+    rows = await tx.rows("peek_events", **key._asdict(), topic=topic, limit=limit, alone=True)
     return [StoredEvent(*row) for row in rows]
 
 
@@ -141,16 +123,13 @@ async def peek_all(tx: Tx, asked: Sequence[Peek]) -> list[list[StoredEvent]]:
 
 async def named(tx: Tx, key: AutomationKey, topic: str, ids: Sequence[str]) -> list[StoredEvent]:
     """Events by message id, in any status."""
-    rows = await tx.rows(
-        "events_named", namespace=key.namespace, automation=key.automation, topic=topic,
-        message_ids=list(ids),
-    )  # fmt: skip
+    rows = await tx.rows("events_named", **key._asdict(), topic=topic, message_ids=list(ids))
     return [StoredEvent(*row) for row in rows]
 
 
 async def oldest(tx: Tx, key: AutomationKey) -> dict[str, str]:
     """The id of each consumer's oldest pending event."""
-    rows = await tx.rows("oldest_events", namespace=key.namespace, automation=key.automation)
+    rows = await tx.rows("oldest_events", **key._asdict())
     found: dict[str, str] = {}
     for consumer, event_id in rows:
         if event_id is not None:
@@ -178,10 +157,7 @@ async def reserve(
     items = {(topic, message_id): revision for topic, message_id, revision in wanted.items}
     if not items:
         return
-    rows = await tx.many(
-        "reserve_events", list(items), namespace=key.namespace, automation=key.automation,
-        run_id=run_id, now=now,
-    )  # fmt: skip
+    rows = await tx.many("reserve_events", list(items), **key._asdict(), run_id=run_id, now=now)
     if len(rows) < len(items):
         await complain(tx, key, run_id, wanted)
     changed = [name for *name, revision in rows if items[*name] not in (revision, -1)]

@@ -8,7 +8,7 @@ import msgspec
 
 from rota.core.automations.graph import AutomationGraph
 from rota.core.automations.model import AutomationVersion
-from rota.errors import UnknownAutomation, UsageError
+from rota.errors import UsageError
 from rota.store.automations import state
 from rota.store.automations.deploy import (
     Deployment,
@@ -31,8 +31,6 @@ async def rollback(
 ) -> Deployment:
     """Put an earlier version in force again, as a new version with its code."""
     old = await state.lock(tx, namespace, name)
-    if old is None:
-        raise UnknownAutomation(f"there is no automation {name!r}", name=name)
     key = AutomationKey(namespace, name)
     made = await state.versions(tx, key, limit=VERSIONS_MAX)
     target = next((one for one in made if one.version == version), None)
@@ -86,8 +84,7 @@ async def prune_versions(
     now: int,  # noqa: ARG001 - every command has it
 ) -> list[int]:
     """Delete all but the newest versions; the one in force is the newest. Returns their numbers."""
-    if await state.lock(tx, namespace, name) is None:
-        raise UnknownAutomation(f"there is no automation {name!r}", name=name)
+    await state.lock(tx, namespace, name)
     made = await state.versions(tx, AutomationKey(namespace, name), limit=keep + 1)
     if len(made) <= keep:
         return []

@@ -14,9 +14,10 @@ import msgspec
 
 from rota.core.automations.failure_policy import Outage
 from rota.core.automations.model import AutomationVersion, DeployedAutomation, serial_key
-from rota.core.automations.planner import DeployedHandler, NextWork, next_due
+from rota.core.automations.planner import DeployedHandler, next_due
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Run
+from rota.errors import UnknownAutomation
 from rota.store.automations.events import AutomationKey
 from rota.store.backend.database import Tx
 
@@ -25,10 +26,12 @@ _SOURCES = msgspec.json.Decoder(dict[str, dict[str, str]])
 IDLE, EVENT, PAUSED = "idle", "event", "paused"
 
 
-async def lock(tx: Tx, namespace: str, name: str) -> DeployedAutomation | None:
-    """The automation, locked until the transaction ends."""
+async def lock(tx: Tx, namespace: str, name: str) -> DeployedAutomation:
+    """The automation, locked until the transaction ends; or UnknownAutomation."""
     rows = await tx.rows("lock_automation", namespace=namespace, name=name)
-    return DeployedAutomation(*rows[0]) if rows else None
+    if not rows:
+        raise UnknownAutomation(f"there is no automation {name!r}", name=name)
+    return DeployedAutomation(*rows[0])
 
 
 async def find(tx: Tx, *, namespace: str, name: str) -> DeployedAutomation | None:
@@ -57,11 +60,6 @@ async def listing(
 async def digests(tx: Tx, *, namespace: str) -> dict[str, str]:
     """The deployed version, in one question."""
     return {row[0]: row[1] for row in await tx.rows("automation_digests", namespace=namespace)}
-
-
-async def automation_names(tx: Tx, *, namespace: str) -> frozenset[str]:
-    """The names of all that are deployed."""
-    return frozenset(await digests(tx, namespace=namespace))
 
 
 class CodeOfWorker(NamedTuple):
@@ -94,7 +92,7 @@ async def versions_without_worker(
 
 async def handlers(tx: Tx, key: AutomationKey) -> list[DeployedHandler]:
     """The deployed handlers, in the order of their declaration."""
-    rows = await tx.rows("handlers_of", namespace=key.namespace, automation=key.automation)
+    rows = await tx.rows("handlers_of", **key._asdict())
     return [DeployedHandler(*row) for row in rows]
 
 
@@ -117,15 +115,13 @@ class TopicSchema(NamedTuple):
 
 async def topics(tx: Tx, key: AutomationKey) -> dict[str, TopicSchema]:
     """The declared topics: whether others may publish to them, and what fits."""
-    rows = await tx.rows("topics_of", namespace=key.namespace, automation=key.automation)
+    rows = await tx.rows("topics_of", **key._asdict())
     return {row[0]: TopicSchema(bool(row[1]), row[2]) for row in rows}
 
 
 async def versions(tx: Tx, key: AutomationKey, *, limit: int = 100) -> list[AutomationVersion]:
     """Every version, newest first."""
-    rows = await tx.rows(
-        "definitions_of", namespace=key.namespace, automation=key.automation, limit=limit
-    )
+    rows = await tx.rows("definitions_of", **key._asdict(), limit=limit)
     return [AutomationVersion(*row) for row in rows]
 
 
@@ -167,31 +163,18 @@ class NextStart(NamedTuple):
     trigger: str
 
 
-def next_start(due: NextWork, now: int) -> NextStart:
-    """An open run for the next due time."""
+def next_start_of(
+    automation: DeployedAutomation, found: Iterable[DeployedHandler], now: int
+) -> NextStart:
+    """When this automation next has work."""
+    if automation.status != "active":
+        return NextStart(Status.SLEEPING, PAUSED, None, Trigger.EVENT)
+    due = next_due(list(found))
     if due.at is None:
         return NextStart(Status.SLEEPING, EVENT, None, Trigger.EVENT)
     if due.at <= now:
         return NextStart(Status.PENDING, None, now, due.cause)
     return NextStart(Status.SLEEPING, IDLE, due.at, due.cause)
-
-
-async def next_work(tx: Tx, automation: DeployedAutomation, now: int) -> NextStart:
-    """When this automation next has work."""
-    if automation.status != "active":
-        return next_start_of(automation, (), now)
-    return next_start_of(
-        automation, await handlers(tx, AutomationKey(automation.namespace, automation.name)), now
-    )
-
-
-def next_start_of(
-    automation: DeployedAutomation, found: Iterable[DeployedHandler], now: int
-) -> NextStart:
-    """The same when its handlers are known."""
-    if automation.status != "active":
-        return NextStart(Status.SLEEPING, PAUSED, None, Trigger.EVENT)
-    return next_start(next_due(list(found)), now)
 
 
 class NewOpenRun(NamedTuple):
@@ -223,7 +206,8 @@ async def ensure_open_run(
     tx: Tx, automation: DeployedAutomation, *, now: int, new_id: str
 ) -> NextStart:
     """Make sure that there is an open run, and that it is awake when there is work."""
-    at = await next_work(tx, automation, now)
+    found = await handlers(tx, AutomationKey(automation.namespace, automation.name))
+    at = next_start_of(automation, found, now)
     open_run = await read_open_run(tx, automation)
     if open_run is None:
         await put_open_runs(tx, [NewOpenRun(automation, new_id, at)], now=now)
@@ -302,7 +286,5 @@ async def resolve(tx: Tx, run_id: str, *, now: int) -> bool:
 
 async def queue_producers(tx: Tx, key: AutomationKey, *, now: int) -> list[str]:
     """Make every producer due."""
-    rows = await tx.rows(
-        "queue_producers", namespace=key.namespace, automation=key.automation, now=now
-    )
+    rows = await tx.rows("queue_producers", **key._asdict(), now=now)
     return [row[0] for row in rows]

@@ -77,9 +77,8 @@ async def list_events(
 ) -> list[StoredEvent]:
     """Events, newest first."""
     rows = await tx.rows(
-        "list_events", namespace=key.namespace, automation=key.automation, topic=topic,
-        status=status, before=before, limit=limit,
-    )  # fmt: skip
+        "list_events", **key._asdict(), topic=topic, status=status, before=before, limit=limit
+    )
     return [StoredEvent(*row) for row in rows]
 
 
@@ -88,9 +87,8 @@ async def list_inputs(
 ) -> list[SeenInput]:
     """The inputs, newest first."""
     rows = await tx.rows(
-        "list_inputs", namespace=key.namespace, automation=key.automation, before=before,
-        id=input_id, until=LATEST, limit=limit,
-    )  # fmt: skip
+        "list_inputs", **key._asdict(), before=before, id=input_id, until=LATEST, limit=limit
+    )
     return [_seen(row) for row in rows]
 
 
@@ -98,10 +96,7 @@ async def unfinished_inputs(
     tx: Tx, key: AutomationKey, *, until: int = LATEST, limit: int = 50
 ) -> list[SeenInput]:
     """The inputs before an instant that are not done, oldest first."""
-    rows = await tx.rows(
-        "list_unfinished_inputs", namespace=key.namespace, automation=key.automation,
-        until=until, limit=limit,
-    )  # fmt: skip
+    rows = await tx.rows("list_unfinished_inputs", **key._asdict(), until=until, limit=limit)
     return [_seen(row) for row in rows]
 
 
@@ -136,10 +131,7 @@ async def list_outputs(
     tx: Tx, key: AutomationKey, *, status: str = "", before: str = "", limit: int = 50
 ) -> list[LedgerRow]:
     """Side effects, newest first."""
-    rows = await tx.rows(
-        "list_outputs", namespace=key.namespace, automation=key.automation, status=status,
-        before=before, limit=limit,
-    )  # fmt: skip
+    rows = await tx.rows("list_outputs", **key._asdict(), status=status, before=before, limit=limit)
     return [LedgerRow(*row) for row in rows]
 
 
@@ -147,10 +139,7 @@ async def list_activity(
     tx: Tx, key: AutomationKey, *, before: str = "", limit: int = 50
 ) -> list[SeenRun]:
     """Handler runs, newest first."""
-    rows = await tx.rows(
-        "list_activity", namespace=key.namespace, automation=key.automation, before=before,
-        limit=limit,
-    )  # fmt: skip
+    rows = await tx.rows("list_activity", **key._asdict(), before=before, limit=limit)
     return await _with_changes(tx, rows)
 
 

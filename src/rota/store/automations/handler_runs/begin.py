@@ -212,7 +212,8 @@ async def let_go(tx: Tx, claim: Claim, mutation: LedgerRow | None, now: int) -> 
     """Release what the chain holds; a change that was only proposed is dropped."""
     await events.release(tx, claim.root_id, now=now)
     if mutation is not None and mutation.status == Mutation.PROPOSED:
-        await effects.move(tx, mutation, Mutation.FAILED, now=now, resolved_by="never called")
+        dropped = mutation.moved(Mutation.FAILED, now=now, resolved_by="never called")
+        await effects.move(tx, mutation, dropped)
 
 
 async def _choose(tx: Tx, claim: Claim, held: Held, group: Group) -> Work | HandlerRunSettled:

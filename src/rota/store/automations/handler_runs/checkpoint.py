@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-from msgspec.structs import replace
-
 from rota.core.automations.model import HandlerPlan, LedgerRow
 from rota.core.automations.phases import Mutation, Phase
 from rota.core.runs.model import Claim
+from rota.core.typed import json_text
 from rota.errors import WrongState
 from rota.store.automations import effects, events
 from rota.store.automations.events import AutomationKey
@@ -35,16 +33,14 @@ async def prepared(
     """Checkpoint: the plan, the reservation of its events and the wake time, all or nothing.
     `seen` are the revisions of the events as `prepare` saw them."""
     key = AutomationKey(claim.namespace, claim.name)
-    named: dict[str, Any] = {
-        "run_id": claim.id, "claim_count": claim.claim_count, "lease_owner": claim.lease_owner,
-        "phase": Phase.PREPARED,
-        "prepared": msgspec.json.encode(plan).decode(), "remark": notes.remark,
+    named = _held(claim) | {
+        "phase": Phase.PREPARED, "prepared": json_text(plan), "remark": notes.remark,
         "logs": notes.logs, "reserved_count": plan.count,
     }  # fmt: skip
     wanted = events.Reservation(plan.reservations, seen)
     if tx.dialect.fuses:
         [(held, moved)] = await tx.many(
-            "note_prepared", wanted.items, namespace=key.namespace, automation=key.automation,
+            "note_prepared", wanted.items, **key._asdict(),
             handler=work.run.handler, wake_at=plan.wake_at, now=now, alone=True, **named,
         )  # fmt: skip
         if not held:
@@ -57,10 +53,7 @@ async def prepared(
     await events.reserve(tx, key, claim.id, wanted, now=now)
     if work.handler is not None and work.handler.wake_at == plan.wake_at:
         return
-    await tx.rows(
-        "set_wake", namespace=key.namespace, automation=key.automation,
-        name=work.run.handler, wake_at=plan.wake_at,
-    )  # fmt: skip
+    await tx.rows("set_wake", **key._asdict(), name=work.run.handler, wake_at=plan.wake_at)
 
 
 async def call_begins(
@@ -77,11 +70,12 @@ async def call_begins(
     if row is not None and row.status == Mutation.PROPOSED:
         same = (row.tool, row.params) == (wanted.tool, wanted.params)
         if same and row.approved_at is not None:
-            await effects.move(tx, row, Mutation.IN_FLIGHT, now=now)
-            return replace(row, status=Mutation.IN_FLIGHT)
+            called = row.moved(Mutation.IN_FLIGHT, now=now)
+            await effects.move(tx, row, called)
+            return called
         if same:
             return row
-        await effects.move(tx, row, Mutation.FAILED, now=now, resolved_by="changed")
+        await effects.move(tx, row, row.moved(Mutation.FAILED, now=now, resolved_by="changed"))
     put = await effects.put(tx, claim, wanted, status, number=len(before) + 1, now=now)
     return put or await _put_before(tx, claim, wanted)
 
@@ -95,11 +89,8 @@ async def _first_call(
         put = await effects.put(tx, claim, wanted, status, number=1, now=now)
         return put or await _put_before(tx, claim, wanted)
     rows = await tx.rows(
-        "begin_call", claim_count=claim.claim_count, lease_owner=claim.lease_owner,
-        phase=Phase.MUTATING,
-        id=effects.entry_id(claim, 1), root_id=claim.root_id, run_id=claim.id,
-        namespace=claim.namespace, automation=wanted.automation, handler=wanted.handler,
-        tool=wanted.tool, safety=wanted.safety, params=wanted.params, title=wanted.title,
+        "begin_call", **_held(claim), **wanted._asdict(), phase=Phase.MUTATING,
+        id=effects.entry_id(claim, 1), root_id=claim.root_id, namespace=claim.namespace,
         status=status, now=now, alone=True,
     )  # fmt: skip
     return LedgerRow(*rows[0]) if rows else await _put_before(tx, claim, wanted)
@@ -107,10 +98,7 @@ async def _first_call(
 
 async def _put_before(tx: Tx, claim: Claim, wanted: effects.Wanted) -> LedgerRow:
     """The entry that this very run wrote and got no answer for: nothing was called since."""
-    if not await tx.rows(
-        "held_run", run_id=claim.id, claim_count=claim.claim_count, lease_owner=claim.lease_owner
-    ):
-        raise claim.lost()
+    await _hold(tx, claim)
     row = await effects.of_chain(tx, claim.root_id)
     own = row is not None and row.run_id == claim.id
     if row is None or not own or (row.tool, row.params) != (wanted.tool, wanted.params):
@@ -118,62 +106,35 @@ async def _put_before(tx: Tx, claim: Claim, wanted: effects.Wanted) -> LedgerRow
     return row
 
 
-async def call_ended(
-    tx: Tx,
-    claim: Claim,
-    row: LedgerRow,
-    status: Mutation,
-    *,
-    now: int,
-    result: str | None = None,
-    error: str | None = None,
-    resolved_by: str = "tool",
-    reconcile_count: int | None = None,
-) -> LedgerRow:
+async def call_ended(tx: Tx, claim: Claim, row: LedgerRow, after: LedgerRow) -> None:
     """Checkpoint: what became of the call. Applied moves the phase in the same transaction."""
-    if status is Mutation.APPLIED and tx.dialect.fuses:
-        return await _applied(tx, claim, row, result, error, resolved_by, now)
-    if status is Mutation.APPLIED:
+    if after.status != Mutation.APPLIED:
+        await _hold(tx, claim)
+        await effects.move(tx, row, after)
+        return
+    if not tx.dialect.fuses:
         await _move(tx, claim, Phase.MUTATED)
-    elif not await tx.rows(
-        "held_run", run_id=claim.id, claim_count=claim.claim_count, lease_owner=claim.lease_owner
-    ):
-        raise claim.lost()
-    await effects.move(
-        tx, row, status, now=now, result=result, error=error, resolved_by=resolved_by,
-        reconcile_count=reconcile_count,
-    )  # fmt: skip
-    count = row.reconcile_count if reconcile_count is None else reconcile_count
-    return replace(
-        row, status=status, result=result, error=error, resolved_by=resolved_by, updated_at=now,
-        reconcile_count=count,
-    )  # fmt: skip
-
-
-async def _applied(
-    tx: Tx, claim: Claim, row: LedgerRow, result: str | None, error: str | None, by: str, now: int
-) -> LedgerRow:
-    status = Mutation.APPLIED
+        await effects.move(tx, row, after)
+        return
     [(held, moved)] = await tx.rows(
-        "end_call", run_id=claim.id, claim_count=claim.claim_count, lease_owner=claim.lease_owner,
-        phase=Phase.MUTATED,
-        id=row.id, status=status, sources=effects.sources(status), result=result, error=error,
-        resolved_by=by, now=now, alone=True,
-    )  # fmt: skip
+        "end_call", **_held(claim), **effects.arrow(after), phase=Phase.MUTATED, alone=True
+    )
     if not held:
         raise claim.lost()
     if not moved:
         raise effects.moved_on(row)
-    return replace(row, status=status, result=result, error=error, resolved_by=by, updated_at=now)
+
+
+def _held(claim: Claim) -> dict[str, Any]:
+    """The claim as statements check it."""
+    return {"run_id": claim.id, "claim_count": claim.claim_count, "lease_owner": claim.lease_owner}
+
+
+async def _hold(tx: Tx, claim: Claim) -> None:
+    if not await tx.rows("held_run", **_held(claim)):
+        raise claim.lost()
 
 
 async def _move(tx: Tx, claim: Claim, phase: Phase) -> None:
-    moved = await tx.rows(
-        "move_handler_run",
-        run_id=claim.id,
-        claim_count=claim.claim_count,
-        lease_owner=claim.lease_owner,
-        phase=phase,
-    )
-    if not moved:
+    if not await tx.rows("move_handler_run", **_held(claim), phase=phase):
         raise claim.lost()

@@ -108,7 +108,8 @@ async def _close(
 ) -> dict[str, list[DeployedHandler]]:
     """Store what the runs leave; returns the handlers of each automation as they are then."""
     for one in ours:
-        if _is_rejected(one.work):
+        mutation = one.work.mutation
+        if mutation is not None and mutation.resolved_by == "rejected":  # nothing was called
             await events.release_corrected(tx, one.claim.id, now=now)
     rows = [_end_of(one) for one in ours]
     published: dict[str, Published] = {}
@@ -163,11 +164,6 @@ async def _use_and_publish(
         for one in ours
         if one.publishes
     }  # fmt: skip
-
-
-def _is_rejected(work: Work) -> bool:
-    """Whether a person refused the proposed change: nothing was called."""
-    return work.mutation is not None and work.mutation.resolved_by == "rejected"
 
 
 def _used(work: Work) -> EventStatus:

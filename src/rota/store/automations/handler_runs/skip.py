@@ -64,7 +64,7 @@ async def _leave_out_check(tx: Tx, target: SkipTarget, now: int) -> LeftOut | No
     if target.handler is None:
         return None
     await tx.rows(
-        "leave_out_check", namespace=target.key.namespace, automation=target.key.automation,
+        "leave_out_check", **target.key._asdict(),
         name=target.handler.name, next_run_at=target.next_run_at, now=now,
     )  # fmt: skip
     changed = replace(target.handler, next_run_at=target.next_run_at, queued_at=None)
