@@ -96,6 +96,26 @@ class Invoker(Protocol):
         ...
 
 
+class Wrapper:
+    """Base of invokers that pass questions on to another one."""
+
+    def __init__(self, invoker: Invoker) -> None:
+        self._invoker = invoker
+
+    @property
+    def name(self) -> str:
+        """That of the other one."""
+        return self._invoker.name
+
+    def estimate(self, request: Request) -> Estimate:
+        """Estimates what `ask` would take; calls no model, spends nothing."""
+        return self._invoker.estimate(request)
+
+    async def aclose(self) -> None:
+        """Close what the other one holds open."""
+        await release(self._invoker)
+
+
 async def announced(request: Request) -> Request:
     """Await `begin` of a question that is about to be sent; the question without it."""
     if request.begin is None:

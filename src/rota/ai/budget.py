@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from rota.ai.base import BOUND_TOKENS, Estimate, Invoker, Reply, Request, announces, release
+from rota.ai.base import BOUND_TOKENS, Estimate, Invoker, Reply, Request, Wrapper, announces
 from rota.errors import BadSetting, BudgetSpent, RotaError
 
 NANO = 1_000_000_000
@@ -89,12 +89,6 @@ def settle(spent: BudgetUsage, held: Amount, used: Amount) -> BudgetUsage:
         held_tokens=spent.held_tokens - held.tokens,
         held_calls=spent.held_calls - held.calls,
     )
-
-
-def excess(held: Amount, used: Amount) -> Amount:
-    """The excess of a call over the most that it may take: its provider does not keep its
-    bounds."""
-    return Amount(max(0, used.nano_usd - held.nano_usd), max(0, used.tokens - held.tokens), calls=0)
 
 
 NOTHING = Amount(0, 0, calls=0)
@@ -222,10 +216,10 @@ class Budget:
         used = _amount(call.reply.cost_usd, call.reply.tokens_in + call.reply.tokens_out)
         if call.reply.cost_usd is None:  # priced by the estimate, so better that than nothing
             used = Amount(call.amount.nano_usd, used.tokens)
-        over = excess(call.amount, used)
         self.excess = Amount(
-            max(self.excess.nano_usd, over.nano_usd), max(self.excess.tokens, over.tokens), calls=0
-        )
+            max(self.excess.nano_usd, used.nano_usd - call.amount.nano_usd),
+            max(self.excess.tokens, used.tokens - call.amount.tokens), calls=0,
+        )  # fmt: skip
         return used
 
     def _of_error(self, call: Hold, error: BaseException) -> Amount:
@@ -254,25 +248,17 @@ class Budget:
         )  # fmt: skip
 
 
-class Budgeted:
+class Budgeted(Wrapper):
     """An invoker that spends from a budget."""
 
     def __init__(self, invoker: Invoker, budget: Budget) -> None:
-        self._invoker, self.budget = invoker, budget
+        super().__init__(invoker)
+        self.budget = budget
 
     @property
     def announces(self) -> bool:
         """As the invoker it pays for does."""
         return announces(self._invoker)
-
-    @property
-    def name(self) -> str:
-        """That of the invoker it pays for."""
-        return self._invoker.name
-
-    def estimate(self, request: Request) -> Estimate:
-        """Estimates what `ask` would take; calls no model, spends nothing."""
-        return self._invoker.estimate(request)
 
     async def ask(self, request: Request) -> Reply:
         """Ask, if the budget allows it."""
@@ -281,10 +267,6 @@ class Budgeted:
             reply = await self._invoker.ask(request)
             call.paid(reply)
         return reply
-
-    async def aclose(self) -> None:
-        """Close what the invoker holds open."""
-        await release(self._invoker)
 
 
 def may_be_billed(error: BaseException) -> bool:

@@ -26,6 +26,7 @@ from rota.net.subprocesses import (
     ProgramKilled,
     ProgramNotStarted,
     checked_argv,
+    checked_exits,
     run_to_end,
 )
 
@@ -62,13 +63,8 @@ class CommandInvoker(Priced):
     ) -> None:
         super().__init__(name, prices)
         self._argv = checked_argv(argv, name, example='["claude", "-p"]', error=BadSetting)
-        self._exits = {**EXITS, **(exits or {})}
-        strange = sorted(set(self._exits.values()) - set(MEANINGS))
-        if strange:
-            raise BadSetting(
-                f"{name}: an exit cannot mean {', '.join(strange)}",
-                hint=f"It may mean: {', '.join(MEANINGS)}.",
-            )
+        meant = {**EXITS, **(exits or {})}
+        self._exits = checked_exits(meant, name, meanings=MEANINGS, error=BadSetting)
         self._needed = tuple(pass_env)
         self._cwd, self._output, self._bytes_max, self._env = cwd, output, bytes_max, env
 

@@ -101,7 +101,8 @@ def _judged(refusal: Refusal) -> RotaError:
             message, service=refusal.who, account=refusal.variable, status=status
         )
     reason = _reason(reply)
-    if reason is None and (reply.words & _PASSING or _may_pass(status)):
+    may_pass = status in _BUSY or status >= 500 or status == 0
+    if reason is None and (reply.words & _PASSING or may_pass):
         waits = _wait_s(refusal.headers, reply)
         throttled = status == 429 or bool(reply.words & _THROTTLED)
         return passing(message, retry_after_s=waits, throttled=throttled)
@@ -131,10 +132,6 @@ def _login(refusal: Refusal, status: int, message: str) -> NeedsLogin:
     return NeedsLogin(
         message, hint=hint, service=refusal.who, account=refusal.variable, status=status
     )
-
-
-def _may_pass(status: int) -> bool:
-    return status in _BUSY or status >= 500 or status == 0
 
 
 def _reason(reply: _ProviderText) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from rota.ai import limits as rules
-from rota.ai.base import Estimate, Invoker, Reply, Request, announced, passing, release
+from rota.ai.base import Invoker, Reply, Request, Wrapper, announced, passing
 from rota.ai.limits import Decision, Limits, State
 from rota.core.time.instants import SECOND
 from rota.errors import RotaError, Transient
@@ -39,7 +39,7 @@ class Memory:
         return result
 
 
-class Limiter:
+class Limiter(Wrapper):
     """An invoker that waits for its limits.
 
     It waits in the order of asking, up to `patience_s`; for more than that, and whenever the
@@ -58,20 +58,12 @@ class Limiter:
         now: Callable[[], int] = lambda: time.monotonic_ns() // 1000,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._invoker, self._limits = invoker, limits
+        super().__init__(invoker)
+        self._limits = limits
         self._keeper: Keeper = keeper or Memory()
         self._patience_us = round(patience_s * SECOND)
         self._now, self._sleep = now, sleep
         self._locks: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
-
-    @property
-    def name(self) -> str:
-        """That of the invoker it keeps."""
-        return self._invoker.name
-
-    def estimate(self, request: Request) -> Estimate:
-        """Estimates what `ask` would take; calls no model."""
-        return self._invoker.estimate(request)
 
     async def ask(self, request: Request) -> Reply:
         """Wait for the limits, then ask."""
@@ -86,10 +78,6 @@ class Limiter:
         used = reply.tokens_in + reply.tokens_out
         await self._change(lambda state: rules.answered(self._limits, state, held=held, used=used))
         return reply
-
-    async def aclose(self) -> None:
-        """Close what the invoker holds open."""
-        await release(self._invoker)
 
     async def _wait(self, tokens: int) -> None:
         lock = self._lock()

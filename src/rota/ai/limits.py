@@ -8,6 +8,7 @@ argument, in microseconds.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -67,17 +68,10 @@ def admit(limits: Limits, state: State, *, now: int, tokens: int) -> tuple[State
     decision = _breaker(state, now) or _waits(limits, state, now, tokens)
     if decision is not None:
         return state, decision
-    changes: dict[str, int] = {}
-    if limits.requests_per_minute is not None:
-        rate = _rate(limits.requests_per_minute, limits)
-        changes["requests_ready_at"] = rate_limit.advance(
-            rate, ready_at=state.requests_ready_at, now=now, taken=1
-        )
-    if limits.tokens_per_minute is not None:
-        rate = _rate(limits.tokens_per_minute, limits)
-        changes["tokens_ready_at"] = rate_limit.advance(
-            rate, ready_at=state.tokens_ready_at, now=now, taken=tokens
-        )
+    changes = {
+        name: rate_limit.advance(rate, ready_at=getattr(state, name), now=now, taken=count)
+        for name, rate, count in _buckets(limits, tokens)
+    }
     if state.open_until:
         changes["probe_until"] = now + round(limits.probe_s * SECOND)
     if state.throttles:
@@ -185,15 +179,18 @@ def _breaker(state: State, now: int) -> Decision | None:
 
 def _waits(limits: Limits, state: State, now: int, tokens: int) -> Decision | None:
     waits = [(state.held_until - now, "asked")]
-    wanted = (
-        (limits.requests_per_minute, state.requests_ready_at, 1),
-        (limits.tokens_per_minute, state.tokens_ready_at, tokens),
-    )
-    for per_minute, ready_at, count in wanted:
-        if per_minute is not None:
-            waits.append((_free_at(_rate(per_minute, limits), ready_at, count) - now, "rate"))
+    for name, rate, count in _buckets(limits, tokens):
+        waits.append((_free_at(rate, getattr(state, name), count) - now, "rate"))
     longest = max(waits)
     return Decision(*longest) if longest[0] > 0 else None
+
+
+def _buckets(limits: Limits, tokens: int) -> Iterator[tuple[str, rate_limit.Rate, int]]:
+    """The buckets in use: the field of the state, the rate, and what one call takes of it."""
+    if limits.requests_per_minute is not None:
+        yield "requests_ready_at", _rate(limits.requests_per_minute, limits), 1
+    if limits.tokens_per_minute is not None:
+        yield "tokens_ready_at", _rate(limits.tokens_per_minute, limits), tokens
 
 
 def _rate(per_minute: int, limits: Limits) -> rate_limit.Rate:

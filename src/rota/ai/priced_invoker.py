@@ -66,16 +66,11 @@ class Priced:
         if cost is None and model:
             cost = self._prices.cost(self.name, model, asked, answered)
         named = model or request.model
-        count_reply(named, asked, answered, cost)
+        AI_TOKENS.add(named, "in", by=asked)
+        AI_TOKENS.add(named, "out", by=answered)
+        if cost is not None:
+            AI_COST.add(named, by=cost)
         return Reply(text, named, asked, answered, cost, finish, guessed=used is None)
-
-
-def count_reply(model: str, tokens_in: int, tokens_out: int, cost_usd: float | None) -> None:
-    """Count an answer, in the metrics of this process."""
-    AI_TOKENS.add(model, "in", by=tokens_in)
-    AI_TOKENS.add(model, "out", by=tokens_out)
-    if cost_usd is not None:
-        AI_COST.add(model, by=cost_usd)
 
 
 def check(request: Request, *, model: bool = True) -> None:

@@ -42,6 +42,20 @@ def checked_argv(
     return list(argv)
 
 
+def checked_exits(
+    exits: Mapping[int, str], name: str, *, meanings: Sequence[str],
+    error: type[UsageError] = UsageError,
+) -> Mapping[int, str]:  # fmt: skip
+    """What the exit codes of a program mean; a meaning that nobody knows is refused."""
+    strange = sorted(set(exits.values()) - set(meanings))
+    if strange:
+        raise error(
+            f"{name}: an exit cannot mean {', '.join(strange)}",
+            hint=f"It may mean: {', '.join(meanings)}.",
+        )
+    return exits
+
+
 def has_nul(args: Iterable[str]) -> bool:
     """Whether an argument holds a NUL byte, which ends an argument for the system."""
     return any("\0" in arg for arg in args)

@@ -57,6 +57,17 @@ class Safety(StrEnum):
     UNKNOWABLE = "unknowable"  # only a person can tell
 
 
+def checked_safety(safety: Safety | str) -> Safety:
+    """A kind of replay safety by its name, or UsageError."""
+    try:
+        return Safety(safety)
+    except ValueError:
+        known = ", ".join(Safety)
+        raise UsageError(
+            f"{safety!r} is not a kind of replay safety", hint=f"Use one of: {known}."
+        ) from None
+
+
 class Call(NamedTuple):
     """One call: the key of its effect, the same over all retries, and the time it may take."""
 

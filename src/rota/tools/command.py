@@ -25,6 +25,7 @@ from rota.net.subprocesses import (
     ProgramKilled,
     ProgramNotStarted,
     checked_argv,
+    checked_exits,
     has_nul,
     run_to_end,
 )
@@ -37,6 +38,7 @@ from rota.tools.base import (
     Tool,
     Unknown,
     Verdict,
+    checked_safety,
     checked_settle_s,
     read_params,
 )
@@ -83,13 +85,8 @@ class Command(Tool):
         self.settle_s = checked_settle_s(settle_s, tool=name)
         self._argv = checked_argv(argv, name, example=EXAMPLE)
         self._lookup = checked_argv(lookup, name, example=EXAMPLE) if lookup else None
-        self._exits = {0: "applied", **(exits or {})}
-        strange = set(self._exits.values()) - set(MEANINGS)
-        if strange:
-            raise UsageError(
-                f"{name}: an exit cannot mean {', '.join(sorted(strange))}",
-                hint=f"It may mean: {', '.join(MEANINGS)}.",
-            )
+        meant = {0: "applied", **(exits or {})}
+        self._exits = checked_exits(meant, name, meanings=MEANINGS)
         self._env = dict(env or {})
         self._passed = (*PASSED_ON, *pass_env)
         self._cwd = cwd
@@ -156,7 +153,4 @@ def _safety(safety: Safety | str | None, lookup: Sequence[str] | None) -> Safety
         return Safety.RECONCILABLE if lookup else Safety.UNKNOWABLE
     if safety == Safety.RECONCILABLE and not lookup:
         raise UsageError("a reconcilable command needs lookup=, a command that finds its effect")
-    try:
-        return Safety(safety)
-    except ValueError:
-        raise UsageError(f"{safety!r} is not a kind of replay safety") from None
+    return checked_safety(safety)

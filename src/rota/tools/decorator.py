@@ -19,6 +19,7 @@ from rota.tools.base import (
     Tool,
     Unknown,
     Verdict,
+    checked_safety,
     checked_settle_s,
 )
 
@@ -43,14 +44,7 @@ def tool(
     `failed_reads` say what follows a failure.
     """
     check_options(policy, ToolPolicyOptions, tool)
-    try:
-        kind = Safety(safety)
-    except ValueError:
-        known = ", ".join(Safety)
-        raise UsageError(
-            f"{safety!r} is not a kind of replay safety", hint=f"Use one of: {known}."
-        ) from None
-
+    kind = checked_safety(safety)
     settle_s = checked_settle_s(settle_s, tool=name or "@tool")
     failures = checked_policy(name or "@tool", **policy)
 

@@ -18,7 +18,7 @@ import msgspec
 from rota import faults
 from rota.errors import BadInput, NotSent, OutcomeUnknown, PayloadTooBig, Rejected, Transient
 from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
-from rota.tools.paths import Folder, OpenFolder, disk_error, mark_of
+from rota.tools.paths import Folder, OpenFolder, before_effect, disk_error, mark_of
 from rota.tools.threads import in_thread
 
 BYTES_MAX = 1024 * 1024
@@ -69,8 +69,9 @@ class FileWrite(Tool):
         path, raw = self._folder.path_of(params.path), params.raw(self.name)
 
         def work(left: threading.Event) -> None:
-            mark = mark_of(call.key)
-            _put(self._folder, path, raw, left, mark=mark, replace=params.mode == "replace")
+            with before_effect(path), self._folder.opened(path, make=True) as parent:
+                mark = mark_of(call.key)
+                _put(parent, path, raw, left, mark=mark, replace=params.mode == "replace")
 
         try:
             await in_thread(work, timeout_s=call.timeout_s)
@@ -106,16 +107,6 @@ class FileWrite(Tool):
 
 
 def _put(
-    folder: Folder, path: Path, raw: bytes, left: threading.Event, *, mark: str, replace: bool
-) -> None:
-    try:
-        with folder.opened(path, make=True) as parent:
-            _put_into(parent, path, raw, left, mark=mark, replace=replace)
-    except OSError as error:
-        raise disk_error(error, str(path)) from error
-
-
-def _put_into(
     parent: OpenFolder, path: Path, raw: bytes, left: threading.Event, *, mark: str, replace: bool
 ) -> None:
     spare = f".rota-{mark}-{secrets.token_hex(4)}.tmp"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import string
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, cast
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 import msgspec
@@ -35,7 +35,7 @@ from rota.tools.base import (
     checked_settle_s,
     read_params,
 )
-from rota.tools.http_site import body_fields, checked_own_headers, refuse_secrets, site_of
+from rota.tools.http_site import HttpSite, body_fields, checked_own_headers, refuse_secrets
 
 BYTES_MAX = 1024 * 1024
 REDIRECTS_MAX = 5
@@ -130,7 +130,7 @@ class HttpWrite(Tool):
         self.safety = _safety(method, key_header, lookup)
         self._method = method
         self._fields = body_fields(json, form, tool=name)
-        self._site = site_of(
+        self._site = HttpSite(
             name, base=base, headers=headers, query=query, private=private, service=service,
             account=account, fields=json or form,
         )  # fmt: skip
@@ -304,8 +304,8 @@ class HttpReadParams(msgspec.Struct, forbid_unknown_fields=True):
     asked: str = ""  # the URL as the call gave it
 
 
-class HttpReadOptions(TypedDict, total=False):
-    """The options of the tools that read by HTTP."""
+class HttpSiteOptions(TypedDict, total=False):
+    """The options about the site that a tool calls."""
 
     base: Text | None
     headers: Mapping[str, Text] | None
@@ -313,6 +313,11 @@ class HttpReadOptions(TypedDict, total=False):
     private: bool | None
     service: str | None
     account: str | None
+
+
+class HttpReadOptions(HttpSiteOptions, total=False):
+    """The options of the tools that read by HTTP."""
+
     bytes_max: int
 
 
@@ -324,13 +329,9 @@ class HttpRead(Tool):
     def __init__(self, name: str = "http_read", **options: Unpack[HttpReadOptions]) -> None:
         check_options(options, HttpReadOptions, type(self))
         self.name = name
-        self._site = site_of(
-            name, base=options.get("base"), headers=options.get("headers"),
-            query=options.get("query"), private=options.get("private"),
-            service=options.get("service"), account=options.get("account"),
-        )  # fmt: skip
+        self._bytes_max = options.pop("bytes_max", BYTES_MAX)
+        self._site = HttpSite(name, **cast(HttpSiteOptions, options))
         self.service = self._site.shown
-        self._bytes_max = options.get("bytes_max", BYTES_MAX)
 
     def read(self, params: dict[str, Any]) -> HttpReadParams:
         """The parameters, with the URL made whole."""

@@ -17,17 +17,38 @@ from rota.net.secret import Secret, Text, mapped, reveal_all, secrets_in
 from rota.tools.base import PARAMS_BYTES_MAX
 
 
-class HttpSite(NamedTuple):
+class HttpSite:
     """The address of a tool's calls, and what goes along with each of them."""
 
-    tool: str
-    base: Text | None
-    headers: http.Headers
-    query: Mapping[str, Text]
-    secrets: tuple[Secret, ...]  # in addresses and bodies; those of headers are the headers'
-    public_only: bool
-    service: str | None
-    account: str | None
+    def __init__(
+        self,
+        tool: str,
+        *,
+        base: Text | None = None,
+        headers: Mapping[str, Text] | None = None,
+        query: Mapping[str, Text] | None = None,
+        private: bool | None = None,
+        service: str | None = None,
+        account: str | None = None,
+        fields: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Check it; `fields` are those of its bodies."""
+        self.tool, self.service, self.account = tool, service, account
+        if base is not None and not isinstance(base, Secret):
+            base = http.checked_url(base, base=None, tool=tool)
+        self.base, self.query = base, dict(query or {})
+        self.headers = checked_own_headers(headers, base, tool=tool)
+        inside = {"query": self.query, "body": dict(fields or {})}
+        for where, given in inside.items():
+            if base is None and (secret := next(secrets_in(given), None)):
+                raise UsageError(
+                    f"{tool}: the {where} holds {secret}, which would go to any site",
+                    hint='Say which site it is for: base="https://api.example.com".',
+                )
+        # Private addresses are refused unless they are allowed, or the developer named the site.
+        self._public_only = base is None if private is None else not private
+        # In addresses and bodies; those of headers are the headers'.
+        self.secrets = tuple(secrets_in([base, inside]))
 
     def whole(self, url: str) -> str:
         """The address of a call, checked, with the value of a secret base."""
@@ -61,7 +82,7 @@ class HttpSite(NamedTuple):
         """A request; `asked` is the URL as the call gave it, which holds no secret."""
         shown = f"<{self.base.secret}>{asked}" if isinstance(self.base, Secret) else ""
         return http.HttpRequest(
-            method, self._with_query(url), headers, content, public_only=self.public_only,
+            method, self._with_query(url), headers, content, public_only=self._public_only,
             secrets=self.secrets, shown=shown,
         )  # fmt: skip
 
@@ -83,36 +104,6 @@ class HttpSite(NamedTuple):
         """Who asks, for errors."""
         host = self.base.secret if isinstance(self.base, Secret) else urlsplit(url).hostname
         return http.HttpCaller(self.tool, self.service or host or url, self.account)
-
-
-def site_of(
-    tool: str,
-    *,
-    base: Text | None,
-    headers: Mapping[str, Text] | None,
-    query: Mapping[str, Text] | None,
-    private: bool | None,
-    service: str | None,
-    account: str | None,
-    fields: Mapping[str, Any] | None = None,
-) -> HttpSite:
-    """The site of a tool, checked; `fields` are those of its bodies."""
-    if base is not None and not isinstance(base, Secret):
-        base = http.checked_url(base, base=None, tool=tool)
-    own = checked_own_headers(headers, base, tool=tool)
-    inside = {"query": dict(query or {}), "body": dict(fields or {})}
-    for where, given in inside.items():
-        if base is None and (secret := next(secrets_in(given), None)):
-            raise UsageError(
-                f"{tool}: the {where} holds {secret}, which would go to any site",
-                hint='Say which site it is for: base="https://api.example.com".',
-            )
-    # Private addresses are refused unless they are allowed, or the developer named the site.
-    public_only = base is None if private is None else not private
-    secrets = tuple(secrets_in([base, inside]))
-    return HttpSite(
-        tool, base, own, inside["query"], secrets, public_only, service, account
-    )  # fmt: skip
 
 
 def checked_own_headers(

@@ -86,6 +86,15 @@ def disk_error(error: OSError, what: str) -> Exception:
     return NotSent(message)  # a full disk, too many open files: it may pass
 
 
+@contextlib.contextmanager
+def before_effect(path: Path) -> Iterator[None]:
+    """Errors of the disk in here come before the effect."""
+    try:
+        yield
+    except OSError as error:
+        raise disk_error(error, str(path)) from error
+
+
 def mark_of(key: str) -> str:
     """A short name for a key that is safe in any file and any file name."""
     return hashlib.sha256(key.encode()).hexdigest()[:24]

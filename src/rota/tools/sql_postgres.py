@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import AsyncIterator
-from enum import StrEnum
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -42,14 +41,6 @@ _PASSING = (
 _LOST = (asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError)
 
 
-class CallStage(StrEnum):
-    """How far a call came."""
-
-    CONNECTING = "connecting"
-    WORKING = "working"
-    COMMITTING = "committing"
-
-
 class Postgres:
     """A server, connected to for each call."""
 
@@ -72,10 +63,9 @@ class Postgres:
             raise Transient(str(error)) from error
 
     async def _transact(self, work: Work[T], call: Call, *, commit: bool) -> T:
-        stage = CallStage.CONNECTING
+        is_committing = False
         try:
             async with asyncio.timeout(call.timeout_s), self._connected() as connection:
-                stage = CallStage.WORKING
                 transaction = connection.transaction()
                 await transaction.start()
                 answer = await work(PostgresToolTx(connection))
@@ -83,12 +73,12 @@ class Postgres:
                     await transaction.rollback()
                     return answer
                 faults.reach("sql-before-commit")
-                stage = CallStage.COMMITTING
+                is_committing = True
                 await transaction.commit()
                 faults.reach("sql-after-commit")
                 return answer
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-            raise self._meaning(error, stage) from error
+            raise self._meaning(error, is_committing) from error
 
     @contextlib.asynccontextmanager
     async def _connected(self) -> AsyncIterator[Any]:
@@ -100,11 +90,11 @@ class Postgres:
             # lost server delays no caller.
             connection.terminate()
 
-    def _meaning(self, error: BaseException, stage: CallStage) -> Exception:
+    def _meaning(self, error: BaseException, is_committing: bool) -> Exception:
         """A transaction without a sent commit did not happen, whatever went wrong."""
         message = f"{self._place}: {str(error) or type(error).__name__}"
         reported = isinstance(error, asyncpg.PostgresError) and not isinstance(error, _LOST)
-        if stage is CallStage.COMMITTING and not reported:
+        if is_committing and not reported:
             return OutcomeUnknown(f"{message} (while it committed)", tool=self._tool)
         if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):
             return NeedsLogin(message, service=self._place, account=self._account)
