@@ -9,9 +9,8 @@ import pytest
 
 from rota.errors import Rejected
 from rota.notifications.messages import Facts, deliveries, events_of
-from rota.notifications.ping import Ping, address
 from rota.notifications.receivers import Notice, Notify, Recipients, receivers
-from rota.notifications.webhook import key_bytes, shown, signature
+from rota.notifications.webhook import Ping, key_bytes, ping_address, shown, signature
 from rota.store.schedules.attempts import Attempt
 from tests.pipelines.kit import problem_lines
 from tests.pipelines.kit.offline_folder import written
@@ -60,7 +59,7 @@ def test_a_key_is_a_text_or_base64_and_a_broken_one_is_not_shown() -> None:
     ],
 )
 def test_the_address_of_a_ping(url: str, event: Ping, called: str) -> None:
-    assert address(url, event, run_id=RUN) == called
+    assert ping_address(url, event, run_id=RUN) == called
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ limit = "20/10m"
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, get_args
 
 import msgspec
@@ -32,10 +32,12 @@ from rota.core.runs.names import checked_name
 from rota.core.suggest import did_you_mean
 from rota.core.time.instants import micros
 from rota.errors import BadInput, UsageError
+from rota.notifications.receivers import Notice
 from rota.notifications.webhook import ENV, is_address, is_variable
 
 Hook: TypeAlias = Callable[[Notification], Awaitable[None] | None]
 Tls: TypeAlias = Literal["starttls", "ssl", "none"]
+Keys: TypeAlias = tuple[str | int, ...]
 CHANNELS = ("webhook", "command", "mail", "ping")
 
 
@@ -138,34 +140,31 @@ def _filters(name: str, table: NotificationTable) -> NotificationFilters:
     )  # fmt: skip
 
 
-def _check_channel(name: str, table: NotificationTable) -> None:
+def channel_problems(channel: Notice | NotificationTable) -> Iterator[tuple[Keys, str]]:
+    """What is wrong with a channel: the place of an option, and a sentence about it."""
     for way in ("webhook", "ping"):
-        address = getattr(table, way)
+        address = getattr(channel, way, None)
         if address is not None and not is_address(address):
-            raise UsageError(
-                f"notification rule {name}: {way} is not an address",
-                hint=f"Write it as https://host/path, or {ENV}NAME for a variable that holds it.",
-            )
-    if table.command is not None and not table.command.strip():
-        raise UsageError(f"notification rule {name}: command is empty")
-    if table.secret_env is not None and table.webhook is None:
-        raise UsageError(
-            f"notification rule {name}: secret_env signs a webhook, and there is none",
-            hint="Remove secret_env.",
-        )
-    if table.pass_env and table.command is None:
-        raise UsageError(
-            f"notification rule {name}: pass_env is for a command, and there is none",
-            hint="Remove pass_env.",
-        )
-    password = None if table.mail is None else table.mail.password_env
-    variables = [("secret_env", table.secret_env), ("password_env", password)]
-    for key, variable in [*variables, *(("pass_env", each) for each in table.pass_env)]:
-        if variable is not None and not is_variable(variable):
-            raise UsageError(
-                f"notification rule {name}: {key} is not the name of an environment variable",
-                hint="Put the secret into a variable, and the name of the variable here.",
-            )
+            form = f"write it as https://host/path, or {ENV}NAME"
+            if address.startswith(ENV):
+                form = f"{ENV} is followed by the name of a variable"
+            yield (way,), f"is not an address; {form}"
+    if channel.command is not None and not channel.command.strip():
+        yield ("command",), "is empty"
+    if channel.pass_env and channel.command is None:
+        yield ("pass_env",), "is for a command, and there is none"
+    for index, variable in enumerate(channel.pass_env):
+        if not is_variable(variable):
+            yield ("pass_env", index), "is not the name of an environment variable"
+    if channel.secret_env is not None and channel.webhook is None:
+        yield ("secret_env",), "signs a webhook, and there is none"
+    if channel.secret_env is not None and not is_variable(channel.secret_env):
+        yield ("secret_env",), "is the name of an environment variable, not the key itself"
+
+
+def _check_channel(name: str, table: NotificationTable) -> None:
+    for (option, *_), problem in channel_problems(table):
+        raise UsageError(f"notification rule {name}: {option} {problem}", hint="Correct the rule.")
     if table.mail is not None:
         _check_mail(name, table.mail)
 
@@ -173,6 +172,11 @@ def _check_channel(name: str, table: NotificationTable) -> None:
 def _check_mail(name: str, mail: Mail) -> None:
     from rota.notifications.mail import mailer
 
+    if mail.password_env is not None and not is_variable(mail.password_env):
+        raise UsageError(
+            f"notification rule {name}: password_env is not the name of an environment variable",
+            hint="Put the secret into a variable, and the name of the variable here.",
+        )
     if mail.tls not in get_args(Tls):
         raise UsageError(f"notification rule {name}: tls is one of {', '.join(get_args(Tls))}")
     try:

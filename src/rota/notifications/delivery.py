@@ -25,7 +25,7 @@ from rota.engine.notifier import DELIVERY
 from rota.errors import Rejected, RotaError, Transient
 from rota.notifications import command, mail, webhook
 from rota.notifications.definition import DeclaredRule
-from rota.notifications.ping import Ping
+from rota.notifications.webhook import Ping
 
 if TYPE_CHECKING:
     from rota.engine.clock import Clock

@@ -11,8 +11,8 @@ from rota.core.counts import counted
 from rota.core.notifications.model import ERROR_CHARS_MAX, SKIPPED
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import iso, iso_if_known, span
-from rota.notifications.ping import Ping
 from rota.notifications.receivers import Event, Notice, Recipients, receivers
+from rota.notifications.webhook import Ping
 from rota.store.schedules.attempts import Attempt
 
 
@@ -27,31 +27,6 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pass_env: list[str] = []  # names of variables that a command is given, never their values
     ping: Ping | None = None
     run_id: str = ""  # of a ping: which calls belong together
-
-
-class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The JSON of a webhook or a command. `text` is all of it in one sentence."""
-
-    event: Event
-    text: str
-    pipeline: str
-    name: str
-    schedule: str | None
-    run: str
-    outcome: str  # completed, partial, failed, or skipped
-    trigger: str
-    attempts: int
-    due_at: str | None = None
-    started_at: str | None = None
-    finished_at: str | None = None
-    duration_ms: int | None = None
-    items: dict[str, int] | None = None
-    tokens: int | None = None
-    cost_usd: float | None = None
-    result_file: str | None = None
-    error: str | None = None
-    reason: str | None = None  # why it was skipped
-    occurrences: int = 1  # how many were skipped in a row
 
 
 class ItemFailure(msgspec.Struct, frozen=True):
@@ -146,43 +121,36 @@ def _to(notice: Notice, event: Event, body: str) -> Delivery:
     )
 
 
-def message(event: Event, recipients: Recipients, facts: Facts) -> Message:
-    """The message of an event."""
+def message(event: Event, recipients: Recipients, facts: Facts) -> dict[str, Any]:
+    """The JSON of a webhook or a command. `text` is all of it in one sentence."""
     first, last = facts.attempts[0], facts.last
     result = _result(last)
     skipped = last.status == "skipped"
     begun = None if skipped else first.started_at
     took = last.finished_at - begun if begun is not None and last.finished_at is not None else None
-    return Message(
-        event=event,
-        text=text_of(event, recipients.name, facts, result),
-        pipeline=recipients.pipeline_id,
-        name=recipients.name,
-        schedule=facts.schedule,
-        run=last.root_id,
-        outcome=result.outcome if result is not None else _outcome(last),
-        trigger=first.trigger,
-        attempts=0 if skipped else last.attempt,
-        due_at=iso_if_known(first.due_at),
-        started_at=iso_if_known(begun),
-        finished_at=iso_if_known(last.finished_at),
-        duration_ms=None if took is None else took // 1000,
-        reason=_why(last) if skipped else None,
-        occurrences=facts.skipped_count,
-        error=_error(last, result),
-        **_counted(result),
-    )
-
-
-def _counted(result: ItemTotals | None) -> dict[str, Any]:
-    if result is None:
-        return {}
+    failed = "failed" if last.status in ("crashed", "waiting") else None
     names = ("total", "processed", "failed", "skipped", "filtered")
     return {
-        "items": {name: getattr(result, name) for name in names},
-        "tokens": result.tokens,
-        "cost_usd": result.cost_usd,
-        "result_file": result.result_file,
+        "event": event,
+        "text": text_of(event, recipients.name, facts, result),
+        "pipeline": recipients.pipeline_id,
+        "name": recipients.name,
+        "schedule": facts.schedule,
+        "run": last.root_id,
+        "outcome": result.outcome if result else failed or last.status,  # or partial
+        "trigger": first.trigger,
+        "attempts": 0 if skipped else last.attempt,
+        "dueAt": iso_if_known(first.due_at),
+        "startedAt": iso_if_known(begun),
+        "finishedAt": iso_if_known(last.finished_at),
+        "durationMs": None if took is None else took // 1000,
+        "items": {name: getattr(result, name) for name in names} if result else None,
+        "tokens": result.tokens if result else None,
+        "costUsd": result.cost_usd if result else None,
+        "resultFile": result.result_file if result else None,
+        "error": _error(last, result),
+        "reason": _why(last) if skipped else None,
+        "occurrences": facts.skipped_count,  # how many were skipped in a row
     }
 
 
@@ -221,10 +189,6 @@ def _result(last: Attempt) -> ItemTotals | None:
         return msgspec.json.decode(last.output, type=ItemTotals)
     except msgspec.MsgspecError:
         return None
-
-
-def _outcome(last: Attempt) -> str:
-    return "failed" if last.status in ("crashed", "waiting") else last.status
 
 
 def _why(last: Attempt) -> str:

@@ -4,6 +4,12 @@ The signature is that of Standard Webhooks, for which there are libraries everyw
 `webhook-id`, `webhook-timestamp` (seconds) and `webhook-signature`, which is `v1,` and the base64
 of the HMAC-SHA256 of `id.timestamp.body`. The id stays the same when a message is sent again.
 Addresses are shown without path and query: hooks of chats carry their secret there.
+
+A dead-man's switch is a monitor outside that expects calls and raises the alarm when they stay
+away, even when no process is left here to report a failure. `{event}` in its address represents
+start, success, fail or missed. Without it the paths of healthchecks and its like are used: the
+address itself is success, `/start` and `/fail` are what they say, and a missed execution is `/log`.
+The monitor notes it and still awaits the expected call.
 """
 
 from __future__ import annotations
@@ -14,14 +20,16 @@ import hashlib
 import hmac
 import os
 import re
+import uuid
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from typing import Literal, TypeAlias
+from urllib.parse import urlsplit, urlunsplit
 
 from rota.core.runs.retry import retry_after_s
 from rota.errors import Rejected, Transient
-from rota.notifications import ping
-from rota.notifications.ping import Ping
 
+Ping: TypeAlias = Literal["start", "success", "fail", "missed"]
+PATHS: dict[Ping, str] = {"start": "/start", "success": "", "fail": "/fail", "missed": "/log"}
 TIMEOUT_S = 15.0
 ANSWER_BYTES_MAX = 4096
 RETRY_AFTER_S_MAX = 3600.0
@@ -128,7 +136,21 @@ async def call(
 
 async def call_ping(address: str, event: Ping, *, run_id: str) -> None:
     """Report an event to a dead-man's switch."""
-    await call("GET", ping.address(resolved(address), event, run_id=run_id), headers={})
+    await call("GET", ping_address(resolved(address), event, run_id=run_id), headers={})
+
+
+def ping_address(url: str, event: Ping, *, run_id: str) -> str:
+    """The address to call. Calls of one execution have the same `rid`."""
+    if "{event}" in url:
+        return url.replace("{event}", event)
+    try:
+        rid = str(uuid.UUID(run_id))
+    except ValueError:
+        rid = run_id
+    parts = urlsplit(url)
+    query = f"{parts.query}&" if parts.query else ""
+    path = parts.path.rstrip("/") + PATHS[event]
+    return urlunsplit(parts._replace(path=path, query=f"{query}rid={rid}", fragment=""))
 
 
 def shown(url: str) -> str:
