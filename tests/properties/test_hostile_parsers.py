@@ -16,7 +16,7 @@ from rota.cli import values
 from rota.core import typed
 from rota.core.pipelines import filter_rules, replies
 from rota.core.pipelines.filter_rules import Operator
-from rota.core.pipelines.templates import Template, render
+from rota.core.pipelines.templates import Template
 from rota.core.runs.retry import RETRY_DELAY_S_MAX, RetryPolicy, next_try_us, retry_after_s
 from rota.core.time import recurrence
 from rota.core.time.cron import read_cron
@@ -75,10 +75,10 @@ def test_a_schedule_is_read_or_refused(text: str, zone: str) -> None:
 def test_templates_render_or_name_what_is_missing(text: str, value: Any) -> None:
     with only_ours():
         Template(text).missing(["a"])
-        render(text, {"a": value, "b": {"c": value}})
+        Template(text).render({"a": value, "b": {"c": value}})
     with only_ours():
-        render("{{a}}", {"a": value})
-    assert render(escaped(text), {}) == text
+        Template("{{a}}").render({"a": value})
+    assert Template(escaped(text)).render({}) == text
 
 
 @given(hostile.texts())
@@ -204,7 +204,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "cron": read_cron,
     "phrases": understand,
     "schedules": lambda text: recurrence.parse(text, zone="UTC", now=NOW),
-    "templates": lambda text: render(text, {"a": 1}),
+    "templates": lambda text: Template(text).render({"a": 1}),
     "escaped templates": escaped,
     "replies": replies.extract,
     "command line": values.loose,

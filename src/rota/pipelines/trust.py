@@ -17,7 +17,7 @@ import msgspec
 
 from rota.errors import BadInput, NotTrusted
 from rota.pipelines.definition.model import Pipeline
-from rota.pipelines.definition.nodes import LoadNode, ScriptNode
+from rota.pipelines.definition.nodes import ScriptNode
 from rota.pipelines.definition.sources import CommandSource
 from rota.pipelines.files import RESULTS, write_whole
 
@@ -125,13 +125,8 @@ def records_folder() -> Path:
 
 def commands_of(pipeline: Pipeline, *, is_scheduled: bool) -> list[str]:
     """The command lines that a run of the pipeline executes."""
-    source = pipeline.input.source if pipeline.input is not None else None
-    commands = [source.run] if isinstance(source, CommandSource) else []
-    for node in (pipeline.nodes or {}).values():
-        if isinstance(node, ScriptNode):
-            commands.append(node.run)
-        elif isinstance(node, LoadNode) and isinstance(node.source, CommandSource):
-            commands.append(node.source.run)
+    parts = [*pipeline.sources, *(pipeline.nodes or {}).values()]
+    commands = [each.run for each in parts if isinstance(each, CommandSource | ScriptNode)]
     condition = pipeline.schedule.condition if pipeline.schedule and is_scheduled else None
     return [*commands, condition.command] if condition and condition.command else commands
 

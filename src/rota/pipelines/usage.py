@@ -12,7 +12,6 @@ import msgspec
 
 from rota.pipelines.outcome import PipelineResult, UsageSum
 from rota.store.schedules import attempts as executions
-from rota.store.schedules.attempts import Attempt
 
 if TYPE_CHECKING:
     from rota.client.client import Client
@@ -34,35 +33,22 @@ async def of_run(client: Client, run_id: str) -> PipelineUsage:
     return taken(await result_reader.result(client, run_id))
 
 
-async def of_schedule(client: Client, name: str, *, since: int = 0) -> PipelineUsage:
-    """The usage of a schedule's executions that were due, or started by hand, since an instant; of
-    a long history, the newest `EXECUTIONS_MAX`."""
+async def of_schedule(client: Client, name: str) -> PipelineUsage:
+    """The usage of a schedule's executions; of a long history, the newest `EXECUTIONS_MAX`."""
     shown = await client.schedules.get(name)
     chains = await client.connection.database.read(
         executions.latest, shown.schedule.id, limit=EXECUTIONS_MAX
     )
     total = PipelineUsage()
     for attempts in chains:
-        if since and _at(attempts) < since:
-            break
-        total += await _of_chain(client, attempts)
+        last = attempts[-1]
+        if last.output is not None:
+            total += taken(msgspec.json.decode(last.output, type=PipelineResult))
+        else:
+            total += await of_run(client, last.root_id)
     return total
-
-
-async def _of_chain(client: Client, attempts: list[Attempt]) -> PipelineUsage:
-    last = attempts[-1]
-    if last.output is not None:
-        return taken(msgspec.json.decode(last.output, type=PipelineResult))
-    return await of_run(client, last.root_id)
 
 
 def taken(result: PipelineResult) -> PipelineUsage:
     """The usage of one result."""
     return PipelineUsage(executions=1) + result
-
-
-def _at(attempts: list[Attempt]) -> int:
-    """The instant at which a chain was due; one that was started by hand: at which it began."""
-    first = attempts[0]
-    at = first.due_at if first.due_at is not None else first.started_at
-    return at if at is not None else 1 << 62  # it has not begun yet

@@ -1,16 +1,11 @@
-"""Batches and parts: in order, within their limits, nothing lost."""
+"""Parts: in order, within their limits, nothing lost."""
 
 from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.pipelines.batches import fitting, halves, tree_parts
-
-
-def test_a_batch_is_split_until_it_is_one_item() -> None:
-    assert halves([1, 2, 3]) == [[1, 2], [3]]
-    assert halves([1]) == []
+from rota.core.pipelines.batches import fitting, tree_parts
 
 
 @settings(deadline=None)

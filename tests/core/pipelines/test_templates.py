@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.pipelines.templates import Missing, Template, render
+from rota.core.pipelines.templates import Template
 from rota.errors import BadInput
 from tests.kit.escaped_text import escaped
 
@@ -29,17 +29,17 @@ def test_a_template_renders(text: str, out: str) -> None:
         "a": 1, "n": {"x": 2, "l": ["z"]}, "First Name": "Jo", "a-b": 3, "none": None,
         "yes": True, "pi": 3.5,
     }  # fmt: skip
-    assert render(text, values) == out
+    assert Template(text).render(values) == out
 
 
 def test_values_are_never_looked_at_again() -> None:
     values = {"a": "{{b}} $1 \\1 \\{{b}} {{ITEMS}}", "b": "no"}
-    assert render("<{{a}}>", values) == "<{{b}} $1 \\1 \\{{b}} {{ITEMS}}>"
+    assert Template("<{{a}}>").render(values) == "<{{b}} $1 \\1 \\{{b}} {{ITEMS}}>"
 
 
 def test_a_missing_name_is_an_error_with_the_nearest_name() -> None:
     with pytest.raises(BadInput) as caught:
-        render("one\ntwo {{titel}}", {"title": 1, "size": 2})
+        Template("one\ntwo {{titel}}").render({"title": 1, "size": 2})
     assert str(caught.value) == (
         '{{titel}} in line 2 of the prompt has no value; did you mean "title"?'
     )
@@ -48,9 +48,8 @@ def test_a_missing_name_is_an_error_with_the_nearest_name() -> None:
     )
 
 
-def test_a_missing_name_may_be_left_out_or_kept() -> None:
-    assert render("a {{x}} b", {}, Missing.EMPTY) == "a  b"
-    assert render("a {{x}} b", {}, Missing.KEEP) == "a {{x}} b"
+def test_a_missing_name_may_be_kept() -> None:
+    assert Template("a {{x}} b").render({}, keeps_missing=True) == "a {{x}} b"
 
 
 def test_names_are_reported_once_in_order() -> None:
@@ -62,7 +61,7 @@ def test_names_are_reported_once_in_order() -> None:
 @settings(deadline=None)
 @given(st.text(alphabet="ab{} \\$"), st.text(alphabet="ab{}\\$ "))
 def test_a_value_comes_out_as_it_went_in(before: str, value: str) -> None:
-    assert render(escaped(before) + "|{{x}}|", {"x": value}) == f"{before}|{value}|"
+    assert Template(escaped(before) + "|{{x}}|").render({"x": value}) == f"{before}|{value}|"
 
 
 @settings(deadline=None)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rota.core.pipelines.filter_rules import judge
 from rota.pipelines.definition.graph import cycles, leaves, order
 from rota.pipelines.definition.nodes import FilterNode, MapNode, parents_of
-from rota.pipelines.definition.rules import questions_of, tree_of_node
+from rota.pipelines.definition.rules import AiRule, tree_of_node
 from tests.pipelines.kit import load, problem_lines
 from tests.pipelines.kit.documents import (
     WHOLE,
@@ -116,8 +116,9 @@ def test_the_questions_of_a_rule_are_numbered(tmp_path: Path) -> None:
     assert nodes is not None
     node = nodes["kept"]
     assert isinstance(node, FilterNode)
-    tree = tree_of_node(node.rule)
-    assert [each.prompt for each in questions_of(node.rule)] == ["Is {{name}} nice?"]
+    asked: list[AiRule] = []
+    tree = tree_of_node(node.rule, asked)
+    assert [each.prompt for each in asked] == ["Is {{name}} nice?"]
     assert judge(tree, {"size": "2", "name": "a"}).asks is None  # nothing is paid for it
     assert judge(tree, {"size": "4", "name": "a"}).asks == 0
     assert judge(tree, {"size": "4", "name": "a"}, {0: True}).kept

@@ -1,11 +1,9 @@
-"""Grouping in order: halves of a batch, and results in parts that fit. Pure."""
+"""Grouping in order: results in parts that fit. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
-
-T = TypeVar("T")
+from typing import NamedTuple
 
 
 class BatchRange(NamedTuple):
@@ -13,14 +11,6 @@ class BatchRange(NamedTuple):
 
     begin: int
     end: int
-
-
-def halves(batch: Sequence[T]) -> list[Sequence[T]]:
-    """A batch that was answered wrongly, as two smaller ones; none when it cannot be split."""
-    if len(batch) < 2:
-        return []
-    middle = (len(batch) + 1) // 2
-    return [batch[:middle], batch[middle:]]
 
 
 def fitting(sizes: Sequence[int], limit: int) -> list[BatchRange]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 from rota.core.pipelines.filter_rules import look_up
@@ -25,19 +24,10 @@ RESERVED = ("ITEMS", "RESULTS", "RESULTS_FILE", "COUNT", "SUCCESS_COUNT", "FAILU
 _PLACEHOLDER = re.compile(r"(?<!\\)(\\*)\{\{[ \t]*(\w(?:[\w .-]*[\w-])?)[ \t]*\}\}")
 
 
-class Missing(StrEnum):
-    """The advice about a name without a value."""
-
-    ERROR = "error"
-    EMPTY = "empty"
-    KEEP = "keep"
-
-
 class MissingVariable(NamedTuple):
     """A name in a template that nothing gives a value to."""
 
     name: str
-    offset: int
     advice: str
 
 
@@ -67,46 +57,39 @@ class Template:
     def missing(self, known: Iterable[str]) -> list[MissingVariable]:
         """The names that are not among the known ones; a dotted name needs its first part."""
         names = set(known)
-        absent: dict[str, MissingVariable] = {}
-        for _, name, offset in self._parts:
-            if name and name not in names and name.partition(".")[0] not in names:
-                advice = _advice(name, names)
-                absent.setdefault(name, MissingVariable(name, offset, advice))
-        return list(absent.values())
+        absent: list[MissingVariable] = []
+        for name in self.names:
+            if name not in names and name.partition(".")[0] not in names:
+                absent.append(MissingVariable(name, _advice(name, names)))
+        return absent
 
-    def render(self, values: Mapping[str, Any], missing: Missing = Missing.ERROR) -> str:
-        """The text with every name replaced by its value."""
+    def render(self, values: Mapping[str, Any], *, keeps_missing: bool = False) -> str:
+        """The text with every name replaced by its value. A name without one is an error, or stays
+        as it is."""
         out: list[str] = []
         for before, name, offset in self._parts:
             out.append(before)
             if name:
-                out.append(self._value(name, offset, values, missing))
+                out.append(self._value(name, offset, values, keeps_missing))
         out.append(self._tail)
         return "".join(out)
 
-    def _value(self, name: str, offset: int, values: Mapping[str, Any], missing: Missing) -> str:
+    def _value(self, name: str, offset: int, values: Mapping[str, Any], keeps: bool) -> str:
         found, value = look_up(values, name)
-        if found:
-            return text_of(value)
-        if missing is Missing.ERROR:
-            line = self.text.count("\n", 0, offset) + 1
-            raise BadInput(
-                f"{{{{{name}}}}} in line {line} of the prompt has no value{_advice(name, values)}",
-                hint=f"Known here: {', '.join(values) or 'nothing'}. "
-                f"To keep the braces as text write \\{{{{{name}}}}}.",
-                name=name,
-            )
-        return "" if missing is Missing.EMPTY else f"{{{{{name}}}}}"
+        if found or keeps:
+            return text_of(value) if found else f"{{{{{name}}}}}"
+        line = self.text.count("\n", 0, offset) + 1
+        raise BadInput(
+            f"{{{{{name}}}}} in line {line} of the prompt has no value{_advice(name, values)}",
+            hint=f"Known here: {', '.join(values) or 'nothing'}. "
+            f"To keep the braces as text write \\{{{{{name}}}}}.",
+            name=name,
+        )
 
 
 def _advice(name: str, known: Iterable[str]) -> str:
     """The nearest name; a reserved one only if the name is in capitals."""
     return did_you_mean(name, [each for each in known if each not in RESERVED or name.isupper()])
-
-
-def render(text: str, values: Mapping[str, Any], missing: Missing = Missing.ERROR) -> str:
-    """Render a template that is needed only once."""
-    return Template(text).render(values, missing)
 
 
 def text_of(value: Any) -> str:

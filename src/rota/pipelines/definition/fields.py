@@ -246,9 +246,13 @@ def _converted(value: Any, kind: str) -> Any:
     if kind == "any":
         return value
     if kind == "string":
-        return value if isinstance(value, str) else _simple_text(value)
+        if isinstance(value, dict | list):
+            return _MISSING
+        return value if isinstance(value, str) else json.dumps(value)
     if kind == "boolean":
-        return value if isinstance(value, bool) else _truth(value)
+        word = value.strip().lower() if isinstance(value, str) else ""
+        known = word in _TRUE if word in _TRUE | _FALSE else _MISSING
+        return value if isinstance(value, bool) else known
     if kind in ("integer", "number"):
         number = None if isinstance(value, bool) else number_of(value)
         if number is None or (kind == "integer" and number != int(number)):
@@ -258,19 +262,10 @@ def _converted(value: Any, kind: str) -> Any:
     return value if isinstance(value, wanted) else _MISSING
 
 
-def _truth(value: Any) -> Any:
-    word = value.strip().lower() if isinstance(value, str) else ""
-    return word in _TRUE if word in _TRUE | _FALSE else _MISSING
-
-
 def _plain(value: Any, number: Any) -> Any:
     if not isinstance(value, str):
         return value
     return int(number) if number == int(number) and "." not in value else float(number)
-
-
-def _simple_text(value: Any) -> Any:
-    return _MISSING if isinstance(value, dict | list) else json.dumps(value)
 
 
 def _a(kind: str) -> str:

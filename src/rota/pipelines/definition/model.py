@@ -6,43 +6,33 @@ names that must exist) are in `checks` and `graph`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from rota.pipelines.definition.nodes import Node
+from rota.pipelines.definition.nodes import LoadNode, Node
 from rota.pipelines.definition.rules import RuleGroup
 from rota.pipelines.definition.schedule_block import ScheduleBlock
 from rota.pipelines.definition.sections import (
     AiFilter,
-    CallOptions,
     Item,
     Job,
     MapStep,
-    OutputField,
     Parameter,
     PipelineSettings,
     ReduceStep,
     Section,
 )
-from rota.pipelines.definition.sources import FileSource
+from rota.pipelines.definition.sources import FileSource, Generator, LoadSource
 
 Meta = msgspec.Meta
 
 __all__ = ["Filter", "Generate", "Input", "Pipeline", "Sample"]
 
-Name: TypeAlias = Annotated[str, Meta(min_length=1)]
 
-
-class Generate(CallOptions, frozen=True, kw_only=True):
+class Generate(Generator, frozen=True, kw_only=True):
     """Items made by an AI call."""
 
-    prompt: Annotated[Name, Meta(description="The request.")]
-    schema: Annotated[
-        list[str | OutputField],
-        Meta(min_length=1, description="The fields of each item; names, or fields with a type."),
-    ]
-    model: Annotated[str | None, Meta(description="Model for this call.")] = None
     auto_approve: Annotated[
         bool, Meta(description="Run without a review of the generated items.")
     ] = False
@@ -103,7 +93,7 @@ class Filter(Section, frozen=True, kw_only=True):
 class Pipeline(Section, frozen=True, kw_only=True):
     """A whole pipeline.yaml. It has input, map and reduce, or a job, or nodes."""
 
-    name: Annotated[Name, Meta(description="The display name.")]
+    name: Annotated[str, Meta(min_length=1, description="The display name.")]
     description: Annotated[str | None, Meta(description="One line for lists.")] = None
     schedule: Annotated[ScheduleBlock | None, Meta(description="The schedule.")] = None
     working_directory: Annotated[
@@ -136,3 +126,10 @@ class Pipeline(Section, frozen=True, kw_only=True):
         if self.nodes is not None:
             return "graph"
         return "job" if self.job is not None else "map-reduce"
+
+    @property
+    def sources(self) -> list[list[Item] | LoadSource | Generate]:
+        """Where its items come from: the input, or the load nodes of a graph."""
+        loads = [node for node in (self.nodes or {}).values() if isinstance(node, LoadNode)]
+        given = [self.input.source, self.input.generate] if self.input is not None else []
+        return [*(each for each in given if each is not None), *(node.source for node in loads)]

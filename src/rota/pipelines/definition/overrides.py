@@ -97,6 +97,4 @@ def _limited(pipeline: Pipeline, limit: int) -> Pipeline:
 
 def reads_stdin(pipeline: Pipeline) -> bool:
     """Whether the items come from standard input."""
-    sources: list[Any] = [pipeline.input.source] if pipeline.input else []
-    sources += [n.source for n in (pipeline.nodes or {}).values() if isinstance(n, LoadNode)]
-    return any(isinstance(source, StdinSource) for source in sources)
+    return any(isinstance(source, StdinSource) for source in pipeline.sources)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rota.core.counts import some
 from rota.core.pipelines.templates import RESERVED, Template
@@ -46,32 +46,31 @@ def inline_items(section: Input | None) -> list[Item]:
     return section.source if isinstance(section.source, list) else section.items or []
 
 
-class _Checking:
-    def __init__(self, report: ProblemReport, level: Level, parameters: list[str]) -> None:
-        self._report = report
-        self._level = level
-        self._parameters = parameters
+class _Checking(NamedTuple):
+    report: ProblemReport
+    level: Level
+    parameters: list[str]
 
     def against(self, text: str | None, path: Path, names: list[str]) -> None:
         """Names that are neither parameters nor filled in."""
-        for absent in Template(text or "").missing([*self._parameters, *names]):
+        for absent in Template(text or "").missing([*self.parameters, *names]):
             self._say(path, absent.name, f"has no value{absent.advice}")
 
     def items(self, text: str | None, path: Path, items: Sequence[Mapping[str, Any]]) -> None:
         """Names that not every item has."""
         template = Template(text or "")
-        every = {*self._parameters, *BATCH, *(key for item in items for key in item)}
+        every = {*self.parameters, *BATCH, *(key for item in items for key in item)}
         nowhere = {absent.name: absent.advice for absent in template.missing(every)}
         for name in template.names:
             if name in nowhere:
                 self._say(path, name, f"is not a field of the items{nowhere[name]}")
                 continue
-            lacking = list(_lacking(name, items, [*self._parameters, *BATCH]))
+            lacking = list(_lacking(name, items, [*self.parameters, *BATCH]))
             if lacking:
                 self._say(path, name, f"has no value in item {some([*map(str, lacking)], 5)}")
 
     def _say(self, path: Path, name: str, message: str) -> None:
-        self._report.placeholder(path, name, message, self._level)
+        self.report.placeholder(path, name, message, self.level)
 
 
 def _lacking(name: str, items: Sequence[Mapping[str, Any]], known: Sequence[str]) -> Iterator[int]:

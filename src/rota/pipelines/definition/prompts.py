@@ -33,15 +33,7 @@ def prompt_places(name: str, folder: Path) -> list[Path]:
 
 def read_prompt(name: str, folder: Path) -> str:
     """The text of a prompt file without its front matter; a miss names every place."""
-    places = prompt_places(name, folder)
-    file = next((path for path in places if path.is_file()), None)
-    if file is None:
-        listed = ", ".join(str(path) for path in places)
-        raise BadInput(f"the prompt file {name} is not there; looked for {listed}")
-    text = without_front_matter(_text_of(file))
-    if not text.strip():
-        raise BadInput(f"the prompt file {file} is empty")
-    return text
+    return _first_text(prompt_places(name, folder), f"the prompt file {name}")
 
 
 def skill_folders(folder: Path) -> list[Path]:
@@ -58,14 +50,19 @@ def read_skill(name: str, folders: Sequence[Path]) -> SkillText:
             f'"{name}" is not the name of a skill; it names a folder, without separators and dots'
         )
     places = [folder / name / SKILL_FILE for folder in folders]
+    return SkillText(name, _first_text(places, f"the skill {name}").strip())
+
+
+def _first_text(places: Sequence[Path], what: str) -> str:
+    """The text of the first of these files that exists, without its front matter."""
     file = next((path for path in places if path.is_file()), None)
     if file is None:
         listed = ", ".join(str(path) for path in places[:4])
-        raise BadInput(f"the skill {name} is not there; looked for {listed}")
-    text = without_front_matter(_text_of(file)).strip()
-    if not text:
-        raise BadInput(f"the skill {name} is empty ({file})")
-    return SkillText(name, text)
+        raise BadInput(f"{what} is not there; looked for {listed}")
+    text = without_front_matter(_text_of(file))
+    if not text.strip():
+        raise BadInput(f"{what}: {file} is empty")
+    return text
 
 
 def with_skills(prompt: str, skills: Sequence[SkillText]) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from rota.core.pipelines import filter_rules as core
-from rota.pipelines.definition.sections import CallOptions, Positive, Section
+from rota.pipelines.definition.sections import CallOptions, Parallel, Positive, Section
 
 Meta = msgspec.Meta
 
@@ -74,9 +74,7 @@ class AiRule(CallOptions, frozen=True, kw_only=True, tag="ai", tag_field="type")
 
     prompt: Annotated[str, Meta(min_length=1, description="The question about the item.")]
     model: Annotated[str | None, Meta(description="The model; otherwise settings.model.")] = None
-    concurrency: Annotated[
-        Positive | None, Meta(description="Calls at the same time; default 5.")
-    ] = None
+    concurrency: Parallel = None
     timeout_ms: Annotated[Positive | None, Meta(description="Milliseconds for one call.")] = None
 
 
@@ -117,33 +115,28 @@ def _tree_of_rule(rule: Rule) -> core.Rule:
     return _test(rule.field or "", rule.operator or "", rule.value, rule.values, rule.pattern)
 
 
-def tree_of_node(rule: NodeRule) -> core.Rule:
-    """The rule of a filter node as one tree; questions to the AI are numbered as written."""
-    return _Numbering().tree(rule)
-
-
-class _Numbering:
-    def __init__(self) -> None:
-        self.asked: list[AiRule] = []
-
-    def tree(self, rule: NodeRule) -> core.Rule:
-        if isinstance(rule, AndRule):
-            return core.AllOf(tuple(self.tree(each) for each in rule.rules))
-        if isinstance(rule, OrRule):
-            return core.AnyOf(tuple(self.tree(each) for each in rule.rules))
-        if isinstance(rule, NotRule):
-            return core.Not(self.tree(rule.rule))
-        if isinstance(rule, AiRule):
-            self.asked.append(rule)
-            return core.Ask(len(self.asked) - 1)
-        return _test(rule.field, rule.op, rule.value, rule.values, rule.pattern)
+def tree_of_node(rule: NodeRule, asked: list[AiRule]) -> core.Rule:
+    """The rule of a filter node as one tree; `asked` receives its questions to the AI, which are
+    numbered as written."""
+    match rule:
+        case AndRule():
+            return core.AllOf(tuple(tree_of_node(each, asked) for each in rule.rules))
+        case OrRule():
+            return core.AnyOf(tuple(tree_of_node(each, asked) for each in rule.rules))
+        case NotRule():
+            return core.Not(tree_of_node(rule.rule, asked))
+        case AiRule():
+            asked.append(rule)
+            return core.Ask(len(asked) - 1)
+        case FieldRule():
+            return _test(rule.field, rule.op, rule.value, rule.values, rule.pattern)
 
 
 def questions_of(rule: NodeRule) -> list[AiRule]:
     """The questions to the AI, by their number in the tree."""
-    numbering = _Numbering()
-    numbering.tree(rule)
-    return numbering.asked
+    asked: list[AiRule] = []
+    tree_of_node(rule, asked)
+    return asked
 
 
 def _test(

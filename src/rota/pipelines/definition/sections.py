@@ -59,6 +59,9 @@ Skills: TypeAlias = Annotated[
 Model: TypeAlias = Annotated[
     str | None, Meta(description="The model; may hold {{placeholders}} where items are available.")
 ]
+Parallel: TypeAlias = Annotated[
+    Positive | None, Meta(description="Calls at the same time; default 5.")
+]
 Timeout: TypeAlias = Annotated[
     Positive | None, Meta(description="Timeout of one call, in milliseconds; cancels the call.")
 ]
@@ -181,9 +184,7 @@ class AiSection(CallOptions, frozen=True, kw_only=True):
 class MapStep(AiSection, frozen=True, kw_only=True):
     """One AI call for each item, or for each batch of items."""
 
-    parallel: Annotated[Positive | None, Meta(description="Calls at the same time; default 5.")] = (
-        None
-    )
+    parallel: Parallel = None
     batch_size: Annotated[
         Positive, Meta(description="Items in one call; the prompt then holds {{ITEMS}}.")
     ] = 1
@@ -219,6 +220,4 @@ class Job(AiSection, frozen=True, kw_only=True):
 class AiFilter(AiSection, frozen=True, kw_only=True):
     """A question to the AI about each item; yes keeps it."""
 
-    parallel: Annotated[Positive | None, Meta(description="Calls at the same time; default 5.")] = (
-        None
-    )
+    parallel: Parallel = None

@@ -99,14 +99,19 @@ class InlineSource(Section, frozen=True, kw_only=True, tag="inline", tag_field="
     items: Annotated[list[Item], Meta(description="The items.")]
 
 
-class AiSource(CallOptions, frozen=True, kw_only=True, tag="ai", tag_field="type"):
-    """Items made by an AI call."""
+class Generator(CallOptions, frozen=True, kw_only=True):
+    """A request for items."""
 
     prompt: Annotated[str, Meta(min_length=1, description="The request.")]
     schema: Annotated[
-        list[str | OutputField], Meta(min_length=1, description="The fields of each item.")
+        list[str | OutputField],
+        Meta(min_length=1, description="The fields of each item; names, or fields with a type."),
     ]
     model: Annotated[str | None, Meta(description="Model for this call.")] = None
+
+
+class AiSource(Generator, frozen=True, kw_only=True, tag="ai", tag_field="type"):
+    """Items made by an AI call."""
 
 
 FileSource: TypeAlias = (

@@ -103,7 +103,6 @@ class PipelineRegistry:
                 continue
             if row is not None:
                 entry.row = self._in_step(listed, row, now)
-                await self._catch_up(entry)
                 await self._read_runs(entry)
             self.entries[name] = entry
 
@@ -194,38 +193,27 @@ class PipelineRegistry:
         namespace = client.settings.namespace
         return await client.connection.database.read(store.find, namespace=namespace, name=name)
 
-    async def _catch_up(self, entry: ScheduledPipeline) -> None:
-        """Add executions that ended while no process wrote the state file."""
+    async def _read_runs(self, entry: ScheduledPipeline, *, catches_up: bool = True) -> None:
+        """Read the executions in progress, and the state of the schedule. With `catches_up`, add
+        executions that ended while no process wrote the state file."""
         assert self._client is not None
         assert entry.row is not None
-        chains = await self._client.connection.database.read(
-            attempts.latest, entry.row.id, limit=self.history_max
-        )
-        entry.state = state_file_sync.caught_up(entry.state, chains, history_max=self.history_max)
-
-    async def _read_runs(self, entry: ScheduledPipeline) -> None:
-        """Read the executions in progress, and the state of the schedule."""
-        assert self._client is not None
-        assert entry.row is not None
-        entry.under_way = await self._client.connection.database.read(_open_of, entry.row.id)
+        database, count = self._client.connection.database, self.history_max
+        if catches_up:
+            chains = await database.read(attempts.latest, entry.row.id, limit=count)
+            entry.state = state_file_sync.caught_up(entry.state, chains, history_max=count)
+        entry.under_way = await database.read(_open_of, entry.row.id)
         entry.state = state_file_sync.projected(entry.state, entry.row, entry.under_way)
 
     # -- syncing ---------------------------------------------------------------------------
 
-    async def sync_all(self, *, now: int) -> list[Moved]:
-        """Bring the store in step with the whole folder, as at a start."""
-        await self._discover(now)
+    async def sync(self, names: Sequence[str] | None = None, *, now: int) -> list[Moved]:
+        """Bring the store in step with some pipelines of the folder, or with the whole folder."""
+        await (self._discover(now) if names is None else self._read_folders(names, now))
         rows = await self._rows()
-        moved = []
-        known = {self._key(name) for name in self._listed}
-        for name in sorted(self._listed.keys() | (rows.keys() - known)):
-            moved += await self._sync(name, rows.get(self._key(name)), now)
-        return moved
-
-    async def sync(self, names: Sequence[str], *, now: int) -> list[Moved]:
-        """Bring the store in step with some pipelines of the folder."""
-        await self._read_folders(names, now)
-        rows = await self._rows()
+        if names is None:
+            known = {self._key(name) for name in self._listed}
+            names = sorted(self._listed.keys() | (rows.keys() - known))
         moved = []
         for name in names:
             moved += await self._sync(name, rows.get(self._key(name)), now)
@@ -275,9 +263,7 @@ class PipelineRegistry:
         repaired = entry.problem is not None
         # The same entry: the tracker of its executions continues.
         entry.title, entry.config, entry.row, entry.problem = title, config, synced.row, None
-        if before is None and row is not None:
-            await self._catch_up(entry)
-        await self._read_runs(entry)
+        await self._read_runs(entry, catches_up=before is None and row is not None)
         self.entries[listed.pipeline_id] = entry
         for problem in listed.problems:
             log.warning("%s", problem)
@@ -300,13 +286,11 @@ class PipelineRegistry:
     async def _in_trouble(self, listed: Listed, row: Schedule | None, now: int) -> list[Moved]:
         """A broken file: the last good definition stays in force, if there was one."""
         name, problem = listed.pipeline_id, problem_text(listed.problems)
-        if row is None:
-            row = await self._row_of_state(listed.folder)
+        row = row or await self._row_of_state(listed.folder)
         entry = self.entries.get(name)
         if entry is None and row is not None:
             entry = self._entry(listed, row, row.name, now)
             if entry is not None:
-                await self._catch_up(entry)
                 await self._read_runs(entry)
                 self.entries[name] = entry
         if entry is None:

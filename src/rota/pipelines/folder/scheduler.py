@@ -156,7 +156,7 @@ class PipelineScheduler(ScheduleCommands):
     async def _load(self) -> None:
         """Read all that must be known before the first schedule fires."""
         before = await self._scan_files() or {}
-        moved = await self.registry.sync_all(now=self.now())
+        moved = await self.registry.sync(now=self.now())
         for entry in self.registry.entries.values():
             self._take(entry)
         await self._tracker.write()
@@ -324,10 +324,8 @@ class PipelineScheduler(ScheduleCommands):
 
     async def _watch(self) -> None:
         assert self._watch_us is not None
-        never = asyncio.Event()
         while True:
-            await self._clock.wait(never, self.now() + self._watch_us)
-            never.clear()
+            await self._clock.wait(asyncio.Event(), self.now() + self._watch_us)
             await self._quietly(self.look)
 
     async def look(self) -> None:
@@ -345,11 +343,7 @@ class PipelineScheduler(ScheduleCommands):
     async def refresh(self, names: Sequence[str] | None = None) -> None:
         """Read pipelines again at once: these folders, or all."""
         async with self._changing:
-            now = self.now()
-            if names is None:
-                moved = await self.registry.sync_all(now=now)
-            else:
-                moved = await self.registry.sync(names, now=now)
+            moved = await self.registry.sync(names, now=self.now())
             for each in moved:
                 if each.change == "removed":
                     self._tracker.drop(each.entry)

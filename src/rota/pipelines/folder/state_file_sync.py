@@ -90,11 +90,6 @@ def _is_open(record: RunRecord | None, run_id: str) -> TypeGuard[RunRecord]:
     return record is not None and record.run_id == run_id and record.completed_at is None
 
 
-def with_wait(state: ScheduleState, attempts: Sequence[Attempt]) -> ScheduleState:
-    """The state with an execution that waits for a person: `lastRun` holds the reason."""
-    return msgspec.structs.replace(state, last_run=record_of_wait(attempts))
-
-
 def record_of_wait(attempts: Sequence[Attempt]) -> RunRecord:
     """The record of an execution that waits for a person."""
     first, last = attempts[0], attempts[-1]
@@ -169,7 +164,10 @@ def projected(
 ) -> ScheduleState:
     """The state with the content of the store: executions in progress, and the schedule."""
     for chain in open_chains:
-        state = with_wait(state, chain) if waits(chain) else with_start(state, chain)
+        if waits(chain):  # for a person: `lastRun` holds the reason
+            state = msgspec.structs.replace(state, last_run=record_of_wait(chain))
+        else:
+            state = with_start(state, chain)
     rests = row.status == RunStatus.PAUSED
     is_disabled = rests and row.reason == DISABLED
     state = planned(state, None if rests else row.available_at)

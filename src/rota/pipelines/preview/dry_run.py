@@ -39,7 +39,7 @@ from rota.pipelines.run.filter_stage import Sieve, sieve_of_filter, sieve_of_nod
 from rota.pipelines.run.generated_items import generate_question
 from rota.pipelines.run.inputs import Item, items_of
 from rota.pipelines.run.prompt_builder import ModelPrompt, PromptBuilder
-from rota.pipelines.run.reduce_formats import Counts
+from rota.pipelines.run.reduce_formats import counts
 from rota.pipelines.run.transforms import merged, transformer
 from rota.pipelines.snapshot import Overrides, take
 
@@ -170,13 +170,13 @@ class PromptPreview:
         chars = (replies or 1) * ANSWER_TOKENS * ASCII_CHARS
         parts = max(1, -(-chars // step.max_chars))
         calls = parts + (parts > 1)
-        counts = {} if replies is None else Counts(replies, replies, 0).filled()
+        known = {} if replies is None else counts(replies)
         asking = self.asking(place, section)
-        full = asking.for_unknown({**counts, "RESULTS": "x" * min(chars, step.max_chars)})
+        full = asking.for_unknown({**known, "RESULTS": "x" * min(chars, step.max_chars)})
         share = self.forecast.share(place)
         share.add(self._priced(place, full), calls=calls, times=calls)
         share.is_bound = True
-        self._show(self._priced(place, asking.for_unknown(counts)))
+        self._show(self._priced(place, asking.for_unknown(known)))
 
     def _priced(self, place: str, made: ModelPrompt, number: int | None = None) -> PreviewedPrompt:
         """A question with an estimate of what it takes."""
@@ -424,8 +424,8 @@ def _reduced(preview: PromptPreview, node_id: str, node: ReduceNode | AiNode, fl
         preview.open_results(node_id, node, flow.most)
         _open(preview, node_id, known=flow.most is not None)
         return Flow(1)
-    count, listed = len(flow.items), json.dumps(flow.items, ensure_ascii=False)
-    filled = {**Counts(count, count, 0).filled(), "ITEMS": listed, "RESULTS": listed}
+    listed = json.dumps(flow.items, ensure_ascii=False)
+    filled = {**counts(len(flow.items)), "ITEMS": listed, "RESULTS": listed}
     preview.question(node_id, preview.asking(node_id, node).without_item(filled))
     return Flow(1)
 

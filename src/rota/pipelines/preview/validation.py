@@ -11,12 +11,11 @@ from rota.errors import BadPipeline
 from rota.pipelines.definition.discovery import Listed
 from rota.pipelines.definition.loader import Loaded, asking_parts, entry_file, problems_of
 from rota.pipelines.definition.locate import open_pipeline
-from rota.pipelines.definition.model import Generate
-from rota.pipelines.definition.nodes import FilterNode, LoadNode
+from rota.pipelines.definition.nodes import FilterNode
 from rota.pipelines.definition.parameters import check_given
 from rota.pipelines.definition.problems import FilePosition, Level, Problem, ordered
 from rota.pipelines.definition.rules import AiRule, questions_of
-from rota.pipelines.definition.sources import AiSource
+from rota.pipelines.definition.sources import Generator
 from rota.pipelines.definition.yaml_tree import read_yaml
 from rota.pipelines.run.readiness import obstacles
 
@@ -66,16 +65,9 @@ def models_of(loaded: Loaded) -> list[str]:
     return [each for each in dict.fromkeys(named) if not Template(each).names]
 
 
-def _generators(loaded: Loaded) -> list[Generate | AiSource]:
+def _generators(loaded: Loaded) -> list[Generator]:
     """The calls that make items, of the input and of load nodes."""
-    section = loaded.pipeline.input
-    generators: list[Generate | AiSource] = []
-    if section is not None and section.generate is not None:
-        generators.append(section.generate)
-    for node in (loaded.pipeline.nodes or {}).values():
-        if isinstance(node, LoadNode) and isinstance(node.source, AiSource):
-            generators.append(node.source)
-    return generators
+    return [each for each in loaded.pipeline.sources if isinstance(each, Generator)]
 
 
 def _questions(loaded: Loaded) -> list[AiRule]:

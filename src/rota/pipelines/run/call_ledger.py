@@ -15,12 +15,11 @@ from typing import NamedTuple
 import msgspec
 
 from rota.ai.base import Reply
-from rota.ai.budget import NANO, Amount, BudgetUsage, may_be_billed, usage_of
+from rota.ai.budget import NANO, NOTHING, Amount, BudgetUsage, may_be_billed, usage_of
 from rota.core.runs.model import StoredStep
 from rota.pipelines.outcome import UsageSum
 
 PREFIX = "us/"
-NOTHING = Amount(0, 0)
 
 
 class CallTotals(UsageSum, frozen=True, kw_only=True, omit_defaults=True):
@@ -64,7 +63,7 @@ class Slot:
         self.record = SlotRecord()
         self.is_owed = False  # its last call is over, and not written yet
         self._is_announced = False  # durable: the call in progress may have been sent
-        self._amount = NOTHING
+        self.amount = NOTHING  # that the next call may take
 
     @property
     def step(self) -> SlotStep:
@@ -73,22 +72,14 @@ class Slot:
 
     async def begin(self) -> None:
         """Record that a call is sent now; durable when this returns."""
-        under_way = _unanswered(self._amount)
+        under_way = _unanswered(self.amount)
         self.record = msgspec.structs.replace(self.record, under_way=under_way)
         self._is_announced = False
         await self._ledger.put([self.step])
         self._is_announced = True
 
-    def hold(self, amount: Amount) -> None:
-        """The next call may take so much."""
-        self._amount = amount
-
-    def answered(self, reply: Reply) -> None:
-        """The call is over, and was answered."""
-        self._end(of_reply(reply))
-
-    def _end(self, took: CallTotals) -> None:
-        """Its cost is not written yet: that is done in the commit of its result."""
+    def end(self, took: CallTotals) -> None:
+        """The call is over. Its cost is not written yet: the commit of its result does that."""
         if self.record.under_way is None:
             return  # it never began
         self.record = SlotRecord(self.record.ended + took)
@@ -96,7 +87,7 @@ class Slot:
 
     def failed(self, error: BaseException) -> None:
         """The call ended without an answer. One that was stopped in `begin` was never sent."""
-        self._end(of_error(error, self._amount) if self._is_announced else CallTotals())
+        self.end(of_error(error, self.amount) if self._is_announced else CallTotals())
 
 
 class CallLedger:
@@ -116,8 +107,11 @@ class CallLedger:
     @contextlib.asynccontextmanager
     async def call(self, amount: Amount, owed: list[Slot]) -> AsyncIterator[Slot]:
         """A slot for one call that takes at most so much; then it is `owed`, if it was sent."""
-        slot = self._free.pop() if self._free else self._new()
-        slot.hold(amount)
+        if not self._free:
+            self._free.append(Slot(self, self._count))
+            self._count += 1
+        slot = self._free.pop()
+        slot.amount = amount
         try:
             yield slot
         except BaseException as error:
@@ -125,10 +119,6 @@ class CallLedger:
             raise
         finally:
             (owed if slot.is_owed else self._free).append(slot)
-
-    def _new(self) -> Slot:
-        self._count += 1
-        return Slot(self, self._count - 1)
 
     def written(self, owed: list[Slot]) -> None:
         """These slots are written, and may be used again."""

@@ -6,7 +6,7 @@ comes next, and a retry asks again.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
@@ -14,13 +14,13 @@ from rota.core.pipelines import filter_rules
 from rota.core.pipelines.filter_rules import Rule
 from rota.pipelines.definition.fields import read_decision
 from rota.pipelines.definition.model import Filter
-from rota.pipelines.definition.rules import NodeRule, questions_of, tree_of_node
+from rota.pipelines.definition.rules import AiRule, NodeRule, tree_of_node
 from rota.pipelines.definition.sections import AiSection
 from rota.pipelines.run import withheld
 from rota.pipelines.run.context import PipelineContext
 from rota.pipelines.run.model_caller import LOST, STOPPING
 from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
-from rota.pipelines.run.run_store import PositionedItem, RunReader
+from rota.pipelines.run.run_store import PositionedItem
 from rota.pipelines.run.single_call import call
 from rota.pipelines.run.sliding_window import in_order
 from rota.pipelines.run.stages import ERROR
@@ -62,7 +62,8 @@ def sieve_of_filter(snapshot: Snapshot, section: Filter) -> Sieve:
 
 def sieve_of_node(snapshot: Snapshot, rule: NodeRule) -> Sieve:
     """The rule of a filter node."""
-    asked = questions_of(rule)
+    asked: list[AiRule] = []
+    tree = tree_of_node(rule, asked)
     questions = [
         PromptBuilder(
             snapshot, "",
@@ -74,7 +75,7 @@ def sieve_of_node(snapshot: Snapshot, rule: NodeRule) -> Sieve:
         for each in asked
     ]  # fmt: skip
     own = min((each.concurrency for each in asked if each.concurrency), default=None)
-    return Sieve(tree_of_node(rule), questions, parallel_of(snapshot, own), passes_failed=True)
+    return Sieve(tree, questions, parallel_of(snapshot, own), passes_failed=True)
 
 
 async def filter_items(
@@ -112,27 +113,21 @@ async def ask_again(context: PipelineContext, stage: str, out: str, sieve: Sieve
     """Ask about the items that an earlier attempt could not ask about."""
     run_store = context.run_store
     before = await withheld.read(run_store, out)
-    held = {each.position: each for each in before.values() if not each.is_failed}
+    held = {position: each for position, each in before.items() if not each.is_failed}
 
     async def judge(placed: PositionedItem) -> tuple[int, Judged]:
         source = PositionedItem(before[placed.position].source, placed.item)
         return placed.position, await _judged(context, stage, sieve, source)
 
-    async with aclosing(in_order(_failed(run_store, out, before), sieve.parallel, judge)) as judged:
+    failed = {position for position, each in before.items() if each.is_failed}
+    items = (placed async for placed in run_store.items(out) if placed.position in failed)
+    async with aclosing(in_order(items, sieve.parallel, judge)) as judged:
         async for position, each in judged:
             if each.error is not None:
                 held[position] = withheld.failed(position, each.placed.position, each.error)
             elif not each.kept:
                 held[position] = Withheld(position, each.placed.position, reason=each.reason)
     await withheld.write(run_store, out, [held[position] for position in sorted(held)])
-
-
-async def _failed(
-    reader: RunReader, item_list: str, held: dict[int, Withheld]
-) -> AsyncIterator[PositionedItem]:
-    async for placed in reader.items(item_list):
-        if placed.position in held and held[placed.position].is_failed:
-            yield placed
 
 
 async def _judged(

@@ -9,9 +9,8 @@ from typing import Any
 from rota.core.pipelines.replies import NoJson, extract
 from rota.errors import BadReply
 from rota.pipelines.definition.fields import fields_of, list_instruction, read_reply
-from rota.pipelines.definition.model import Generate
 from rota.pipelines.definition.sections import AiSection, OutputField
-from rota.pipelines.definition.sources import AiSource
+from rota.pipelines.definition.sources import Generator
 from rota.pipelines.run.context import PipelineContext
 from rota.pipelines.run.inputs import Item
 from rota.pipelines.run.prompt_builder import ModelPrompt, PromptBuilder
@@ -19,16 +18,14 @@ from rota.pipelines.run.single_call import call
 from rota.pipelines.snapshot import Snapshot
 
 
-def generate_question(snapshot: Snapshot, source: Generate | AiSource) -> ModelPrompt:
+def generate_question(snapshot: Snapshot, source: Generator) -> ModelPrompt:
     """The question that asks for items; parameters may be in its prompt."""
     section = AiSection(prompt=source.prompt, model=source.model, **source.call_options)
     instructions = list_instruction(fields_of(source.schema))
     return PromptBuilder(snapshot, "", section).without_item(more=instructions)
 
 
-async def generated(
-    context: PipelineContext, stage: str, source: Generate | AiSource
-) -> list[Item]:
+async def generated(context: PipelineContext, stage: str, source: Generator) -> list[Item]:
     """Ask for items. The call is a step, so a retry does not repeat it."""
     question = generate_question(context.snapshot, source)
     fields = fields_of(source.schema)

@@ -59,12 +59,11 @@ class GraphRunner:
 
     async def _is_older(self, done: ItemList, parents: list[str]) -> bool:
         """Whether a parent was done again since. The item lists show it, also after a crash."""
-        item_lists = [
-            await self._context.run_store.item_list(node_output(parent)) for parent in parents
-        ]
-        return any(
-            item_list is not None and item_list.attempt > done.attempt for item_list in item_lists
-        )
+        for parent in parents:
+            item_list = await self._context.run_store.item_list(node_output(parent))
+            if item_list is not None and item_list.attempt > done.attempt:
+                return True
+        return False
 
     async def _performed(self, node_id: str, node: Node, *, moved: bool) -> None:
         context, parents = self._context, self._parents[node_id]

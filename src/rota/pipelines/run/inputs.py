@@ -7,6 +7,7 @@ offset, limit, sample; the filter comes after.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import io
 import itertools
@@ -107,9 +108,7 @@ def opened(path: Path) -> IO[bytes]:
 
 def lines_of(raw: IO[bytes], name: str, encoding: str) -> Iterator[str]:
     """Lines with their ends; an error of encoding names the number of the line."""
-    text = io.TextIOWrapper(
-        io.BufferedReader(_Borrowed(raw)), encoding=_codec(encoding, name), newline=""
-    )
+    text = io.TextIOWrapper(raw, encoding=_codec(encoding, name), newline="")
     number = 0
     try:
         for line in text:
@@ -120,21 +119,9 @@ def lines_of(raw: IO[bytes], name: str, encoding: str) -> Iterator[str]:
             f"{name}: not {encoding} near line {number + 1}",
             hint="Save the file as UTF-8, or name its encoding, such as encoding: cp1252.",
         ) from error
-
-
-class _Borrowed(io.RawIOBase):
-    """Bytes that the caller closes."""
-
-    def __init__(self, raw: IO[bytes]) -> None:
-        self._raw = raw
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        got = self._raw.read(len(buffer))
-        buffer[: len(got)] = got
-        return len(got)
+    finally:
+        with contextlib.suppress(ValueError):  # the caller has closed the file already
+            text.detach()
 
 
 def _codec(encoding: str, name: str) -> str:

@@ -71,8 +71,8 @@ async def _map(
     stage = linear_map(context, step, total, failed_before=unasked)
     parts = [] if sharding is None else await sharding.parts_of(context, source.item_list, total)
     await stage.mark(parts)
-    items = context.run_store.items(source.item_list)
-    await stage.perform(withheld.without(items, source.withheld))
+    items, held = context.run_store.items(source.item_list), source.withheld
+    await stage.perform(placed async for placed in items if placed.position not in held)
     return parts
 
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rota.core.pipelines.batches import halves
 from rota.core.runs.model import StoredStep
 from rota.errors import BadReply, ItemsFailed, TruncatedReply
 from rota.pipelines.definition.fields import BatchMismatch, Fields, read_batch, read_reply
@@ -57,7 +56,6 @@ class MappedItem(NamedTuple):
 
     step: StoredStep
     record: ItemRecord
-    failed: bool
 
 
 class MapStage:
@@ -198,7 +196,12 @@ class MapStage:
 
     async def _batch(self, group: list[PositionedItem], usage: Usage) -> None:
         started_at = self._context.run_store.clock.now()
-        group = [each for each in group if not await self._cached_of_batch(each, started_at)]
+        if self._context.caches:
+            keys = [self._content_in_batch(each.item) for each in group]
+            pairs = list(zip(group, keys, strict=True))
+            group = [
+                each for each, key in pairs if not await self._from_cache(each, key, started_at)
+            ]
         if not group:
             return
         count = len(group)
@@ -211,9 +214,10 @@ class MapStage:
             if count == 1:
                 await self._fail_all(group, error, usage, started_at)
                 return
+            middle = (count + 1) // 2
             # The cost of the wrong answer is reported with the first half.
-            for number, half in enumerate(halves(group)):
-                await self._batch(list(half), usage if number == 0 else Usage())
+            await self._batch(group[:middle], usage)
+            await self._batch(group[middle:], Usage())
             return
         except (*LOST, *STOPPING):
             raise
@@ -257,12 +261,6 @@ class MapStage:
         ]  # fmt: skip
         await self._write(results, usage)
 
-    async def _cached_of_batch(self, placed: PositionedItem, started_at: int) -> bool:
-        if not self._context.caches:
-            return False
-        content = self._content_in_batch(placed.item)
-        return await self._from_cache(placed, content, started_at)
-
     def _content_in_batch(self, item: Item) -> str:
         return self._asking.content_of(item, in_batch=True)
 
@@ -281,7 +279,7 @@ class MapStage:
             key, kind="item", position=placed.position, output=record, error=error,
             started_at=started_at,
         )  # fmt: skip
-        return MappedItem(step, record, failed=error is not None)
+        return MappedItem(step, record)
 
     async def _write(self, results: Sequence[MappedItem], usage: Usage | None = None) -> None:
         """Write results and the calls that led to them, in one commit."""
@@ -289,7 +287,7 @@ class MapStage:
         await self._context.run_store.put([result.step for result in results], owed)
         for result in results:
             self._context.progress.count(result.record)
-            self._context.progress.failed += result.failed
+            self._context.progress.failed += result.step.status == "failed"
             self._count()
         self._check_ceiling()
 

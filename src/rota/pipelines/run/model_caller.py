@@ -184,7 +184,8 @@ class ModelCaller:
                     return reply.text
                 wait_s = again_s
             await self._ledger.write(usage.owed)  # this try has no result to be written with
-            await self._pause(wait_s)
+            until = self._clock.now() + round(wait_s * SECOND)
+            await self._clock.wait(asyncio.Event(), until)
 
     def _after(self, error: Exception, tries: Attempts, took_s: float) -> float:
         """Seconds until the next try. A provider that stays away is not waited for again."""
@@ -209,11 +210,8 @@ class ModelCaller:
                 request = await announced(request)
             reply = await self._ai.ask(request)
             hold.paid(reply)
-            slot.answered(reply)
+            slot.end(of_reply(reply))
         return reply
-
-    async def _pause(self, wait_s: float) -> None:
-        await self._clock.wait(asyncio.Event(), self._clock.now() + round(wait_s * SECOND))
 
 
 class Attempts:
@@ -329,7 +327,6 @@ class ProviderWatch:
             await self._write(None)
 
     async def _write(self, wait: ProviderWait | None) -> None:
-        text = {} if wait is None else msgspec.to_builtins(wait)
         # A completed step is only written again with the same beginning.
-        step = self._store.made(PROVIDER_WAIT, kind="wait", output=text, started_at=0)
+        step = self._store.made(PROVIDER_WAIT, kind="wait", output=wait or {}, started_at=0)
         await self._store.put([step])

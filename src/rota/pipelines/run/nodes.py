@@ -27,10 +27,10 @@ from rota.pipelines.run.inputs import select, source_items, stream
 from rota.pipelines.run.linear_runner import check_items
 from rota.pipelines.run.map_stage import MapOptions, MapStage, reader_of
 from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
-from rota.pipelines.run.reduce_formats import ItemResult, Results, shown
+from rota.pipelines.run.reduce_formats import shown
 from rota.pipelines.run.reduce_stage import AiReduce, put_reply, reduce_by_form
 from rota.pipelines.run.results import Spool, outcomes, source_of_node
-from rota.pipelines.run.run_store import Item, ItemRecord, PositionedItem
+from rota.pipelines.run.run_store import Item, ItemRecord
 from rota.pipelines.run.script import script_items
 from rota.pipelines.run.single_call import call
 from rota.pipelines.run.stages import ERROR, RESULT, node_output, node_stage
@@ -138,7 +138,9 @@ class NodeWork:
         options = MapOptions(parallel_of(context.snapshot, node.concurrency), node.batch_size)
         asking = PromptBuilder(context.snapshot, self._id, node)
         stage = MapStage(context, self._stage, asking, options, total, moved=self._moved)
-        await stage.perform(_sound(context.run_store.items(self._item_list)))
+        items = context.run_store.items(self._item_list)
+        # Items that failed in a node before are not asked about.
+        await stage.perform(placed async for placed in items if ERROR not in placed.item)
         with Spool() as spool:
             source = await source_of_node(context.run_store, context.snapshot, self._id, node)
             await spool.take(outcomes(source), whole=True)
@@ -151,7 +153,7 @@ class NodeWork:
         with Spool() as spool:
             await spool.take(_as_outcomes(self._items()))
             if node.strategy != "ai":
-                await reduce_by_form(context, self._out, node.strategy, _results(spool))
+                await reduce_by_form(context, self._out, node.strategy, spool.results)
                 text = "".join([piece async for piece in context.run_store.text(self._out)])
                 await self._put(stream([{RESULT: text}]))
                 return
@@ -159,7 +161,7 @@ class NodeWork:
                 context.warnings.append(f"node {self._id}: there was nothing to reduce")
                 await self._put(stream([]))
                 return
-            pieces = partial(shown, _results(spool))
+            pieces = partial(shown, spool.results)
             asking = PromptBuilder(context.snapshot, self._id, node)
             reduce = AiReduce(context, self._stage, asking, pieces, spool.tally.counts, CHARS_MAX)
             record = await reduce.perform()
@@ -185,32 +187,18 @@ def item_after(outcome: ItemOutcome) -> Item:
     return {**outcome.item, **more}
 
 
-async def _sound(items: AsyncIterator[PositionedItem]) -> AsyncIterator[PositionedItem]:
-    """The items that failed in no node before."""
-    async for placed in items:
-        if ERROR not in placed.item:
-            yield placed
-
-
 async def _as_outcomes(items: AsyncIterator[Item]) -> AsyncIterator[ItemOutcome]:
-    """Items of a node as results. A failed item has its error in a field."""
+    """Items of a node as results of no input. A failed item is its own input, and has its error in
+    a field."""
     position = 0
     async for item in items:
-        error = item.get(ERROR)
+        error = item.pop(ERROR, None)
+        is_sound = error is None
         yield ItemOutcome(
-            position=position, item=item, status="completed" if error is None else "failed",
-            error=None if error is None else str(error),
+            position=position, item={} if is_sound else item, output=item,
+            status="completed" if is_sound else "failed", error=None if is_sound else str(error),
         )  # fmt: skip
         position += 1
-
-
-def _results(spool: Spool) -> Results:
-    def results() -> Any:
-        for each in spool.outcomes():
-            item = {name: value for name, value in each.item.items() if name != ERROR}
-            yield ItemResult({} if each.error is None else item, item, error=each.error)
-
-    return results
 
 
 def _item_of(record: ItemRecord) -> Item:

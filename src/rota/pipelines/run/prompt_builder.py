@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rota.ai.base import Request
-from rota.core.pipelines.templates import Missing, Template
+from rota.core.pipelines.templates import Template
 from rota.core.runs.retry import RetryPolicy
 from rota.pipelines.definition import fields as fields_
 from rota.pipelines.definition.fields import Fields, fields_of
@@ -68,7 +68,9 @@ class PromptBuilder:
         self.retry = policy_of(section.retry or settings.retry)
         self._tries = section.retry or settings.retry
         self._parameters = snapshot.parameters
-        self._cwd = working_directory(snapshot)
+        # The folder in which commands that answer work.
+        cwd = snapshot.pipeline.working_directory or settings.working_directory
+        self._cwd = None if cwd is None else str(snapshot.path / cwd)
         self.options = options_of(section, settings)
         # The inputs of an answer beside the prompt; a longer bound would have given the same.
         self._more = [
@@ -122,9 +124,9 @@ class PromptBuilder:
     ) -> ModelPrompt:
         """The question about an item that is not known yet: placeholders without a value stay."""
         values = values_for({}, self._parameters, filled)
-        prompt = self.template.render(values, Missing.KEEP)
+        prompt = self.template.render(values, keeps_missing=True)
         prompt += fields_.instruction(self.fields, batch)
-        return self._question(prompt, self.model.render(values, Missing.KEEP), "")
+        return self._question(prompt, self.model.render(values, keeps_missing=True), "")
 
     def shared(self, item: Item) -> tuple[str, ...]:
         """The values that items must have in common to share a batch: the model, and all names but
@@ -160,12 +162,6 @@ def policy_of(retry: Retry) -> RetryPolicy:
         attempts=1 + retry.max_retries, delay_s=delay_s,
         delay_s_max=max(delay_s, RETRY_DELAY_S_MAX), jitter=JITTER,
     )  # fmt: skip
-
-
-def working_directory(snapshot: Snapshot) -> str | None:
-    """The folder in which commands that answer work."""
-    chosen = snapshot.pipeline.working_directory or snapshot.pipeline.settings.working_directory
-    return None if chosen is None else str(snapshot.path / chosen)
 
 
 def parallel_of(snapshot: Snapshot, own: int | None) -> int:

@@ -162,18 +162,9 @@ def _fields(each: ItemResult) -> dict[str, Any]:
 # -- for an AI -----------------------------------------------------------------------------
 
 
-class Counts(NamedTuple):
-    """The values about the items that a reduce prompt may use."""
-
-    total: int
-    success: int
-    failure: int
-
-    def filled(self) -> dict[str, Any]:
-        """As names in a template."""
-        return {
-            "COUNT": self.total, "SUCCESS_COUNT": self.success, "FAILURE_COUNT": self.failure,
-        }  # fmt: skip
+def counts(success: int, failure: int = 0) -> dict[str, int]:
+    """The values about the items that a reduce prompt may use, by their names in a template."""
+    return {"COUNT": success + failure, "SUCCESS_COUNT": success, "FAILURE_COUNT": failure}
 
 
 def shown(results: Results, *, failures: bool = False) -> Iterator[str]:

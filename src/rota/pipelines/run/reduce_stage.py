@@ -18,7 +18,6 @@ from rota.pipelines.run.context import PipelineContext
 from rota.pipelines.run.map_stage import reader_of
 from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
 from rota.pipelines.run.reduce_formats import (
-    Counts,
     Results,
     joined,
     part_instruction,
@@ -63,7 +62,7 @@ class AiReduce(NamedTuple):
     stage: str
     asking: PromptBuilder
     pieces: Pieces
-    counts: Counts
+    counts: dict[str, int]
     chars_max: int
 
     async def perform(self) -> ItemRecord:
@@ -116,7 +115,7 @@ class AiReduce(NamedTuple):
         return await call(self.context, stage, question, reader_of(asking.fields), position)
 
     def _filled(self, results: str) -> dict[str, Any]:
-        return {"RESULTS": results, **self.counts.filled()}
+        return {"RESULTS": results, **self.counts}
 
 
 def _parts(pieces: Pieces, chars_max: int) -> list[BatchRange]:

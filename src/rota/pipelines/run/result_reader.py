@@ -26,7 +26,7 @@ from rota.pipelines.outcome import (
 from rota.pipelines.run.reduce_formats import ItemResult, reduced
 from rota.pipelines.run.reduce_stage import OUTPUT
 from rota.pipelines.run.run_store import RunReader
-from rota.pipelines.run.summary import item_outcomes, result_of, save_results, summary_of
+from rota.pipelines.run.summary import item_outcomes, result_of, save_results
 from rota.pipelines.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -68,10 +68,10 @@ async def result(client: Client, run_id: str) -> PipelineResult:
             return stored
         text = "".join([piece async for piece in pipeline_run.reader.text(OUTPUT)])
         return msgspec.structs.replace(stored, output=text)
-    summary = await summary_of(pipeline_run.reader, pipeline_run.snapshot, chars_max=WHOLE)
     ended = run.finished_at or run.started_at or run.created_at
-    return result_of(
-        summary, pipeline_run.snapshot, outcome=_OUTCOMES.get(run.status, "partial"),
+    return await result_of(
+        pipeline_run.reader, pipeline_run.snapshot, chars_max=WHOLE,
+        outcome=_OUTCOMES.get(run.status, "partial"),
         duration_ms=(ended - (run.started_at or ended)) // 1000,
         error=read_error(run.error)["message"] if run.error else run.reason,
     )  # fmt: skip

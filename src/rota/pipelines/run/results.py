@@ -21,7 +21,7 @@ from rota.pipelines.outcome import ERRORS_MAX, ItemError, ItemOutcome
 from rota.pipelines.run import withheld
 from rota.pipelines.run.filter_stage import DROPPED
 from rota.pipelines.run.prompt_builder import PromptBuilder
-from rota.pipelines.run.reduce_formats import Counts, ItemResult
+from rota.pipelines.run.reduce_formats import ItemResult, counts
 from rota.pipelines.run.run_store import (
     Item,
     ItemList,
@@ -85,7 +85,11 @@ async def outcomes(source: Source, *, skip: int = 0) -> AsyncIterator[ItemOutcom
         start += at <= start
     prefix = stage_prefix(source.stage)
     own = Ahead(_by_position(source.reader.steps(prefix, start=start)))
-    theirs = Ahead(_of_parts(source, start))
+    theirs = Ahead(
+        steps
+        for part in source.parts
+        async for steps in _by_position(part.steps(prefix, start=start))
+    )
     async for placed in source.reader.items(source.item_list, start=start):
         held = source.withheld.get(placed.position)
         if held is not None:
@@ -144,12 +148,6 @@ def _unasked(item: Item, held: Withheld) -> ItemOutcome:
         position=held.position, item=item, status="failed", error=held.error,
         error_type=held.error_type,
     )  # fmt: skip
-
-
-async def _of_parts(source: Source, start: int) -> AsyncIterator[list[StoredStep]]:
-    for reader in source.parts:
-        async for steps in _by_position(reader.steps(stage_prefix(source.stage), start=start)):
-            yield steps
 
 
 async def _by_position(steps: AsyncIterator[StoredStep]) -> AsyncIterator[list[StoredStep]]:
@@ -236,9 +234,9 @@ class Tally:
         return self.processed + self.failed + self.skipped
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> dict[str, int]:
         """The counts for a reduce prompt."""
-        return Counts(self.processed + self.failed, self.processed, self.failed)
+        return counts(self.processed, self.failed)
 
 
 class Spool:

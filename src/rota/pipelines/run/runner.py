@@ -28,7 +28,7 @@ from rota.pipelines.run.linear_runner import perform_job, perform_linear
 from rota.pipelines.run.model_caller import LOST
 from rota.pipelines.run.run_store import RunStore
 from rota.pipelines.run.sharding import Sharding, ShardsRunning
-from rota.pipelines.run.summary import OUTPUT_CHARS_MAX, result_of, save_results, summary_of
+from rota.pipelines.run.summary import OUTPUT_CHARS_MAX, result_of, save_results
 from rota.pipelines.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -160,13 +160,12 @@ class PipelineRunner:
         error: str | None = None,
     ) -> PipelineResult:
         """Summarise the records of the run, and write the results file beside the pipeline."""
-        summary = await summary_of(self._run_store, snapshot, chars_max=OUTPUT_CHARS_MAX)
-        ms = (self._base.clock.now() - self._claim.started_at) // 1000
         context = self._context
-        warnings = [*context.warnings, *context.asker.warnings] if context is not None else []
-        result = result_of(
-            summary, snapshot, outcome=outcome, duration_ms=ms, error=error, warnings=warnings
-        )
+        result = await result_of(
+            self._run_store, snapshot, chars_max=OUTPUT_CHARS_MAX, outcome=outcome, error=error,
+            duration_ms=(self._base.clock.now() - self._claim.started_at) // 1000,
+            warnings=[*context.warnings, *context.asker.warnings] if context is not None else [],
+        )  # fmt: skip
         name = None
         if snapshot.path.is_dir():
             name = await save_results(

@@ -68,22 +68,16 @@ class ShardOutput(msgspec.Struct, frozen=True):
     failed: int
 
 
-class ShardChunks(NamedTuple):
-    """The chunks of one part, and the position after its last item."""
-
-    chunks: list[StepKey]
-    end: int
-
-
-def grouped(chunks: Sequence[StepKey], total: int) -> list[ShardChunks]:
-    """Neighbouring chunks in parts of a fair size."""
-    groups: list[ShardChunks] = []
+def grouped(whole: str, chunks: Sequence[StepKey], total: int) -> list[ShardInput]:
+    """Neighbouring chunks of a run in parts of a fair size."""
+    groups: list[ShardInput] = []
     waiting: list[StepKey] = []
     ends = [*(chunk.position for chunk in chunks[1:]), total]
     for chunk, end in zip(chunks, ends, strict=False):
         waiting.append(chunk)
         if end - waiting[0].position >= PART_ITEMS or len(waiting) >= PART_CHUNKS or end == total:
-            groups.append(ShardChunks(waiting, end))
+            keys = [each.key for each in waiting]
+            groups.append(ShardInput(whole, keys, waiting[0].position, end))
             waiting = []
     return groups
 
@@ -127,18 +121,16 @@ class Sharding(NamedTuple):
         self, context: PipelineContext, item_list: str, total: int
     ) -> list[StoredStep]:
         prefix = await chunk_prefix(context.run_store, item_list)
-        groups = grouped([key async for key in context.run_store.keys(prefix)], total)
+        chunks = [key async for key in context.run_store.keys(prefix)]
+        groups = grouped(self.claim.root_id, chunks, total)
         if len(groups) < PARTS_MIN:
             return []
         made = [await self._part(context.run_store, group) for group in groups]
         self.base.wakeups.notify_soon(READY)
         return made
 
-    async def _part(self, run_store: RunStore, group: ShardChunks) -> StoredStep:
+    async def _part(self, run_store: RunStore, given: ShardInput) -> StoredStep:
         now = self.base.clock.now()
-        keys = [chunk.key for chunk in group.chunks]
-        begin = group.chunks[0].position
-        given = ShardInput(self.claim.root_id, keys, begin, group.end)
         child = NewRun(
             id=self.base.ids.make(now), namespace=self.claim.namespace, name=PART_NAME,
             available_at=now, input=msgspec.json.encode(given).decode(), kind="pipeline",
@@ -146,7 +138,7 @@ class Sharding(NamedTuple):
             parent_id=self.claim.root_id,
         )  # fmt: skip
         step = msgspec.structs.replace(
-            run_store.made(f"{PARTS}{begin:09d}", kind="part", position=begin),
+            run_store.made(f"{PARTS}{given.begin:09d}", kind="part", position=given.begin),
             status="waiting", child_id=child.id, finished_at=None,
         )  # fmt: skip
         started = await self.journal.record_child(self.claim, step, child)
@@ -186,7 +178,8 @@ async def perform_part(
         stage = linear_map(context, step, given.end)
         whole = RunReader(base.database, given.whole)
         held = await withheld.read(whole, FILTER)
-        await stage.perform(withheld.without(_items(whole, given), held))
+        items = _items(whole, given)
+        await stage.perform(placed async for placed in items if placed.position not in held)
     except LOST:
         raise
     except Exception as error:

@@ -11,7 +11,7 @@ import logging
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import msgspec
 
@@ -19,7 +19,6 @@ from rota.pipelines.definition.nodes import FilterNode, MapNode
 from rota.pipelines.files import prune_results, write_result
 from rota.pipelines.outcome import ItemOutcome, OutcomeWord, PipelineResult
 from rota.pipelines.run import withheld
-from rota.pipelines.run.call_ledger import CallTotals
 from rota.pipelines.run.reduce_stage import OUTPUT
 from rota.pipelines.run.results import (
     Source,
@@ -42,28 +41,34 @@ log = logging.getLogger("rota.pipelines")
 OUTPUT_CHARS_MAX = 2000  # of the text that is in the run's own row
 
 
-class RunSummary(NamedTuple):
-    """The records of a chain, summed up."""
-
-    tally: Tally
-    totals: CallTotals
-    filtered: int
-    text: str | None  # None when there is none, or it is long
-    text_chars: int
-    fields: dict[str, Any] | None
-
-
-async def summary_of(reader: RunReader, snapshot: Snapshot, *, chars_max: int) -> RunSummary:
-    """Read everything once, in pages."""
+async def result_of(
+    reader: RunReader,
+    snapshot: Snapshot,
+    *,
+    chars_max: int,
+    outcome: OutcomeWord | None = None,
+    **more: Any,
+) -> PipelineResult:
+    """The records of a chain, summed up in pages. An output of more than `chars_max` is counted
+    only. Without `outcome`, the items decide between completed and partial."""
     parts = await part_readers(reader)
     tally, totals = Tally(), await reader.call_totals()
-    async for outcome in item_outcomes(reader, snapshot, parts, dropped=False):
-        tally.add(outcome)
+    async for each in item_outcomes(reader, snapshot, parts, dropped=False):
+        tally.add(each)
     for part in parts:
         totals += await part.call_totals()
     filtered = await _filtered(reader, snapshot)
     text, chars = await _text(reader, chars_max)
-    return RunSummary(tally, totals, filtered, text, chars, await _fields(reader, snapshot, chars))
+    return PipelineResult(
+        outcome=outcome or ("partial" if tally.failed or tally.skipped else "completed"),
+        pipeline_id=snapshot.pipeline_id, total=tally.total + filtered,
+        processed=tally.processed, failed=tally.failed, skipped=tally.skipped, filtered=filtered,
+        output=text, output_chars=chars, output_fields=await _fields(reader, snapshot, chars),
+        calls=totals.calls, tokens_in=totals.tokens_in, tokens_out=totals.tokens_out,
+        cost_usd=round(totals.cost_usd, 9), unpriced_calls=totals.unpriced,
+        unanswered_calls=totals.unanswered, errors=tally.errors,
+        failed_by=dict(sorted(tally.failed_by.items())), **more,
+    )  # fmt: skip
 
 
 async def item_outcomes(
@@ -145,24 +150,6 @@ async def _fields(reader: RunReader, snapshot: Snapshot, chars: int) -> dict[str
         return None
     text = "".join([piece async for piece in reader.text(OUTPUT)])
     return msgspec.json.decode(text, type=dict[str, Any])
-
-
-def result_of(
-    summary: RunSummary, snapshot: Snapshot, *, outcome: OutcomeWord | None = None, **more: object
-) -> PipelineResult:
-    """The result. Without `outcome`, the items decide between completed and partial."""
-    tally, totals = summary.tally, summary.totals
-    word: OutcomeWord = outcome or ("partial" if tally.failed or tally.skipped else "completed")
-    return PipelineResult(
-        outcome=word, pipeline_id=snapshot.pipeline_id, total=tally.total + summary.filtered,
-        processed=tally.processed, failed=tally.failed, skipped=tally.skipped,
-        filtered=summary.filtered, output=summary.text, output_chars=summary.text_chars,
-        output_fields=summary.fields, calls=totals.calls, tokens_in=totals.tokens_in,
-        tokens_out=totals.tokens_out, cost_usd=round(totals.cost_usd, 9),
-        unpriced_calls=totals.unpriced, unanswered_calls=totals.unanswered, errors=tally.errors,
-        failed_by=dict(sorted(tally.failed_by.items())),
-        **more,  # type: ignore[arg-type]
-    )  # fmt: skip
 
 
 # -- the results file ----------------------------------------------------------------------

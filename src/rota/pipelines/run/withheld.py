@@ -6,11 +6,11 @@ that a retry moves no other item. The retry asks again, and the item continues o
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable
 
 import msgspec
 
-from rota.pipelines.run.run_store import MESSAGE_CHARS_MAX, PositionedItem, RunReader, RunStore
+from rota.pipelines.run.run_store import MESSAGE_CHARS_MAX, RunReader, RunStore
 
 SUFFIX = ".withheld"  # the list beside that of the filter
 
@@ -50,12 +50,3 @@ async def write(store: RunStore, item_list: str, withheld: Iterable[Withheld]) -
     for each in withheld:
         await listed.add(msgspec.to_builtins(each))
     await listed.close(replaces=True)
-
-
-async def without(
-    items: AsyncIterator[PositionedItem], withheld: Mapping[int, Withheld]
-) -> AsyncIterator[PositionedItem]:
-    """The items that continue."""
-    async for placed in items:
-        if placed.position not in withheld:
-            yield placed
