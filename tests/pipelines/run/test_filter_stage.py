@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from rota.errors import RunFailed
+from rota.errors import BadReply, RunFailed
+from rota.pipelines.run.generated_items import read_items_reply
 from tests.ai.kit.model_server import Model, Say
 from tests.kit import select
 from tests.pipelines.kit.live_app import assert_every_page, says, world
@@ -213,6 +214,12 @@ reduce: {type: csv}
         # Items that a person has looked at take the place of generated ones.
         seen = await it.run(text, name="b", items=[{"name": "emu", "legs": 2}])
         assert (seen.processed, seen.calls) == (1, 1)
+
+
+@pytest.mark.parametrize("reply", ["5", '"no items"', "true", "null", '{"a": 1}', "{}"])
+def test_a_reply_without_a_list_is_no_items(reply: str) -> None:
+    with pytest.raises(BadReply, match="cannot be read"):
+        read_items_reply(reply, [])
 
 
 async def test_a_command_gives_the_items(database_url: str, tmp_path: Path) -> None:

@@ -58,5 +58,6 @@ def read_items_reply(text: str, fields: Sequence[OutputField]) -> list[Item]:
 def _listed(value: Any) -> list[Any] | None:
     if isinstance(value, list):
         return value
-    lists = [each for each in value.values() if isinstance(each, list)] if value else []
-    return lists[0] if isinstance(value, dict) and len(lists) == 1 else None
+    inner = value.values() if isinstance(value, dict) else ()
+    lists = [each for each in inner if isinstance(each, list)]
+    return lists[0] if len(lists) == 1 else None
