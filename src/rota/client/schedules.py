@@ -114,11 +114,8 @@ class Schedules(SchedulePages):
             options.get("sub_second", False), rules, run, owner, origin,
             options.get("paused", False),
         )  # fmt: skip
-        fresh = declared.made(
-            declared.host_zone if timezone is None else timezone,
-            schedule_id=self._client.ids.make(now),
-            now=now,
-        )
+        zone = declared.host_zone if timezone is None else timezone
+        fresh = declared.made(zone, schedule_id=self._client.ids.make(now), now=now)
         if if_match is not None or not await self._database.write(
             store.put, fresh, trigger="manual", now=now
         ):

@@ -46,7 +46,7 @@ def checked_exits(
     exits: Mapping[int, str], name: str, *, meanings: Sequence[str],
     error: type[UsageError] = UsageError,
 ) -> Mapping[int, str]:  # fmt: skip
-    """What the exit codes of a program mean; a meaning that nobody knows is refused."""
+    """The meanings of exit codes. An unknown meaning is an error."""
     strange = sorted(set(exits.values()) - set(meanings))
     if strange:
         raise error(

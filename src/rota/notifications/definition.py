@@ -141,7 +141,7 @@ def _filters(name: str, table: NotificationTable) -> NotificationFilters:
 
 
 def channel_problems(channel: Notice | NotificationTable) -> Iterator[tuple[Keys, str]]:
-    """What is wrong with a channel: the place of an option, and a sentence about it."""
+    """The mistakes of a channel: the place of each option, and a sentence about it."""
     for way in ("webhook", "ping"):
         address = getattr(channel, way, None)
         if address is not None and not is_address(address):

@@ -5,8 +5,8 @@ The signature is that of Standard Webhooks, for which there are libraries everyw
 of the HMAC-SHA256 of `id.timestamp.body`. The id stays the same when a message is sent again.
 Addresses are shown without path and query: hooks of chats carry their secret there.
 
-A dead-man's switch is a monitor outside that expects calls and raises the alarm when they stay
-away, even when no process is left here to report a failure. `{event}` in its address represents
+A dead-man's switch is a monitor outside that expects calls. It raises the alarm when they stay
+away, even if no process is left here to report a failure. `{event}` in its address represents
 start, success, fail or missed. Without it the paths of healthchecks and its like are used: the
 address itself is success, `/start` and `/fail` are what they say, and a missed execution is `/log`.
 The monitor notes it and still awaits the expected call.

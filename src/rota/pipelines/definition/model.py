@@ -129,7 +129,7 @@ class Pipeline(Section, frozen=True, kw_only=True):
 
     @property
     def sources(self) -> list[list[Item] | LoadSource | Generate]:
-        """Where its items come from: the input, or the load nodes of a graph."""
+        """The sources of its items: the input, or the load nodes of a graph."""
         loads = [node for node in (self.nodes or {}).values() if isinstance(node, LoadNode)]
         given = [self.input.source, self.input.generate] if self.input is not None else []
         return [*(each for each in given if each is not None), *(node.source for node in loads)]
