@@ -21,7 +21,7 @@ class RequestRefused(Exception):
 
     def __init__(
         self, status: int, code: str, detail: str, *, hint: str = "",
-        headers: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None, facts: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(detail)
         self.status = status
@@ -29,6 +29,7 @@ class RequestRefused(Exception):
         self.detail = detail
         self.hint = hint
         self.headers = headers or {}
+        self.facts = facts or {}
 
 
 def precondition_required(name: str) -> RequestRefused:
@@ -62,12 +63,10 @@ class ProblemAnswer(Answer):
 
 def problem_of(error: Exception, request_id: str) -> ProblemAnswer:
     """The answer to an error. An unexpected one shows nothing of the exception."""
-    refused, facts = _refused(error, request_id), {}
-    if isinstance(error, RotaError) and refused.detail == error.message:
-        facts = msgspec.to_builtins(error.facts, enc_hook=str)
+    refused = _refused(error, request_id)
     document = ProblemDocument(
         f"/problems/{refused.code}", HTTPStatus(refused.status).phrase, int(refused.status),
-        refused.code, refused.detail, refused.hint, request_id, facts,
+        refused.code, refused.detail, refused.hint, request_id, refused.facts,
     )  # fmt: skip
     return ProblemAnswer(status=document.status, headers=refused.headers, document=document)
 
@@ -77,7 +76,10 @@ def _refused(error: Exception, request_id: str) -> RequestRefused:
     if isinstance(error, RequestRefused):
         return error
     if isinstance(error, RotaError) and error.http_status < HTTPStatus.INTERNAL_SERVER_ERROR:
-        return RequestRefused(error.http_status, error.code, error.message, hint=error.advice)
+        facts = msgspec.to_builtins(error.facts, enc_hook=str)
+        return RequestRefused(
+            error.http_status, error.code, error.message, hint=error.advice, facts=facts
+        )
     if isinstance(error, StoreError):
         # The message may hold the address of the database; the code and the hint do not.
         detail = "the database cannot answer now"

@@ -253,7 +253,9 @@ async def test_the_overview_counts_all_schedules(
         await app.schedules.pause("s0")
         async with browsing(app) as http:
             http.headers.update(ASKS)
-            assert "3 schedules on" in (await http.get("/")).text
+            page = (await http.get("/")).text
+            assert "3 schedules on" in page
+            assert "Only the first 2 schedules by name are read" in page
 
 
 async def test_schedules_that_failed_lately_are_found_beyond_a_look(

@@ -53,12 +53,8 @@ async def _choice(request: WebRequest, verb: BulkVerb, query: RunSearch) -> Bulk
     except RotaError as error:
         return BulkChoice(verb, name, sentence(error.message), 0)
     if not planned.matched:
-        return BulkChoice(
-            verb,
-            name,
-            f"None of these runs can be {'retried' if verb == 'retry' else 'cancelled'}.",
-            0,
-        )
+        done = "retried" if verb == "retry" else "cancelled"
+        return BulkChoice(verb, name, f"None of these runs can be {done}.", 0)
     more = "; more runs fit, so repeat it for those" if planned.has_more else ""
     what = "start again after their last finished step" if verb == "retry" else "end now"
     text = f"{counted(planned.matched, 'run')} {what}{more}."

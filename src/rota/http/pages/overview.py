@@ -187,6 +187,10 @@ async def _lanes(
                 True, STATES["paused"], until_text))  # fmt: skip
     upcoming = await request.client.schedules.upcoming(within="1d", limit=UPCOMING_MAX)
     notes = [_busiest(upcoming, clock)]
+    if len(schedules) == SCHEDULES_MAX:
+        notes.append(
+            f"Only the first {SCHEDULES_MAX} schedules by name are read, also for what was missed."
+        )
     if len(soon) > LANES_MAX:
         notes.append(f"The soonest {LANES_MAX} of {counted(len(soon), 'schedule')} are shown.")
     return lanes, " ".join(part for part in notes if part)
