@@ -68,10 +68,9 @@ def check_options(given: Mapping[str, object], kind: type, call: Callable[..., A
     named = inspect.signature(call).parameters.values()
     known = {each.name for each in named if each.kind is each.KEYWORD_ONLY}
     known.update(kind.__annotations__)
-    meant = nearest(unknown, known)
     raise UnknownOption(
         f"{call.__name__}() has no option {unknown!r}",
-        hint=hint_of([meant] if meant else [], f"Its options: {', '.join(sorted(known))}."),
+        hint=hint_of(similar(unknown, known, 1), f"Its options: {', '.join(sorted(known))}."),
         option=unknown,
     )
 

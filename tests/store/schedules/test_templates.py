@@ -21,6 +21,7 @@ from rota.core.time.recurrence import parse
 from rota.errors import StoreIOError
 from rota.schedules.ledger_check import ledger_faults
 from rota.store.backend.database import Database, Row, Tx
+from rota.store.runs import history
 from rota.store.runs.settle import settle_runs
 from rota.store.schedules import fire as firing
 from rota.store.schedules import outcomes, templates
@@ -71,6 +72,13 @@ async def complete(db: Database, now: int) -> None:
 
 
 # -- rows ------------------------------------------------------------------------------------
+
+
+async def test_a_schedule_counts_as_no_run(db: Database) -> None:
+    await put(db, template("a"), template("b", status="paused", available_at=None))
+    assert await db.read(history.counts, namespace=SPACE) == {}
+    await fire(db, START + HOUR)
+    assert await db.read(history.counts, namespace=SPACE) == {"pending": 1}
 
 
 async def test_a_name_is_taken_once_per_namespace(db: Database) -> None:

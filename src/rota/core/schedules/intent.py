@@ -299,8 +299,6 @@ def _overlap(
         return [Fire(due, False) for due in kept.dues(1)], _skips(rest, "overlap"), False
     # One runs at once if none is before it, and one waits if none does already.
     runs = 0 if open_count else 1
-    if chosen.size == 1 and not before.waiting:
-        return [Fire(chosen.dues(1)[0], not runs)], [], False
     kept, rest = chosen.split(runs + (0 if before.waiting else 1))
     fires = [Fire(due, index >= runs) for index, due in enumerate(kept.dues(kept.size))]
     return fires, _skips(rest, "merged"), False

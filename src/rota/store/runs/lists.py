@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from msgspec.structs import asdict
+
 from rota.core.pipelines.names import PREFIX
 from rota.core.runs.filters import RunFilter, beyond
 from rota.core.runs.ids import created_at_of as created_at
@@ -141,11 +143,9 @@ async def beginning(
 
 
 def _given(wanted: RunFilter, namespace: str, before: str, limit: int, schedule_id: str) -> Given:
-    return {
+    return asdict(wanted) | {
         "namespace": namespace, "before": before, "first": wanted.first_id, "limit": limit,
-        "name": wanted.name, "status": wanted.status, "queue": wanted.queue, "kind": wanted.kind,
-        "schedule_id": schedule_id, "external_id": wanted.external_id, "root_id": wanted.root_id,
-        "tag": wanted.tag_text, "error": wanted.error_text, "search": wanted.search,
+        "schedule_id": schedule_id, "tag": wanted.tag_text, "error": wanted.error_text,
         "name_like": wanted.name_like, "id_part": wanted.id_part,
     }  # fmt: skip
 

@@ -8,15 +8,10 @@ import msgspec
 
 from rota.core.runs.options import StoredRunOptions
 from rota.core.schedules.windows import before_expired
-from rota.store.backend.database import Row, Tx
+from rota.store.backend.database import Tx
 from rota.store.runs.cancel import ExpiredRun, expire_runs
 
 BATCH = 500
-
-
-async def put(tx: Tx, rows: Sequence[Row]) -> None:
-    """Note when runs expire: id and instant. A run that was not inserted is skipped."""
-    await tx.change("put_expiries", rows)
 
 
 async def expire(tx: Tx, *, namespace: str, now: int) -> tuple[int, bool]:

@@ -29,7 +29,6 @@ from rota.store.backend.database import Row, Tx
 from rota.store.notifications import record
 from rota.store.notifications.record import Cause
 from rota.store.runs.cancel import cancel_chains
-from rota.store.schedules import expiry
 from rota.store.schedules.free_occurrences import free_range, place
 from rota.store.schedules.templates import (
     after_pause,
@@ -177,7 +176,7 @@ class _Round:
             await tx.change("advance_plain", self.plain)
         await tx.many("fire_runs", self.created, now=self._now)
         await tx.many("advance_schedules", self.moved, was=was)
-        await expiry.put(tx, self.expiries)
+        await tx.change("put_expiries", self.expiries)
 
     def _go_on(self, one: DueSchedule, intent: Intent, plan: FiringPlan, spread: int) -> None:
         upcoming = plan.next_due_at

@@ -75,7 +75,7 @@ async def with_outcomes(tx: Tx, rows: Sequence[Run]) -> list[Run]:
 
 async def range_over(tx: Tx, schedule_id: str, *, at: int) -> Run | None:
     """The collapsed range of the ledger that holds an instant."""
-    rows = await tx.rows("ledger_range", id=schedule_id, at=at)
+    rows = await tx.rows("ledger_range", id=schedule_id, from_at=at, limit=1)
     found = Run(*rows[0]) if rows else None
     return found if found and read_range(found)[0] <= at else None
 

@@ -36,7 +36,10 @@ where (runs.id {in roots} or (runs.root_id {in roots} and runs.retry_of is not n
     and {last attempt runs}
 
 -- name: count_by_status
-select status, count(*) from runs where namespace = :namespace group by status
+-- The statuses of schedules are left out: those are not runs.
+select status, count(*) from runs
+where namespace = :namespace and status <> 'scheduled' and status <> 'paused'
+group by status
 
 -- name: count_ready
 select queue, name, count(*), min(available_at) from runs

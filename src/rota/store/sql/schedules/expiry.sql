@@ -1,6 +1,7 @@
 -- Runs of schedules that end unless they begin in time.
 
 -- name: put_expiries
+-- When runs expire. A run that was not inserted is skipped.
 insert into run_expiries (run_id, namespace, expires_at)
 select runs.id, runs.namespace, item.expires_at
 from runs {, items: id text, expires_at int}

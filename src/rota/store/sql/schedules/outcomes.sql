@@ -31,14 +31,20 @@ select seen.quarter, seen.status, seen.reason, count(*) from (
 ) as seen
 group by seen.quarter, seen.status, seen.reason
 
--- name: collapsed_between
+-- name: from_collapsed
 -- Ranges of skipped occurrences that end after an instant. The index of occurrences knows which
 -- rows are skipped or retries, so that the others are not read.
-select runs.due_at, runs.reason, runs.output from runs
+from runs
 where runs.schedule_id = :id and runs.schedule_id is not null and runs.due_at >= :from_at
     and (case when runs.retry_of is null and runs.status <> 'skipped' then '' else runs.id end) > ''
     and runs.status = 'skipped' and runs.output is not null
 order by runs.due_at limit :limit
+
+-- name: collapsed_between
+select runs.due_at, runs.reason, runs.output {query from_collapsed}
+
+-- name: ledger_range
+select {run columns} {query from_collapsed}
 
 -- name: last_outcome_ids
 -- The last attempts of the newest occurrences of each schedule, as one text.

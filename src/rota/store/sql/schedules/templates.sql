@@ -280,9 +280,3 @@ where schedule_id = :id and schedule_id is not null and due_at >= :from_at and d
 select {run columns} from runs
 where (id {in roots} or (root_id {in roots} and retry_of is not null))
     and {last attempt runs}
-
--- name: ledger_range
--- The collapsed range that ends first at or after an instant.
-select {run columns} from runs
-where schedule_id = :id and due_at >= :at and status = 'skipped' and output is not null
-order by due_at limit 1
