@@ -6,7 +6,7 @@ side by side make up a segment. Pure.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from rota.core.time.phrase_choices import Choices, refuse
 from rota.core.time.phrase_clock import ClockTime, in_part
@@ -130,11 +130,9 @@ class Reader:
     def _rate(self) -> Clause | None:
         # "5 minutes" needs no "every" in front; "… and 5 minutes" is something else.
         rate = read_rate(self._cursor, every=self._every, alone=not self._segments)
-        if rate is None:
-            return None
-        if rate.number < 1:
+        if rate is not None and rate.number < 1:
             refuse("invalid", f"every {rate.number} {rate.unit}s is not an interval")
-        return Clause(rate=rate, order=[RATE])
+        return _clause(RATE, rate)
 
     def _past(self) -> Clause | None:
         token, number = self._cursor.peek(), self._cursor.whole()
@@ -160,20 +158,18 @@ class Reader:
         return Clause(past=past, order=[PAST])
 
     def _days_back(self) -> Clause | None:
-        days = read_days_back(self._cursor)
-        return None if days is None else Clause(days=days, order=[DAYS])
+        return _clause(DAYS, read_days_back(self._cursor))
 
     def _days(self) -> Clause | None:
         cursor = self._cursor
         if cursor.word() == "from":
             cursor.take()
             cursor.skip(("the",))
-        days = read_days(cursor, self._choices, every=self._every)
-        return None if days is None else Clause(days=days, order=[DAYS])
+        return _clause(DAYS, read_days(cursor, self._choices, every=self._every))
 
     def _window(self) -> Clause | None:
         window = read_window(self._cursor)
-        return None if window is None else Clause(windows=[window], order=[WINDOWS])
+        return _clause(WINDOWS, window and [window])
 
     def _hours(self) -> Clause | None:
         """ "during the hours 9:00, 11:00 and 13:00"."""
@@ -185,16 +181,15 @@ class Reader:
         while (clock := read_clock(cursor, bare=False)) is not None and not clock.minute:
             windows.append((ClockTime(clock.wall[0]), ClockTime(clock.wall[0], 59)))
             cursor.take(0 if cursor.peek(1).kind != "clock" else 1)
-        return Clause(windows=windows, order=[WINDOWS]) if windows else None
+        return _clause(WINDOWS, windows or None)
 
     def _time(self) -> Clause | None:
         clock = read_clock(self._cursor, bare=self._expect_time)
-        return None if clock is None else Clause(times=[clock], order=[TIMES])
+        return _clause(TIMES, clock and [clock])
 
     def _months(self) -> Clause | None:
         self._cursor.take(1 if self._cursor.word() == "from" else 0)
-        months = read_months(self._cursor)
-        return None if months is None else Clause(months=months, order=[MONTHS])
+        return _clause(MONTHS, read_months(self._cursor))
 
     def _add(self, part: Clause, joint: str) -> None:
         part.before = joint
@@ -215,21 +210,16 @@ class Reader:
         if word in UNCLEAR:
             kind, reason, *instead = UNCLEAR[word]
             refuse(kind, f'"{word}": {reason}', *instead)
-        if word == "other" and self._every and weekday(cursor.word(1)) is not None:
-            day = cursor.word(1)
-            refuse(
-                "inexpressible",
-                f'every 2 weeks on "{day}" cannot be said in cron, which knows no week numbers',
-                f"first and third {day.removesuffix('s')} of the month", "every 2 weeks",
-            )  # fmt: skip
-        number = cursor.whole()
+        number = 2 if word == "other" else cursor.whole()
         if number is not None and self._every and weekday(cursor.word(1)) is not None:
+            day = cursor.word(1)
+            twice = f"first and third {day.removesuffix('s')} of the month"
             refuse(
                 "inexpressible",
-                f'every {number} weeks on "{cursor.word(1)}" cannot be said in cron, which knows '
-                "no week numbers",
-                f"every {number} weeks",
-            )
+                f'every {number} weeks on "{day}" cannot be said in cron, which knows no week '
+                "numbers",
+                *([twice] if word == "other" else []), f"every {number} weeks",
+            )  # fmt: skip
 
     def _refuse_word(self) -> NoReturn:
         token = self._cursor.peek()
@@ -253,6 +243,11 @@ def _are_numbers(times: list[ClockTime]) -> bool:
     return all(
         clock.mark in ("bare", "24") and not (clock.minute or clock.midnight) for clock in times
     )
+
+
+def _clause(slot: str, value: Any) -> Clause | None:
+    """A clause with one filled slot; None without a value."""
+    return None if value is None else Clause(**{slot: value}, order=[slot])
 
 
 def _is_beside(segment: Clause, part: Clause) -> bool:
