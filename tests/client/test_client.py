@@ -133,6 +133,9 @@ async def test_a_taken_external_id_can_be_refused(database_url: str) -> None:
         with pytest.raises(AlreadyStarted, match="'o-7'") as error:
             await app.options(external_id="o-7", on_conflict="reject").start(fulfil, "b")
         assert error.value.facts["run_id"] == first.id
+        both = app.options(external_id="o-7", unique_key="u", on_conflict="reject")
+        with pytest.raises(AlreadyStarted, match="external id 'o-7' or unique key 'u'"):
+            await both.start(fulfil, "b")
         assert len(await app.runs.list()) == 1
 
 

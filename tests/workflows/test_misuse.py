@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
@@ -360,6 +361,43 @@ def test_a_workflow_on_a_method_is_refused() -> None:
             @app.workflow
             async def flow(self, n: int) -> int:
                 return n
+
+
+class Adder:
+    """Callable, but not a function."""
+
+    async def __call__(self, n: int) -> int:
+        return n
+
+
+async def listing() -> Any:
+    yield 1
+
+
+def numbers() -> Any:
+    yield 1
+
+
+async def add(n: int) -> int:
+    return n
+
+
+@pytest.mark.parametrize("decorate", ["step", "workflow"])
+@pytest.mark.parametrize(
+    ("thing", "said"),
+    [
+        (Adder(), "Adder object.* is not a function"),
+        (Adder, "Adder.* is not a function"),
+        (functools.partial(add, 1), "partial.* is not a function"),
+        (listing, "listing has a `yield`"),
+        (numbers, "numbers has a `yield`"),
+        (Rota().step(add), "add is a step already"),
+        (Rota().workflow(add), "add is a workflow already"),
+    ],
+)
+def test_only_a_function_with_a_result_is_decorated(decorate: str, thing: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        getattr(Rota(), decorate)(thing)
 
 
 async def test_a_static_method_is_a_step(database_url: str) -> None:

@@ -182,3 +182,34 @@ async def test_the_live_failure_of_a_step_carries_its_cause(database_url: str) -
         with pytest.raises(RunFailed, match="KeyError"):
             await result(run)
         assert "shaky" in (await trouble(run))["trace"]
+
+
+class Mute(Exception):
+    """An error that cannot say what happened."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+async def test_an_error_without_a_readable_text_fails_like_any_other(
+    database_url: str, retries: int
+) -> None:
+    app = Rota()
+
+    @app.step(retries=1)
+    async def shaky() -> None:
+        raise Mute
+
+    @app.workflow(retries=retries)
+    async def flow() -> None:
+        try:
+            await shaky()
+        except StepFailed:
+            raise Mute from None
+
+    async with virtual(app, url=database_url) as world:
+        run = await flow.start()
+        await world.drain()
+        assert await run.status() == "failed:logic"
+        assert (await trouble(run))["type"] == "Mute"

@@ -240,8 +240,8 @@ class RunStarter:
             span.note({"rota.run.id": fresh.id, "rota.queue": fresh.queue})
             started = await self.send(fresh)
         if started.existed and options.on_conflict == "reject":
-            unique = options.unique_key
-            held = f"unique key {unique!r}" if unique else f"external id {options.external_id!r}"
+            given = {"external id": options.external_id, "unique key": options.unique_key}
+            held = " or ".join(f"{what} {value!r}" for what, value in given.items() if value)
             raise AlreadyStarted(f"run {started.id} has {held} already", run_id=started.id)
         returns = None if isinstance(workflow, str) else workflow.signature.returns
         return RunHandle(self._client, started.id, returns, started.existed)

@@ -15,6 +15,7 @@ from operator import attrgetter
 from rota.core import redaction, spans
 from rota.core.meters import RUN_SECONDS, RUN_WAIT_SECONDS, RUNS_FINISHED
 from rota.core.redaction import Redactor
+from rota.core.runs.failures import message_of
 from rota.core.runs.lifecycle import FINAL, RULES
 from rota.core.runs.model import Claim, Outcome, StoredStep
 from rota.core.time.instants import SECOND, span
@@ -126,7 +127,7 @@ def _seconds(times_us: list[int]) -> list[float]:
 
 def failed(claim: Claim, error: BaseException, *, retry_in_us: int | None = None) -> None:
     """Log that an attempt of a run failed, with its traceback."""
-    said = f"{type(error).__name__}: {error}"
+    said = f"{type(error).__name__}: {message_of(error)}"
     if retry_in_us is None:
         log.error("run %s (%s) failed: %s", claim.id, claim.name, said, exc_info=error)
         return
@@ -140,7 +141,7 @@ def asks(claim: Claim, error: BaseException) -> None:
     """Log that a run waits for an operator."""
     log.warning(
         "run %s (%s) waits for an operator: %s: %s",
-        claim.id, claim.name, type(error).__name__, error, exc_info=error,
+        claim.id, claim.name, type(error).__name__, message_of(error), exc_info=error,
     )  # fmt: skip
 
 
@@ -150,7 +151,7 @@ def step_failed(
     """Log that a step is retried. Its last failure is logged as that of the run."""
     log.warning(
         "run %s (%s): step %s failed, attempt %d in %s: %s: %s", claim.id, claim.name, step,
-        attempt + 1, span(retry_in_us), type(error).__name__, error,
+        attempt + 1, span(retry_in_us), type(error).__name__, message_of(error),
     )  # fmt: skip
 
 

@@ -44,7 +44,7 @@ class Step(Generic[P, R]):
         timeout: Duration | None = None,
         check_arguments: bool = True,
     ) -> None:
-        _refuse_method(function, "step")
+        _check_function(function, "step")
         functools.update_wrapper(self, function)
         self.function = function
         self.name = checked_name(name or function.__name__, "step name")
@@ -174,7 +174,7 @@ class Workflow(Startable[P, R]):
         priority: int = 0,
         version: str | None = None,
     ) -> None:
-        _refuse_method(function, "workflow")
+        _check_function(function, "workflow")
         functools.update_wrapper(cast(Any, self), function)
         self.function = function
         self.name = checked_name(name or function.__name__, "workflow name")
@@ -349,8 +349,25 @@ def _no_digest(_args: Any, _kwargs: Any) -> None:
     return None
 
 
-def _refuse_method(function: Callable[..., Any], what: str) -> None:
-    """Refuse a function with `self`: no caller would pass it, and JSON cannot hold it."""
+def _check_function(function: Callable[..., Any], what: str) -> None:
+    """Refuse all but functions with a result. Refuse one with `self` too: no caller would pass
+    it, and JSON cannot hold it."""
+    if isinstance(function, Step | Workflow):
+        kind = "step" if isinstance(function, Step) else "workflow"
+        raise UsageError(
+            f"{function.name} is a {kind} already",
+            hint="Decorate a function once. A workflow calls a step, or another workflow.",
+        )
+    if not inspect.isroutine(function):
+        raise UsageError(
+            f"{what} {function!r} is not a function",
+            hint="Decorate a `def` or an `async def` that calls it.",
+        )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise UsageError(
+            f"{what} {function.__name__} has a `yield`, so it has no result",
+            hint="Return a list instead.",
+        )
     owner = getattr(function, "__qualname__", "").rpartition("<locals>.")[2].rpartition(".")[0]
     first = next(iter(inspect.signature(function).parameters), None)
     if owner and first in ("self", "cls"):

@@ -110,7 +110,7 @@ def describe(error: BaseException) -> str:
     """The error as stored JSON: class, sentence, kind, and where it happened."""
     fields = {
         "type": type(error).__name__,
-        "message": _clipped(without_secrets(_message(error)), MESSAGE_CHARS_MAX),
+        "message": _clipped(without_secrets(message_of(error)), MESSAGE_CHARS_MAX),
         "kind": kind_of(error).value,
         "trace": _clipped(without_secrets(_trace(error)), TRACE_CHARS_MAX),
     }
@@ -126,7 +126,8 @@ def describe(error: BaseException) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _message(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
+    """The text of an error, even of one that fails to give it."""
     try:
         return str(error)
     except Exception as worse:
