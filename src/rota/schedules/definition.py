@@ -30,7 +30,7 @@ from rota.core.schedules.intent import (
     jitter_us,
     understand,
 )
-from rota.core.time.instants import SECOND, Duration, instant, micros
+from rota.core.time.instants import SECOND, Duration, instant, micros, timeout_micros
 from rota.core.time.recurrence import Spec, count_between, next_after, parse
 from rota.core.time.zones import zone_named
 from rota.errors import BadSchedule, WrongState
@@ -89,7 +89,8 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "overlap": Overlap,
     "missed": Missed,
     "retries": RetryPolicy.of,
-    **dict.fromkeys(("max_delay", "jitter", "timeout", "grace", "expires_after"), micros),
+    "timeout": timeout_micros,
+    **dict.fromkeys(("max_delay", "jitter", "grace", "expires_after"), micros),
 }
 _MAY_BE_NONE = ("max_delay", "retries", "timeout", "expires_after")
 
@@ -116,23 +117,15 @@ def _read(option: str, value: object) -> Any:
     return value if is_plain else _READERS[option](value)
 
 
-def check_when(
-    when: When, *, zone: str, gap: str = "auto", repeat: str = "auto", sub_second: bool = False
-) -> None:
-    """Refuse a timing that is never valid. A timing that is over is valid here, because code may
-    stay longer than its times."""
-    parse(when, zone=zone, now=0, gap=gap, repeat=repeat, sub_second=sub_second)
-
-
 def check_declared(when: When, zone: str, options: ScheduleOptions) -> None:
     """Refuse a declaration in code that can be known to be wrong where it is written."""
-    check_when(
-        when, zone=zone, gap=options.get("gap", "auto"), repeat=options.get("repeat", "auto"),
-        sub_second=options.get("sub_second", False),
+    # A timing that is over is valid here, because code may stay longer than its times.
+    parse(
+        when, zone=zone, now=0, gap=options.get("gap", "auto"),
+        repeat=options.get("repeat", "auto"), sub_second=options.get("sub_second", False),
+        start_at=bound(options.get("start"), zone), end_at=bound(options.get("end"), zone),
     )  # fmt: skip
     policies(**chosen_policies(options))
-    for end in (options.get("start"), options.get("end")):
-        bound(end, zone)
     if (queue := options.get("queue")) is not None:
         checked_name(queue, "queue")
     if (priority := options.get("priority")) is not None:

@@ -11,14 +11,13 @@ overlap = "skip"             # any option of `rota schedule create`
 from __future__ import annotations
 
 from datetime import date, datetime, time
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
-from rota.errors import BadSetting, RotaError
-from rota.schedules.definition import PolicyOptions, check_when, chosen_policies, policies
+from rota.errors import BadInput, BadSetting, RotaError
+from rota.schedules.definition import PolicyOptions, ScheduleOptions, check_declared
 from rota.schedules.host_zone import zone_or_host
-from rota.schedules.preview import read_time
 
 POLICIES = tuple(PolicyOptions.__annotations__)
 # Options for which None means that the table does not name them.
@@ -62,22 +61,26 @@ class ScheduleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def check(self, where: str) -> None:
         """Refuse what can be known to be wrong without the code; `where` names the table."""
         try:
-            words = self.words()
-            policies(**chosen_policies(words))
-            check_when(
-                self.when, zone=zone_or_host(self.timezone), gap=self.gap or "auto",
-                repeat=self.repeat or "auto", sub_second=self.sub_second,
-            )  # fmt: skip
+            options = cast("ScheduleOptions", self.words())
+            check_declared(self.when, zone_or_host(self.timezone), options)
         except RotaError as error:
             raise BadSetting(f"{where}: {error.message}", hint=error.advice) from error
 
     def _bound(self, key: str) -> datetime | None:
-        """A time without an offset stays so: it is wall time in the zone the schedule has."""
+        """A time without an offset stays so: it is wall time in the zone the schedule has. Words
+        such as "tomorrow" are refused: they would mean another day at each deploy."""
         value = getattr(self, key)
         if value is None:
             return None
         if isinstance(value, date) and not isinstance(value, datetime):
             value = datetime.combine(value, time())
-        if not isinstance(value, datetime):
-            value = read_time(str(value), "UTC", 0)
-        return value if isinstance(value, datetime) else None
+        if isinstance(value, datetime):
+            return value
+        try:
+            return datetime.fromisoformat(str(value).strip().replace(" ", "T", 1))
+        except ValueError as error:
+            raise BadInput(
+                f"{key}: {str(value)!r} is not a time with its date",
+                hint="Write 2027-03-28 or 2027-03-28T09:00, with an offset as +02:00 or Z, or as "
+                "wall time in the schedule's zone.",
+            ) from error

@@ -194,6 +194,14 @@ def test_an_operators_schedule_is_left_alone(
         ('workflow = "add"\nwhen = "@daily"\noverlap = "maybe"', "'maybe' is not a valid"),
         ('workflow = "add"\nwhen = "@daily"\nmax_delay = "soon"', "'soon' is not a duration"),
         ('workflow = "add"\nwhen = "@daily"\nstart = "soon"', "'soon' is not a time"),
+        ('workflow = "add"\nwhen = "5m"\nstart = "tomorrow 9:00"', "start: 'tomorrow 9:00' is not"),
+        ('workflow = "add"\nwhen = "5m"\nend = 09:00:00', "end: '09:00:00' is not a time with its"),
+        ('workflow = "add"\nwhen = "5m"\ntimeout = "0s"', "timeout='0s' leaves no time"),
+        ('workflow = "add"\nwhen = "5m"\nqueue = ""', "queue is empty"),
+        (
+            'workflow = "add"\nwhen = "5m"\nstart = 2027-02-01\nend = 2027-01-01',
+            r"the schedule would end \(2027-01-01",
+        ),
         ('workflow = "add"\nwhen = "10ms"', "more than once a second"),
         ('workflow = "add"', "missing required field `when`"),
         (
