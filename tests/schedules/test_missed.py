@@ -201,6 +201,19 @@ async def test_a_grace_period_that_makes_all_of_it_late_is_refused(database_url:
             await app.schedules.create("s", "report", HOURLY, grace="10ms", **PLAIN)
 
 
+@pytest.mark.parametrize("delay", ["0s", "10ms", 0])
+async def test_a_delay_that_no_occurrence_keeps_is_refused(
+    database_url: str, delay: str | int
+) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url):
+        with pytest.raises(BadSchedule, match="so that no occurrence would run"):
+            await app.schedules.create("s", "report", HOURLY, max_delay=delay, **PLAIN)
+        await app.schedules.create("s", "report", HOURLY, max_delay="1s", **PLAIN)
+        with pytest.raises(BadSchedule, match="so that no occurrence would run"):
+            await app.schedules.update("s", max_delay=delay)
+
+
 async def test_max_runs_is_not_exceeded_by_a_second_catch_up(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:

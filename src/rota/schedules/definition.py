@@ -103,6 +103,12 @@ def policies(**options: Unpack[PolicyOptions]) -> Policies:
             "be late",
             hint="Write at least 1s; 30s is the default.",
         )
+    delay = options.get("max_delay")
+    if delay is not None and micros(delay) < GRACE_US_MIN:
+        raise BadSchedule(
+            f"max_delay={delay!r} is shorter than a second, so that no occurrence would run",
+            hint="Write at least 1s; leave it out for no limit.",
+        )
     try:
         return Policies(**{POLICY_NAMES[name]: _read(name, one) for name, one in options.items()})
     except ValueError as error:

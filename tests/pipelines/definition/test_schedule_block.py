@@ -89,6 +89,8 @@ def test_no_retries_is_one_attempt(tmp_path: Path) -> None:
             "window: {maxDelay: 3}",
             'schedule.window: unknown key "maxDelay"; did you mean "maxDelay',
         ),
+        ("window: {maxDelayMinutes: 0}", "so that no occurrence would run"),
+        ("window: {maxDelayMinutes: 0.01}", "so that no occurrence would run"),
         ("condition: {}", "schedule.condition asks for nothing"),
         ("notify: {onFailure: x}", 'unknown key "onFailure"; did you mean "on_failure"?'),
         ("end: 2020-01-01", "warning 2:1 the schedule is over: no occurrence is left"),

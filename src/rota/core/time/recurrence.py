@@ -175,9 +175,10 @@ def _refuse_big_m(text: str) -> None:
     found = _BIG_M.search(text)
     if found is not None and not _LARGER_UNIT.search(text[: found.start()]):
         number = found[1]
+        months = "every month" if number == "1" else f"every {number} months"
         raise BadSchedule(
             f'"{text}" is ambiguous: {found[0]} may be minutes or months',
-            hint=f'Write one of: "{number}m"; "every {number} months".',
+            hint=f'Write one of: "{number}m"; "{months}".',
         )
 
 

@@ -10,7 +10,7 @@ import msgspec
 from rota.core.pipelines.names import KIND
 from rota.core.runs.retry import RetryPolicy
 from rota.core.schedules.intent import Intent, Missed, Overlap, Policies
-from rota.core.time.instants import MINUTE, instant
+from rota.core.time.instants import instant
 from rota.core.time.recurrence import parse
 from rota.core.time.zones import zone_named
 from rota.errors import BadSchedule
@@ -151,13 +151,13 @@ def policies_of(block: ScheduleBlock) -> Policies:
     """Everything but the times."""
     delay = block.window.max_delay_minutes
     common = policies(
-        grace=block.grace or "30s", expires_after=block.expires_after, jitter=block.jitter or 0
-    )
+        grace=block.grace or "30s", expires_after=block.expires_after, jitter=block.jitter or 0,
+        max_delay=None if delay is None else delay * 60,
+    )  # fmt: skip
     return msgspec.structs.replace(
         common,
         overlap=block.overlap,
         missed=block.missed_execution,
-        delay_us_max=None if delay is None else round(delay * MINUTE),
         runs_max=block.max_runs,
         failures_max=block.pause_after_failures,
         retry=RetryPolicy(
