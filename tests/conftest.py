@@ -9,6 +9,7 @@ import os
 import secrets
 import signal
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -67,14 +68,19 @@ HERE = Path(__file__).parent
 REAL_TIME = ("browser", "cli", "examples", "faults", "pipelines")
 
 
+@cache
+def _in_real_time(path: Path) -> bool:
+    return any(path.is_relative_to(HERE / name) for name in REAL_TIME)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Try a test of real time up to three times; any other that fails has failed."""
     for item in items:
         mark = item.get_closest_marker("wall_clock")
         if mark is not None and not mark.args:
             raise pytest.UsageError(f"{item.nodeid} is marked wall_clock without a reason")
-        by_folder = any(item.path.is_relative_to(HERE / name) for name in REAL_TIME)
-        if (mark is not None or by_folder) and not os.environ.get("ROTA_NIGHTLY"):
+        timed = mark is not None or _in_real_time(item.path)
+        if timed and not os.environ.get("ROTA_NIGHTLY"):
             item.add_marker(pytest.mark.flaky(reruns=2))
 
 

@@ -14,9 +14,7 @@ from rota.errors import BadSchedule, RotaError, UsageError
 from rota.store.backend.database import Tx
 from rota.store.schedules import templates as store
 from rota.testing import virtual
-from tests.schedules.kit import PLAIN, at, due, lines, outcomes, schedule, sound
-
-HOURLY = "0 * * * *"
+from tests.schedules.kit import HOURLY, PLAIN, at, due, lines, outcomes, schedule, sound
 
 
 class Program(Rota):

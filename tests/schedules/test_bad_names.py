@@ -8,9 +8,8 @@ import pytest
 
 from rota.errors import BadInput, BadSchedule
 from rota.testing import virtual
-from tests.schedules.kit import PLAIN, Noted, schedule
+from tests.schedules.kit import HOURLY, PLAIN, Noted, schedule
 
-HOURLY = "0 * * * *"
 BAD = {"NUL": "a\0b", "surrogate": "a\ud800b", "empty": "", "long": "x" * 300}
 
 

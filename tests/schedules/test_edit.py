@@ -11,6 +11,7 @@ from rota import this_run
 from rota.errors import BadSchedule, UnknownWorkflow, UnknownZone, WrongState
 from rota.testing import virtual
 from tests.schedules.kit import (
+    HOURLY,
     PLAIN,
     Noted,
     at,
@@ -23,8 +24,6 @@ from tests.schedules.kit import (
     schedule,
     sound,
 )
-
-HOURLY = "0 * * * *"
 
 
 async def test_a_new_time_takes_effect_at_its_next_occurrence(database_url: str) -> None:

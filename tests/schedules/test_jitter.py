@@ -8,9 +8,7 @@ import pytest
 
 from rota.core.time.instants import MINUTE
 from rota.testing import virtual
-from tests.schedules.kit import PLAIN, Noted, due, outcomes, schedule, sound
-
-HOURLY = "0 * * * *"
+from tests.schedules.kit import HOURLY, PLAIN, Noted, due, outcomes, schedule, sound
 
 
 async def test_many_schedules_at_one_instant_spread_out(database_url: str) -> None:

@@ -18,6 +18,7 @@ from rota.store.schedules import fire as firing
 from rota.testing import START, virtual
 from tests.kit.builders import opened
 from tests.schedules.kit import (
+    HOURLY,
     PLAIN,
     Noted,
     at,
@@ -31,7 +32,6 @@ from tests.schedules.kit import (
     sql,
 )
 
-HOURLY = "0 * * * *"
 EVERY_SECOND = "* * * * * *"
 
 

@@ -11,6 +11,7 @@ from rota.errors import BadSchedule
 from rota.explain.schedule import why
 from rota.testing import virtual
 from tests.schedules.kit import (
+    HOURLY,
     PLAIN,
     Noted,
     at,
@@ -21,8 +22,6 @@ from tests.schedules.kit import (
     resume_work,
     sound,
 )
-
-HOURLY = "0 * * * *"
 
 
 async def test_missed_run_runs_once_the_latest_and_reports_the_others(database_url: str) -> None:

@@ -10,9 +10,18 @@ import pytest
 from rota import RetryPolicy, Rota, Transient
 from rota.testing import World, virtual
 from tests.engine.kit import Gate, eventually, live
-from tests.schedules.kit import PLAIN, Noted, at, lines, outage, resume_work, schedule, sound
+from tests.schedules.kit import (
+    HOURLY,
+    PLAIN,
+    Noted,
+    at,
+    lines,
+    outage,
+    resume_work,
+    schedule,
+    sound,
+)
 
-HOURLY = "0 * * * *"
 PATIENT = RetryPolicy(attempts=3, delay_s=1800, delay_s_max=1800, factor=1)
 
 

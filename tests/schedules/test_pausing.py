@@ -13,6 +13,7 @@ from rota.store.backend.database import Tx
 from rota.store.schedules import fire
 from rota.testing import virtual
 from tests.schedules.kit import (
+    HOURLY,
     PLAIN,
     Noted,
     at,
@@ -24,8 +25,6 @@ from tests.schedules.kit import (
     schedule,
     sound,
 )
-
-HOURLY = "0 * * * *"
 
 
 async def test_a_paused_schedule_fires_nothing_and_keeps_its_note(database_url: str) -> None:

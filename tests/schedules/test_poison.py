@@ -9,9 +9,8 @@ import pytest
 from rota.errors import BadSchedule
 from rota.explain.schedule import why
 from rota.testing import World, virtual
-from tests.schedules.kit import PLAIN, Noted, at, lines, schedule, sound, sql
+from tests.schedules.kit import HOURLY, PLAIN, Noted, at, lines, schedule, sound, sql
 
-HOURLY = "0 * * * *"
 NOT_JSON = "{this is not json"
 # It was understood once; the zone has been taken out of the zone database since.
 NO_SUCH_ZONE = 'replace(spec, \'"zone":"Europe/Berlin"\', \'"zone":"Europe/Atlantis"\')'

@@ -15,6 +15,7 @@ from rota.store.schedules import fire
 from rota.store.schedules import templates as store
 from rota.testing import virtual
 from tests.schedules.kit import (
+    HOURLY,
     PLAIN,
     Noted,
     at,
@@ -28,7 +29,6 @@ from tests.schedules.kit import (
 
 FRIDAYS = "0 17 * * FRI"
 NOONS = "0 12 * * *"
-HOURLY = "0 * * * *"
 
 
 async def _fire(app: Noted, limit: int = 1000) -> fire.Fired:

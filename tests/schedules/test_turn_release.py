@@ -8,9 +8,8 @@ from rota import RetryPolicy, Rota, Transient
 from rota.client.doctor import examine, repair
 from rota.store import invariants
 from rota.testing import World, virtual
-from tests.schedules.kit import PLAIN, Noted, at, lines, outage, resume_work, sound, sql
+from tests.schedules.kit import HOURLY, PLAIN, Noted, at, lines, outage, resume_work, sound, sql
 
-HOURLY = "0 * * * *"
 ONCE_MORE = RetryPolicy(attempts=2, delay_s=3600, delay_s_max=3600, factor=1)
 
 

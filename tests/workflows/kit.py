@@ -15,6 +15,7 @@ from rota import (
     RetryPolicy,
     Rota,
     RunHandle,
+    sleep,
 )
 from rota.core.runs.model import Run, StoredStep
 from rota.core.runs.stored_errors import read_error
@@ -46,6 +47,24 @@ class Invoice(msgspec.Struct):
 
     number: int
     receipt: Receipt
+
+
+def family() -> tuple[Rota, Any, Any]:
+    """An elder that calls a child which sleeps for an hour."""
+    app = Rota()
+
+    @app.workflow
+    async def child(n: int) -> Receipt:
+        await sleep("1h")
+        return Receipt("child", n)
+
+    @app.workflow
+    async def elder(n: int) -> int:
+        receipt = await child(n)
+        await sleep("1h")
+        return receipt.total
+
+    return app, elder, child
 
 
 async def result(run: RunHandle) -> Any:

@@ -22,30 +22,12 @@ from rota.store.runs.wake import poke
 from rota.testing import virtual
 from tests.engine.kit import Gate, StoreTap, ghost_claim, live
 from tests.workflows.kit import (
-    Receipt,
     children,
     eventually,
+    family,
     result,
     sound,
 )
-
-
-def family() -> tuple[Rota, Any, Any]:
-    """An elder that calls a child which sleeps for an hour."""
-    app = Rota()
-
-    @app.workflow
-    async def child(n: int) -> Receipt:
-        await sleep("1h")
-        return Receipt("child", n)
-
-    @app.workflow
-    async def elder(n: int) -> int:
-        receipt = await child(n)
-        await sleep("1h")
-        return receipt.total
-
-    return app, elder, child
 
 
 def failing(**policies: Any) -> tuple[Rota, Any, list[str]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from rota import (
@@ -17,32 +15,14 @@ from rota import (
 from rota.core.time.instants import SECOND
 from rota.testing import virtual
 from tests.workflows.kit import (
-    Receipt,
     attempts,
     children,
+    family,
     keys,
     result,
     sound,
     trouble,
 )
-
-
-def family() -> tuple[Rota, Any, Any]:
-    """An elder that calls a child which sleeps for an hour."""
-    app = Rota()
-
-    @app.workflow
-    async def child(n: int) -> Receipt:
-        await sleep("1h")
-        return Receipt("child", n)
-
-    @app.workflow
-    async def elder(n: int) -> int:
-        receipt = await child(n)
-        await sleep("1h")
-        return receipt.total
-
-    return app, elder, child
 
 
 async def test_a_workflow_called_in_a_workflow_is_a_child_run(database_url: str) -> None:
