@@ -309,3 +309,36 @@ async def test_times_that_branches_read_are_in_order(database_url: str) -> None:
         await racers.end(world, "a")
         await world.drain()
         assert await result(run) == ["now", "now", "now", "a"]
+
+
+async def test_a_run_suspends_after_a_replay_cancelled_a_wait(database_url: str) -> None:
+    app = Rota()
+
+    @app.step
+    async def quick() -> str:
+        return "quick"
+
+    @app.workflow
+    async def child(pause: str) -> str:
+        await sleep(pause)
+        return pause
+
+    @app.workflow
+    async def flow() -> list[Any]:
+        async def race() -> list[int]:
+            tasks = tasks_of(child("5h"), quick())
+            first = await winners(tasks)
+            tasks[0].cancel()
+            await asyncio.wait(tasks)
+            return first
+
+        async def later() -> str:
+            await sleep("1h")
+            return await child("2h")
+
+        return await gather(race(), later())
+
+    async with virtual(app, url=database_url) as world:
+        run = await flow.start()
+        await world.drain()
+        assert await result(run) == [[1], "2h"]

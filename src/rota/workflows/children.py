@@ -174,7 +174,7 @@ async def child_result(
     """The result of a child run; raises RunFailed when it ended without one."""
     key = f"result {child_id}"
     known = flow.recall(key)
-    if known is None:
+    if known is None or known.status == "waiting":
         await flow.permit_new()
     if known is None and flow.failed_before(key):
         known = await _retry_child(flow, key, child_id)

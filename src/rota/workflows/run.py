@@ -118,8 +118,8 @@ class WorkflowRun:
         self.unasked: set[str] | None = None  # recorded, and not asked for again
         self._failed_before: Collection[str] = ()
         self._waits: dict[asyncio.Future[None], tuple[str, int | None]] = {}
-        self._held: list[asyncio.Future[None]] = []
-        self._undecided: list[asyncio.Future[None]] = []
+        self._held: dict[asyncio.Future[None], None] = {}
+        self._undecided: dict[asyncio.Future[None], None] = {}
         self.pending_calls: PendingCalls = {}
         self.new_children: set[str] = set()  # inserted by this execution, not read yet
         self._used_keys: set[str] = set()
@@ -346,8 +346,8 @@ class WorkflowRun:
             self._note()  # this may have been the last work: all branches may be blocked now
 
     async def permit_new(self) -> None:
-        """Return once it is certain that executing something new contradicts no recorded step."""
-        if self.unasked:
+        """Return once the code has asked for all recorded steps and has got their results."""
+        if self.is_replay():
             await self._block(self._held)
         if self.cancelled:
             await self.record_cancelled()
@@ -378,9 +378,10 @@ class WorkflowRun:
             if timer is not None:
                 timer.cancel()
 
-    async def _block(self, blocked: list[asyncio.Future[None]]) -> None:
+    async def _block(self, blocked: dict[asyncio.Future[None], None]) -> None:
         future: asyncio.Future[None] = self.context.loop.create_future()
-        blocked.append(future)
+        blocked[future] = None
+        future.add_done_callback(lambda _: blocked.pop(future, None))  # its task may be cancelled
         self._note()
         await future
 
@@ -415,11 +416,11 @@ class WorkflowRun:
         elif self.refusal is not None:
             self._release([*self._waits, *self._held, *self._undecided], self.refusal)
         elif self._undecided:
-            undecided, self._undecided = self._undecided, []
+            undecided, self._undecided = [*self._undecided], {}
             self._release(undecided, None)
         elif self._held:
             # A branch that is busy elsewhere may still ask for what is missing: no proof then.
-            held, self._held = self._held, []
+            held, self._held = [*self._held], {}
             self._release(held, None if real else self.stranded())
         elif not self.threaded and (
             problem := asyncio_timeout_error(self.context.loop, self._root, durable)
@@ -465,8 +466,6 @@ class WorkflowRun:
     ) -> Coroutine[Any, Any, T]:
         """The coroutine of a call that user code has to await; known until it begins."""
         return noted(self.pending_calls, name, begin)
-
-    # -- sync workflows --------------------------------------------------------------------
 
     def in_thread(self) -> bool:
         """Whether the caller is a sync workflow's thread."""

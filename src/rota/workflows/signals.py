@@ -13,6 +13,7 @@ from rota.core.runs.model import StoredStep
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import after
 from rota.errors import BadInput
+from rota.store.runs.steps import Fits
 from rota.workflows.results import expect_result, repeat_result
 from rota.workflows.run import WorkflowRun
 
@@ -27,8 +28,9 @@ async def take_signal(
     shape = _shape_text(kind)
     digest = None if shape is None else digest_of((), (shape,), {})
     step = flow.recall_call(key, digest, "wait_for", (name,), {"type": kind})
-    if step is None:
+    if step is None or step.status == "waiting":
         await flow.permit_new()
+    if step is None:
         deadline = None if timeout_us is None else after(flow.clock.now(), timeout_us)
         # The shape is stored in place of the value: a sender of a wrong value gets an error.
         step = flow.new_step(
@@ -47,23 +49,29 @@ async def take_signal(
         await repeat_result(flow, step)
     while step.status == "waiting":
         error = step.error
-        completion = expect_result(flow)
-        at = None if completion is None else completion.at
-        with flow:
-            try:
-                taken = flow.context.journal.await_signal(flow.claim, name, step, fits, at)
-                step = await flow.ours(taken)
-                flow.remember(step)
-            finally:
-                if completion is not None and step.status == "waiting":
-                    completion.drop()
-            if completion is not None and step.status != "waiting":
-                await completion.deliver()
+        step = await _looked(flow, name, step, fits)
         if step.error is not None and step.error != error:
             problem = read_error(step.error)["message"]
             log.warning("run %s leaves a signal and waits on: %s", flow.claim.id, problem)
         if step.status == "waiting":
             await flow.wait("signal", step.wake_at)
+    return step
+
+
+async def _looked(flow: WorkflowRun, name: str, step: StoredStep, fits: Fits) -> StoredStep:
+    """The step after a look for the signal, when it is the turn of its result."""
+    completion = expect_result(flow)
+    at = None if completion is None else completion.at
+    with flow:
+        try:
+            look = flow.context.journal.await_signal(flow.claim, name, step, fits, at)
+            step = await flow.ours(look)
+            flow.remember(step)
+        finally:
+            if completion is not None and step.status == "waiting":
+                completion.drop()
+        if completion is not None and step.status != "waiting":
+            await completion.deliver()
     return step
 
 

@@ -45,7 +45,7 @@ async def run_step(
                 await repeat_result(flow, known)
             return flow.read_recorded(step.returns, known, step.result_name)
         await _until_retry(flow, step, known)
-    elif flow.unasked or flow.cancelled:
+    if flow.cancelled or flow.is_replay():
         await flow.permit_new()
     while True:
         flow.check_open()
