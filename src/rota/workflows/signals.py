@@ -59,7 +59,7 @@ async def take_signal(
 
 
 async def _looked(flow: WorkflowRun, name: str, step: StoredStep, fits: Fits) -> StoredStep:
-    """The step after a look for the signal, when it is the turn of its result."""
+    """The step after a read of the signals, when it is the turn of its result."""
     completion = expect_result(flow)
     at = None if completion is None else completion.at
     with flow:

@@ -36,7 +36,7 @@ where (runs.id {in roots} or (runs.root_id {in roots} and runs.retry_of is not n
     and {last attempt runs}
 
 -- name: count_by_status
--- The statuses of schedules are left out: those are not runs.
+-- Without the statuses of schedules, which are not runs.
 select status, count(*) from runs
 where namespace = :namespace and status <> 'scheduled' and status <> 'paused'
 group by status
