@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -365,3 +366,53 @@ async def test_sync_code_that_is_stuck_does_not_keep_the_program_from_leaving(
     finally:
         release.set()
         await asyncio.sleep(0)
+
+
+async def test_an_async_workflow_may_call_sync_steps_in_threads(database_url: str) -> None:
+    app = Rota()
+    calls: list[int] = []
+    both = threading.Barrier(2)
+
+    @app.step
+    def work(n: int) -> int:
+        calls.append(n)
+        both.wait(20)
+        return n
+
+    @app.workflow
+    async def flow() -> list[int]:
+        found = await asyncio.gather(*[asyncio.to_thread(work, n) for n in range(2)])
+        await sleep("1h")
+        return found
+
+    async with virtual(app, url=database_url) as world:
+        for _ in range(5):
+            run = await flow.start()
+            await world.drain()
+            assert await result(run) == [0, 1]
+        assert sorted(calls) == [0] * 5 + [1] * 5
+
+
+async def test_a_step_in_a_thread_of_the_user_is_warned_of_once(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Rota()
+    calls: list[int] = []
+
+    @app.step
+    def work(n: int) -> int:
+        calls.append(n)
+        return n
+
+    @app.workflow
+    def flow() -> list[int]:
+        with ThreadPoolExecutor(2) as pool:
+            return list(pool.map(work, range(3)))
+
+    async with virtual(app, url=database_url) as world:
+        run = await flow.start()
+        await world.drain()
+        assert await result(run) == [0, 1, 2]
+        assert await keys(app, run) == []
+    assert work(3) == 3  # outside of a worker, a plain call needs no warning
+    assert [line[:37] for line in caplog.messages] == ["step work was called in thread Thread"]

@@ -206,8 +206,11 @@ class TaskFactory:
             return self._before(loop, coroutine, **options)
         return asyncio.Task(coroutine, loop=loop, **options)
 
+    workers = 0  # in this process
+
     def install(self, loop: asyncio.AbstractEventLoop) -> None:
         """Use it for one more app."""
+        TaskFactory.workers += 1
         self._users += 1
         if self._users == 1 and not self._leads_here(loop):
             self._before = loop.get_task_factory()
@@ -215,6 +218,7 @@ class TaskFactory:
 
     def release(self, loop: asyncio.AbstractEventLoop) -> None:
         """Release it for one app; the last one restores the factory that was there before."""
+        TaskFactory.workers -= 1
         self._users -= 1
         if not self._users and loop.get_task_factory() is self:
             loop.set_task_factory(self._before)

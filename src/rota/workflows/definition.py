@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
+import threading
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
 from rota.client.caller import has_to_be_awaited
 from rota.client.client import Client
+from rota.client.connection import running_loop
 from rota.client.handle import RunHandle
 from rota.client.start import NO_OPTIONS, Item, RunOptions, Startable, StartOptions
 from rota.core.fingerprint import Scope, fingerprint
@@ -30,6 +33,9 @@ from rota.workflows.steps import run_step
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+log = logging.getLogger("rota.workflows")
 
 
 class Step(Generic[P, R]):
@@ -49,6 +55,7 @@ class Step(Generic[P, R]):
         self.function = function
         self.name = checked_name(name or function.__name__, "step name")
         self.inside = branches.InStep(self.name)
+        self._warned = False
         self.result_name = f"the result of step {self.name}"
         self.retry = RetryPolicy.of(retries)
         self.timeout_us = None if timeout is None else timeout_micros(timeout)
@@ -64,6 +71,7 @@ class Step(Generic[P, R]):
         """Inside a workflow: the remembered result, or the call. Elsewhere: a plain call."""
         flow = current_run()
         if flow is None:
+            self._warn_in_thread()
             return self.function(*args, **kwargs)
         work: R = self._within(flow, flow.key_for(self.name), args, kwargs)
         return work
@@ -104,6 +112,21 @@ class Step(Generic[P, R]):
     async def _plain(self, args: Any, kwargs: Any) -> Any:
         value: Any = self.function(*args, **kwargs)
         return await value if self.is_async else value
+
+    def _warn_in_thread(self) -> None:
+        """Warn once of a call in a thread beside a worker: a workflow may have made the thread."""
+        if branches.here.get() is not None or not branches.TaskFactory.workers or self._warned:
+            return
+        thread = threading.current_thread()
+        if thread is threading.main_thread() or running_loop() is not None:
+            return
+        self._warned = True
+        log.warning(
+            "step %s was called in thread %s, as a plain function: nothing is recorded. If a "
+            "workflow made this thread, every replay repeats the call: use asyncio.to_thread or "
+            "gather in an async workflow, or call the step in the workflow's own thread.",
+            self.name, thread.name,
+        )  # fmt: skip
 
     def _within(self, flow: WorkflowRun, key: str, args: Any, kwargs: Any) -> Any:
         if flow.in_thread() is self.is_async:

@@ -199,9 +199,9 @@ class WorkflowRun:
 
     def _check_task(self, branch: branches.Branch) -> None:
         """Refuse a call from a task that was not made by our factory: it would be counted as one
-        of the branch that made the task. (A callback has no task.)"""
+        of the branch that made the task. (A callback or a thread has no task.)"""
         task = asyncio.current_task(self.context.loop)
-        if task is None:
+        if task is None or self.in_thread():
             return
         if branch.task is None:
             branch.task = task  # an eager task runs before its maker holds it
