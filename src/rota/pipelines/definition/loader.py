@@ -248,6 +248,11 @@ def _check_block(block: ScheduleBlock, pipeline_id: str, report: ProblemReport) 
         except RotaError as error:
             key = {"expires_after": "expiresAfter"}.get(word, word)
             report.error(("schedule", key), f"schedule.{key}: {error.message}")
+    delay = block.window.max_delay_minutes
+    if delay is not None and delay * 60 < 1:
+        reason = f"with {delay:g} no execution would run; give at least 0.02"
+        key = "maxDelayMinutes"
+        report.error(("schedule", "window", key), f"schedule.window.{key}: {reason}")
     for key, text in (("start", block.start), ("end", block.end)):
         try:
             bound(key, text, "UTC")
