@@ -128,8 +128,9 @@ class Reader:
         return Clause(part=part, order=[PART])
 
     def _rate(self) -> Clause | None:
-        # "5 minutes" needs no "every" in front; "… and 5 minutes" is something else.
-        rate = read_rate(self._cursor, every=self._every, alone=not self._segments)
+        # "5 minutes" needs no "every" in front; "… and 5 minutes" and "at 5 minutes" differ.
+        alone = not self._segments and not self._expect_time
+        rate = read_rate(self._cursor, every=self._every, alone=alone)
         if rate is not None and rate.number < 1:
             refuse("invalid", f"every {rate.number} {rate.unit}s is not an interval")
         return _clause(RATE, rate)
