@@ -20,12 +20,15 @@ from tests.schedules.kit import HOURLY, PLAIN, at, due, lines, outcomes, schedul
 class Program(Rota):
     """A program at one deploy: what it declares, and what its runs noted."""
 
-    def __init__(self, seen: list[str], when: Any = HOURLY, **words: Any) -> None:
+    def __init__(
+        self, seen: list[str], when: Any = HOURLY, *, module: str = __name__, **words: Any
+    ) -> None:
         super().__init__(keep_days=0)
 
         async def report() -> None:
             seen.append("report")
 
+        report.__module__ = module
         self.report = self.workflow(report)
         if when is not None:
             self.schedule(when, name="s", timezone="UTC", **words)(self.report)
@@ -326,8 +329,7 @@ async def test_a_new_module_with_an_earlier_name_changes_no_origin(database_url:
 async def test_a_schedule_whose_module_was_renamed_follows_it(database_url: str) -> None:
     async with virtual(Program([]), url=database_url) as world:
         before = await schedule(world.app, "s")
-    app = Program([])
-    app.report.function.__module__ = "renamed"
+    app = Program([], module="renamed")
     async with virtual(app, url=database_url, start=at("01 00:10")):
         shown = await app.schedules.get("s")
         assert shown.intent.origin == "renamed"
