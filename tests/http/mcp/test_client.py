@@ -32,6 +32,7 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'rota.db'}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ERAS)
 async def test_it_reads_and_explains_over_stdio(url: str, mode: Mode) -> None:
     base = ["-m", "rota", "--database", url]
@@ -77,6 +78,7 @@ async def test_it_steers_over_http_where_that_is_allowed(url: str, mode: Mode) -
         assert [one.verb for one in await app.audit.list()] == ["mcp cancel_run"]
 
 
+@pytest.mark.slow
 async def test_declared_secret_fields_are_hidden_over_stdio(url: str, tmp_path: Path) -> None:
     (tmp_path / "rota.toml").write_text('[settings]\nsecret_fields = ["pin"]\n')
     base = ["-m", "rota", "--database", url]

@@ -210,6 +210,7 @@ async def test_the_endpoint_is_off_by_default_and_needs_a_role_to_write(database
             assert (await http.post("/mcp", json=note, headers=held)).status_code == 202
 
 
+@pytest.mark.slow
 def test_rota_mcp_answers_on_standard_output(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'rota.db'}"
     base = [sys.executable, "-m", "rota", "--database", url]
