@@ -24,6 +24,7 @@ from rota.errors import (
     BadInput,
     RunInterrupted,
     RunTimeout,
+    StepFailed,
     Suspended,
     Unstorable,
     UsageError,
@@ -144,9 +145,24 @@ class WorkflowExecutor:
     def _failed(
         self, error: BaseException, flow: WorkflowRun, retry: RetryPolicy, limit: _Deadline
     ) -> Outcome:
-        return self._outcomes.failed(
-            flow.claim, error, retry, deadline_at=limit.at, again=flow.uncaught()
-        )
+        again = flow.uncaught()
+        outcome = self._outcomes.failed(flow.claim, error, retry, deadline_at=limit.at, again=again)
+        if outcome.retry is not None and (step := _caught_before(error, again)):
+            log.warning(
+                "run %s (%s): the failure of %s counts as caught, because the code made another "
+                "durable call after it. A retry of the run does not call the step again. Give the "
+                "step itself `retries`.", flow.claim.id, flow.claim.name, step,
+            )  # fmt: skip
+        return outcome
+
+
+def _caught_before(error: BaseException | None, again: Sequence[str]) -> str | None:
+    """The step that caused the error and that no retry of the run repeats."""
+    while error is not None:
+        if isinstance(error, StepFailed) and error.facts["step"] not in again:
+            return str(error.facts["step"])
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _arguments(workflow: Workflow[..., Any], claim: Claim) -> dict[str, Any]:
