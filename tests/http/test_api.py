@@ -308,6 +308,21 @@ async def test_a_dry_run_of_a_pipeline_counts_up_to_its_limit(
     assert (refused.status_code, "items" in refused.json()["detail"]) == (422, True)
 
 
+async def test_a_queue_shows_its_order_by_age_and_by_key(database_url: str) -> None:
+    app = app_on(database_url)
+    async with app.connected(), browsing(app) as http:
+        path = f"{API}/queues/slow"
+        aged, turns, plain = [
+            (await http.put(path, json=limits)).json()
+            for limits in ({"age": "90s"}, {"round_robin": True}, {})
+        ]
+        listed = (await http.get(f"{API}/queues")).json()
+    assert (aged["age_s"], aged["round_robin"]) == (90, False)
+    assert (turns["age_s"], turns["round_robin"]) == (None, True)
+    assert (plain["age_s"], plain["round_robin"]) == (None, False)
+    assert plain in listed
+
+
 async def test_of_two_edits_of_the_same_definition_one_is_refused(database_url: str) -> None:
     app = app_on(database_url)
     async with app.connected(), browsing(app) as http:

@@ -269,6 +269,8 @@ class QueueDocument(ApiDocument, frozen=True):
     rate_count: int | None
     rate_per_s: float | None
     open_per_key: int | None
+    age_s: float | None
+    round_robin: bool
 
 
 @route("GET", "/queues", "read", "overview.queues")
@@ -285,6 +287,8 @@ def queue_document(state: QueueState) -> QueueDocument:
         concurrency_per_key=row.key_running_max, rate_count=row.rate_count,
         rate_per_s=None if row.rate_per_us is None else row.rate_per_us / SECOND,
         open_per_key=row.key_open_max,
+        age_s=None if row.age_us is None else row.age_us / SECOND,
+        round_robin=bool(row.round_robin),
     )  # fmt: skip
 
 
