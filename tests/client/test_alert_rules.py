@@ -118,3 +118,9 @@ def test_the_command_prints_yaml_and_json_without_a_database(tmp_path: Path) -> 
     both = run("--alerts", "--grafana")
     assert both.exit_code == 2
     assert "two files" in both.output
+    rules_as_json = run("--alerts", "--json")
+    assert rules_as_json.exit_code == 2
+    assert "--alerts prints YAML" in rules_as_json.output
+    assert json.loads(run("--grafana", "--json").stdout) == grafana_dashboard.document()
+    written = run("--grafana", "--json", "--output", str(target))
+    assert json.loads(written.stdout) == {"file": str(target)}

@@ -267,6 +267,8 @@ def test_logs_are_followed_until_the_run_has_ended(either: Shell) -> None:
     connect.ask(call, lambda client: client.connection.database.write(append, lines))
     followed = either.run("run", "logs", run_id, "--follow", "--after", "1")
     assert len(followed.stdout.splitlines()) == 2
+    refused = either.run("run", "logs", run_id, "--follow", "--limit", "1", code=2)
+    assert "--follow prints every line: omit --limit" in refused.stderr
 
 
 def test_list_filters_by_tag_error_kind_schedule_and_time(either: Shell) -> None:

@@ -41,7 +41,7 @@ def metrics(
     from rota.client.metrics import collect
 
     if alerts or grafana:
-        _print_generated(output, alerts=alerts, grafana=grafana, budget=budget)
+        _print_generated(call, output, alerts=alerts, grafana=grafana, budget=budget)
         return
 
     collected = connect.ask(call, collect)
@@ -61,17 +61,23 @@ def _document(metric: Metric) -> dict[str, Any]:
     return {"name": metric.name, "type": metric.type, "help": metric.help, "samples": samples}
 
 
-def _print_generated(output: Path | None, *, alerts: bool, grafana: bool, budget: float) -> None:
+def _print_generated(
+    call: CommonOptions, output: Path | None, *, alerts: bool, grafana: bool, budget: float
+) -> None:
     """Rules and dashboard come from tables beside the metrics, so that the names are the same."""
     from rota.client import alert_rules, grafana_dashboard
 
     if alerts and grafana:
         raise BadInput("--alerts and --grafana are two files", hint="Ask for one at a time.")
+    if alerts and call.json:
+        raise click.UsageError("--alerts prints YAML, which Prometheus reads: omit --json.")
     text = alert_rules.as_yaml(budget) if alerts else grafana_dashboard.as_json()
     if output is None:
         render.whole(text)
-    else:
-        _write(output, text)
+        return
+    _write(output, text)
+    if call.json:
+        render.document({"file": str(output)})
 
 
 def _write(path: Path, text: str) -> None:

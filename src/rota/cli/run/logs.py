@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 
 import click
+from click.core import ParameterSource
 
 from rota.cli import complete, connect, render
 from rota.cli.base import BaseCommand, CommonOptions, limit_option
@@ -31,6 +32,9 @@ def logs(call: CommonOptions, run_id: str, after: int, limit: int, follow: bool)
     With --follow and --json, each line is one JSON object.
     """
     if follow:
+        source = click.get_current_context().get_parameter_source("limit")
+        if source is not ParameterSource.DEFAULT:
+            raise click.UsageError("--follow prints every line: omit --limit.")
         _follow(call, run_id, after)
         return
     lines = connect.ask(call, lambda client: client.runs.logs(run_id, after=after, limit=limit))
