@@ -36,6 +36,20 @@ async def test_a_paused_schedule_skips_its_executions_until_it_is_resumed(
         await folder_world.until(lambda: folder_world.total("daily") == 1)
 
 
+async def test_skipped_executions_are_found_behind_those_that_ran(
+    folder_world: FolderWorld,
+) -> None:
+    folder_world.write("daily", DAILY)
+    async with folder_world.daemon() as scheduler:
+        await scheduler.pause("daily")
+        folder_world.pass_time("25h")
+        await scheduler.resume("daily")
+        folder_world.pass_time("9h")
+        await folder_world.until(lambda: folder_world.total("daily") == 1)
+        [skipped] = await scheduler.skipped("daily", 1)
+        assert (skipped.reason, skipped.occurrences) == ("paused", 1)
+
+
 async def test_a_pause_outlives_a_restart(folder_world: FolderWorld) -> None:
     folder_world.write("daily", DAILY)
     async with folder_world.daemon() as scheduler:

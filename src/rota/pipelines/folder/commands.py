@@ -136,7 +136,9 @@ class ScheduleCommands:
         entry = await self._entry(schedule_id)
         if self._client is None or entry.row is None:
             return []
-        rows = await self._client.schedules.history(entry.schedule_id, limit=limit)
+        rows = await self._client.schedules.history(
+            entry.schedule_id, limit=limit, outcome=Status.SKIPPED
+        )
         return [
             Skipped(
                 row.due_at or row.created_at,
@@ -144,7 +146,6 @@ class ScheduleCommands:
                 read_range(row)[2],
             )
             for row in rows
-            if row.status == Status.SKIPPED
         ]
 
     async def spent(self, schedule_id: str) -> PipelineUsage | None:
