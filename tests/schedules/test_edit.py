@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from rota import this_run
+from rota.core.time.instants import instant
 from rota.errors import BadSchedule, UnknownWorkflow, UnknownZone, WrongState
 from rota.testing import virtual
 from tests.schedules.kit import (
@@ -278,6 +279,25 @@ async def test_a_later_end_wakes_a_schedule_that_had_ended(database_url: str, by
         await world.advance("5h")
         assert app.dues == ["01 01:00:00", "01 06:00:00", "01 07:00:00"]
         await sound(app)
+
+
+async def test_bounds_without_an_offset_are_wall_time_in_the_zone(database_url: str) -> None:
+    app = Noted()
+    start, end = (at(text).replace(tzinfo=None) for text in ("02 09:00", "03 09:00"))
+    async with virtual(app, url=database_url):
+        zone = "Asia/Tokyo"
+        made = await app.schedules.create(
+            "a", "report", HOURLY, timezone=zone, start=start, end=end
+        )
+        await app.schedules.create("b", "report", HOURLY, timezone=zone)
+        edited = await app.schedules.update("b", start=start, end=end)
+        assert edited.intent.spec == made.intent.spec
+        assert await due(app, "b") == "02 00:00:00"
+        moved = await app.schedules.update("b", timezone="UTC", start=start)
+        assert moved.intent.spec.start_at == instant(at("02 09:00"))
+        assert moved.intent.spec.end_at == made.intent.spec.end_at
+        changed = await app.schedules.diff("a", timezone="UTC", start=start)
+        assert changed.lost[0] == at("02 00:00")
 
 
 async def test_an_edit_does_not_end_the_pause_of_a_person(database_url: str) -> None:

@@ -30,12 +30,11 @@ from rota.core.schedules.intent import (
     jitter_us,
     understand,
 )
-from rota.core.time.instants import SECOND, Duration, instant, micros, timeout_micros
+from rota.core.time.instants import SECOND, Duration, micros, timeout_micros
 from rota.core.time.recurrence import Spec, count_between, next_after, parse
-from rota.core.time.zones import zone_named
 from rota.errors import BadSchedule, WrongState
 from rota.schedules import overrides
-from rota.schedules.edit import Retiming, When
+from rota.schedules.edit import Retiming, When, bound
 from rota.store.schedules.templates import stored
 
 CODE = "code"
@@ -213,15 +212,6 @@ def _first_due(spec: Spec, text: str, now: int) -> int:
             hint="Give a time in the future, or a later end.",
         )
     return due_at
-
-
-def bound(when: datetime | None, zone: str) -> int | None:
-    """The instant of a start or an end; without an offset it is wall time in the zone."""
-    if when is None:
-        return None
-    if isinstance(when, datetime) and when.tzinfo is None:
-        when = when.replace(tzinfo=zone_named(zone))
-    return instant(when)
 
 
 # -- what is there -----------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import msgspec
 from rota.core.schedules.intent import Intent
 from rota.core.time.instants import instant
 from rota.core.time.recurrence import Spec, Timing, Written, parse
+from rota.core.time.zones import zone_named
 
 When = Written | Iterable[Written]
 
@@ -32,12 +33,12 @@ class Retiming(NamedTuple):
         if self[:6] == (None, None, None, None, ..., ...):
             return old.spec
         first = old.spec.timings[0] if old.spec.timings else Timing(zone=self.zone or "UTC")
+        zone = first.zone if self.zone is None else self.zone
         return parse(
             self._kept(old) if self.when is None else self.when,
-            zone=first.zone if self.zone is None else self.zone, now=now,
-            gap=self.gap or first.gap, repeat=self.repeat or first.repeat,
-            start_at=_bound(self.start, old.spec.start_at),
-            end_at=_bound(self.end, old.spec.end_at),
+            zone=zone, now=now, gap=self.gap or first.gap, repeat=self.repeat or first.repeat,
+            start_at=old.spec.start_at if self.start is ... else bound(self.start, zone),
+            end_at=old.spec.end_at if self.end is ... else bound(self.end, zone),
             sub_second=self.sub_second or self.when is None,
         )  # fmt: skip
 
@@ -57,7 +58,10 @@ class Retiming(NamedTuple):
         ]  # fmt: skip
 
 
-def _bound(given: datetime | EllipsisType | None, old: int | None) -> int | None:
-    if given is None:
+def bound(when: datetime | None, zone: str) -> int | None:
+    """The instant of a start or an end; without an offset it is wall time in the zone."""
+    if when is None:
         return None
-    return old if isinstance(given, EllipsisType) else instant(given)
+    if isinstance(when, datetime) and when.tzinfo is None:
+        when = when.replace(tzinfo=zone_named(zone))
+    return instant(when)
