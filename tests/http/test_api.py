@@ -323,6 +323,18 @@ async def test_a_queue_shows_its_order_by_age_and_by_key(database_url: str) -> N
     assert plain in listed
 
 
+async def test_putting_a_schedule_pauses_it_only_if_asked_to(database_url: str) -> None:
+    app = app_on(database_url)
+    async with app.connected(), browsing(app) as http:
+        path = f"{API}/schedules/fresh"
+        body = {"workflow": "add", "when": "daily at 6:00", "timezone": "UTC", "input": {"a": 1}}
+        states = [
+            (await http.put(path, json=body | more)).json()["status"]
+            for more in ({}, {"paused": False}, {"paused": True}, {})
+        ]
+    assert states == ["scheduled", "scheduled", "paused", "paused"]
+
+
 async def test_of_two_edits_of_the_same_definition_one_is_refused(database_url: str) -> None:
     app = app_on(database_url)
     async with app.connected(), browsing(app) as http:

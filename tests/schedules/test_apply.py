@@ -102,6 +102,18 @@ async def test_a_deploy_never_resets_a_pause(database_url: str) -> None:
     assert seen == []
 
 
+async def test_a_deploy_does_not_pause_a_schedule_that_an_operator_resumed(
+    database_url: str,
+) -> None:
+    async with virtual(Program([], paused=True), url=database_url) as world:
+        assert (await schedule(world.app, "s")).status == "paused"
+        await world.app.schedules.resume("s")
+    app = Program([], "30 * * * *", paused=True)
+    async with virtual(app, url=database_url, start=at("01 00:10")):
+        assert (await schedule(app, "s")).status == "scheduled"
+        assert await due(app, "s") == "01 00:30:00"
+
+
 async def test_a_deploy_never_resets_a_timed_pause(database_url: str) -> None:
     seen: list[str] = []
     async with virtual(Program(seen), url=database_url) as world:

@@ -71,6 +71,49 @@ async def test_a_taken_name_is_refused_and_replace_makes_it_an_upsert(database_u
         assert await due(app, "s") == "01 00:30:00"
 
 
+async def test_replacing_pauses_a_schedule_only_if_asked_to(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        words: dict[str, Any] = {"replace": True, **PLAIN}
+        await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        row = (await app.schedules.create("s", "report", HOURLY, **words)).schedule
+        assert row.status == "scheduled"
+        shown = await app.schedules.create("s", "report", "30 * * * *", paused=True, **words)
+        assert (shown.schedule.status, shown.schedule.reason) == ("paused", "by request")
+        assert (shown.schedule.available_at, shown.intent.paused_at) == (None, app.clock.now())
+        await world.advance("2h")
+        row = (await app.schedules.create("s", "report", HOURLY, **words)).schedule
+        assert (row.status, row.reason) == ("paused", "by request")
+        await app.schedules.resume("s")
+        await world.advance("1h")
+        assert app.dues == ["01 03:00:00"]
+        await sound(app)
+
+
+async def test_replacing_with_paused_keeps_the_note_of_a_pause(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url):
+        await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        await app.schedules.pause("s", note="mine", until=at("01 05:00"))
+        row = (
+            await app.schedules.create("s", "report", "5m", paused=True, replace=True, **PLAIN)
+        ).schedule
+        assert (row.status, row.reason) == ("paused", "mine")
+        assert row.available_at == instant(at("01 05:00"))
+
+
+async def test_replacing_with_paused_pauses_a_schedule_that_has_ended(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, max_runs=1, **PLAIN)
+        await world.advance("2h")
+        assert (await schedule(app, "s")).reason == "all its runs are done"
+        words: dict[str, Any] = {"replace": True, "paused": True, **PLAIN}
+        await app.schedules.create("s", "report", HOURLY, max_runs=1, **words)
+        row = (await app.schedules.update("s", max_runs=5)).schedule
+        assert (row.status, row.reason) == ("paused", "by request")
+
+
 async def test_creating_the_same_again_changes_nothing(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:

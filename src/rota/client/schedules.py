@@ -81,7 +81,8 @@ class Schedules(SchedulePages):
             when: Cron, an interval, a time or English; a list is one schedule.
             timezone: An IANA name. A new schedule without one gets that of this machine.
             owner, origin: Who declares it; for Rota's own use.
-            replace: Redefine an existing schedule instead of raising an error.
+            replace: Redefine an existing schedule instead of raising an error. It stays paused or
+                active; `paused=True` pauses it.
             if_match: With `replace`, only if the schedule still has this `etag`.
             options: Arguments (`args`, `input`), limits and policies; see `ScheduleOptions`.
 
@@ -159,16 +160,9 @@ class Schedules(SchedulePages):
                 hint="Give a later time, or none to pause until an operator resumes it.",
             )
 
-        def rest(old: Schedule) -> Schedule:
-            intent, problem = definition.found(old)
-            since = intent.paused_at if old.status == Status.PAUSED and intent.paused_at else now
-            spec = store.stored(msgspec.structs.replace(intent, paused_at=since))
-            return msgspec.structs.replace(
-                old, status=Status.PAUSED, reason=note or "by request", available_at=until_at,
-                spec=old.spec if problem else spec,
-            )  # fmt: skip
-
-        return await self._change(name, rest)
+        return await self._change(
+            name, lambda old: definition.paused(old, now=now, note=note, until_at=until_at)
+        )
 
     async def resume(self, name: str, *, catch_up: bool = False) -> ScheduleView:
         """Resume a paused schedule.

@@ -277,7 +277,23 @@ def redefined(old: Schedule, definition: ScheduleDefinition, *, now: int) -> Sch
         fresh, status=old.status, reason=old.reason, available_at=old.available_at,
         created_at=old.created_at, due_at=due_at, started_at=old.started_at,
     )  # fmt: skip
-    return _placed(kept, intent, repaired=problem is not None)
+    placed = _placed(kept, intent, repaired=problem is not None)
+    may_fire = placed.status == Status.SCHEDULED or placed.reason in ENDED
+    # Code asks for a pause of a new schedule only; later, operators decide.
+    if definition.paused and definition.owner != CODE and may_fire:
+        return paused(placed, now=now)
+    return placed
+
+
+def paused(old: Schedule, *, now: int, note: str = "", until_at: int | None = None) -> Schedule:
+    """The row, paused by an operator; a pause that lasts already keeps its begin."""
+    intent, problem = found(old)
+    since = intent.paused_at if old.status == Status.PAUSED and intent.paused_at else now
+    spec = stored(msgspec.structs.replace(intent, paused_at=since))
+    return msgspec.structs.replace(
+        old, status=Status.PAUSED, reason=note or "by request", available_at=until_at,
+        spec=old.spec if problem else spec,
+    )  # fmt: skip
 
 
 def continued(intent: Intent, before: Intent, *, spec: Spec) -> Intent:
