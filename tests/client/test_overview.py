@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from rota import NeedsLogin, Rota
 from rota.core.time.instants import SECOND, moment
-from rota.errors import BadInput
+from rota.errors import BadInput, RunFailed
 from rota.store.runs import workers
 from rota.testing import virtual
 from tests.kit.builders import sql, worker_row
@@ -166,3 +167,25 @@ async def test_failures_are_newest_first_whatever_their_status(database_url: str
         await world.settle()
         found = await app.overview.failures(since=before)
         assert [run.id for run in found] == [last.id, crashed.id, first.id]
+
+
+async def test_top_level_failures_are_found_behind_failed_children(database_url: str) -> None:
+    app = an_app()
+
+    @app.workflow
+    async def parent() -> None:
+        for _ in range(3):
+            with suppress(RunFailed):
+                await (await app.start("bad")).result()
+
+    async with virtual(app, url=database_url) as world:
+        before = moment(app.clock.now())
+        alone = await app.start("bad")
+        await world.settle()
+        await app.start("parent")
+        await world.settle()
+        newest = await app.overview.failures(since=before, limit=3)
+        assert len(newest) == 3
+        assert all(run.parent_id is not None for run in newest)
+        found = await app.overview.failures(since=before, limit=1, top_level=True)
+        assert [run.id for run in found] == [alone.id]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Unpack
 
 from rota.client.caller import refuse_in_workflow
 from rota.client.run_pages import RunFilters, RunPages
-from rota.core.runs.filters import KINDS, RunSelection
+from rota.core.runs.filters import RunSelection
 from rota.core.runs.lifecycle import OPEN, Status
 from rota.core.runs.names import checked_key
 from rota.core.suggest import check_options
@@ -107,18 +107,18 @@ class BulkVerbs(RunPages):
         for taken in [status] if status else _TAKES[verb]:
             asked = RunFilters(**filters)  # type: ignore[typeddict-item]
             asked["status"], asked["limit"] = taken, BULK_MAX + 1
-            found += await self._last_attempts(asked, ("workflow", "pipeline"))
+            found += await self._last_attempts(asked)
         return sorted(found, key=lambda run: run.id, reverse=True)[: BULK_MAX + 1]
 
-    async def _last_attempts(self, asked: RunFilters, kinds: Sequence[str] = KINDS) -> list[Run]:
-        """Runs of these kinds that fit and are the last attempts of their chains, page by page
-        until there are as many as the limit."""
+    async def _last_attempts(self, asked: RunFilters) -> list[Run]:
+        """Runs of workflows and pipelines that fit and are the last attempts of their chains. Pages
+        are read until there are as many as the limit."""
         found: list[Run] = []
         while len(found) < asked["limit"]:
             page = await self.list(**asked)
             roots = [run.root_id for run in page]
             last_ids = await self._database.read(history.last_ids, roots)
-            found += [run for run in page if run.kind in kinds and run.id in last_ids]
+            found += [run for run in page if run.kind != "automation" and run.id in last_ids]
             if len(page) < asked["limit"]:
                 break
             asked["before"] = page[-1].id

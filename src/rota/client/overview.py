@@ -14,9 +14,8 @@ from rota.client.answers import every_automation
 from rota.client.automation_views import AutomationView
 from rota.client.connection import ClientPart
 from rota.client.doctor import absence, live_workers, served
-from rota.client.run_pages import RunFilters
 from rota.core.automations.text import Word
-from rota.core.runs.filters import RunFilter
+from rota.core.runs.filters import RunFilter, checked_filter
 from rota.core.runs.ids import created_at_of as created_at
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Queue, Run, WorkerRecord
@@ -219,8 +218,9 @@ class Overview(ClientPart):
             if view.said.word is Word.ATTENTION:
                 items.append(_automation(view))
         for run in await self._database.read(
-            store.quarantined, namespace=namespace, since=max(0, now - 7 * DAY), limit=ATTENTION_MAX
-        ):
+            store.last_failures, Status.CRASHED, namespace=namespace,
+            since=max(0, now - 7 * DAY), limit=ATTENTION_MAX,
+        ):  # fmt: skip
             items.append(_quarantined(run))
         for row in await self._database.read(
             store.stopped_schedules, namespace=namespace, limit=ATTENTION_MAX
@@ -231,17 +231,23 @@ class Overview(ClientPart):
             )
         return sorted(items, key=lambda item: (item.since, item.kind, item.name))
 
-    async def failures(self, *, since: datetime, limit: int = 50) -> list[Run]:
+    async def failures(
+        self, *, since: datetime, limit: int = 50, top_level: bool = False
+    ) -> list[Run]:
         """List runs that failed or crashed and have no later attempt, newest first.
 
         Args:
             since: Only runs created since then.
             limit: The most runs to return, of failed and crashed ones each, up to 1,000.
+            top_level: Omit child runs and runs of automations.
         """
+        since_at = checked_filter(since=since).since_at or 0
         found: list[Run] = []
         for status in (Status.FAILED, Status.CRASHED):
-            asked = RunFilters(status=status, since=since, limit=checked_limit(limit))
-            found += await self._client.runs._last_attempts(asked)
+            found += await self._database.read(
+                store.last_failures, status, namespace=self._namespace, since=since_at,
+                limit=checked_limit(limit), top_level=top_level,
+            )  # fmt: skip
         return sorted(found, key=lambda run: run.id, reverse=True)
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from rota.core.automations.model import serial_key
 from rota.core.runs.ids import first_id
+from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run, Schedule, WorkerRecord
 from rota.store.backend.database import Tx
 from rota.store.runs import workers
@@ -158,11 +159,14 @@ async def open_runs(tx: Tx, *, namespace: str, now: int) -> list[OpenRuns]:
     return [OpenRuns(*row) for row in await tx.rows("count_open", namespace=namespace, now=now)]
 
 
-async def quarantined(tx: Tx, *, namespace: str, since: int, limit: int) -> list[Run]:
-    """Runs that crashed for good."""
+async def last_failures(
+    tx: Tx, status: Status, *, namespace: str, since: int, limit: int, top_level: bool = False
+) -> list[Run]:
+    """Runs that failed or crashed for good, newest first."""
     rows = await tx.rows(
-        "quarantined_runs", namespace=namespace, since_id=first_id(since), limit=limit
-    )
+        "last_failures", namespace=namespace, status=status, since_id=first_id(since),
+        limit=limit, top_level=int(top_level),
+    )  # fmt: skip
     return [Run(*row) for row in rows]
 
 

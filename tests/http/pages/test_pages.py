@@ -15,9 +15,11 @@ import pytest
 from rota import Rota, gather
 from rota.automations import Prepared
 from rota.http.pages import PAGES, automation_tables, overview, schedule_ledger, schedules
+from rota.http.pages.attention import FAILED_LOOK
 from rota.testing import virtual
 from rota.tools import tool
 from tests.http.kit import BASE, browsing
+from tests.kit.builders import sql
 
 NAME = "näh/../<b>&?#"  # what a person may call a schedule
 ASKS = {"sec-fetch-site": "same-origin", "accept": "text/html"}
@@ -311,6 +313,19 @@ async def test_every_page_counts_what_waits(database_url: str) -> None:
         form = {"answer": "approve", "expected": waits.id}
         await http.post("/automations/payments/answer", data=form)
         assert f"{badge}1 need attention" in (await http.get("/runs")).text
+
+
+async def test_failed_children_do_not_hide_other_failures(database_url: str) -> None:
+    async with browsed(database_url) as (app, http, parameters):
+        parent_id = parameters["run_id"]
+        below = await app.options(delay="1d").start_many("work", [(True,)] * FAILED_LOOK)
+        listed = ", ".join(f"'{run.id}'" for run in below)
+        await sql(app.connection.database, "update runs set status = 'failed',"
+            f" available_at = null, finished_at = created_at, parent_id = '{parent_id}'"
+            f" where id in ({listed})")  # fmt: skip
+        text = html.unescape((await http.get("/")).text)
+        assert f"/runs/{parent_id}/retry" in text
+        assert f"/runs/{below[0].id}/retry" not in text
 
 
 async def test_all_children_can_be_reached(database_url: str) -> None:

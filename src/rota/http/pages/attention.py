@@ -67,8 +67,8 @@ async def inbox_of(
         inbox.append((_automation if item.kind == "automation" else _waiting)(item, clock))
         seen.add(item.run_id)
     since = moment(clock.now - FAILED_US)
-    for run in await client.overview.failures(since=since, limit=FAILED_LOOK):
-        if run.kind != "automation" and run.parent_id is None and run.id not in seen:
+    for run in await client.overview.failures(since=since, limit=FAILED_LOOK, top_level=True):
+        if run.id not in seen:
             inbox.append(_failed(run, clock))
     for name, known in outcomes.items():
         if any(

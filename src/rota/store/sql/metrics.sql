@@ -97,11 +97,13 @@ where namespace = :namespace and status = :status and finished_at is not null
     and status <> 'completed' and id >= :since_id
 order by id desc limit :limit
 
--- name: quarantined_runs
--- The newest runs that crashed for good: nothing takes them over.
+-- name: last_failures
+-- The newest failed or crashed runs without a later attempt. Their parents and automations report
+-- those that are not of the top level.
 select {run columns} from runs
-where namespace = :namespace and status = 'crashed' and finished_at is not null
+where namespace = :namespace and status = :status and finished_at is not null
     and status <> 'completed' and id >= :since_id
+    and (:top_level = 0 or (parent_id is null and kind <> 'automation'))
     and {last attempt runs}
 order by id desc limit :limit
 
