@@ -10,7 +10,7 @@ from rota.core.runs.ids import first_id
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run, Schedule, WorkerRecord
 from rota.store.backend.database import Tx
-from rota.store.runs import workers
+from rota.store.runs import lists, workers
 
 
 class OpenRuns(NamedTuple):
@@ -162,10 +162,10 @@ async def open_runs(tx: Tx, *, namespace: str, now: int) -> list[OpenRuns]:
 async def last_failures(
     tx: Tx, status: Status, *, namespace: str, since: int, limit: int, top_level: bool = False
 ) -> list[Run]:
-    """Runs that failed or crashed for good, newest first."""
+    """Runs that failed or crashed for good, newest first. It reads a bounded number (0067)."""
     rows = await tx.rows(
         "last_failures", namespace=namespace, status=status, since_id=first_id(since),
-        limit=limit, top_level=int(top_level),
+        limit=limit, top_level=int(top_level), window=lists.WINDOW,
     )  # fmt: skip
     return [Run(*row) for row in rows]
 

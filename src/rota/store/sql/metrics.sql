@@ -98,11 +98,14 @@ where namespace = :namespace and status = :status and finished_at is not null
 order by id desc limit :limit
 
 -- name: last_failures
--- The newest failed or crashed runs without a later attempt. Their parents and automations report
--- those that are not of the top level.
+-- The newest failed or crashed runs without a later attempt, among the newest that failed. Their
+-- parents and automations report those that are not of the top level.
 select {run columns} from runs
-where namespace = :namespace and status = :status and finished_at is not null
-    and status <> 'completed' and id >= :since_id
+where id in (
+        select id from runs
+        where namespace = :namespace and status = :status and finished_at is not null
+            and status <> 'completed' and id >= :since_id
+        order by id desc limit :window)
     and (:top_level = 0 or (parent_id is null and kind <> 'automation'))
     and {last attempt runs}
 order by id desc limit :limit
