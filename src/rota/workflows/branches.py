@@ -252,14 +252,22 @@ class TaskFactory:
 def _in_no_order(coroutine: Any) -> bool:
     """Whether `asyncio.as_completed` makes this task: it takes coroutines from a set. The call of a
     step is known by its key, whatever its task."""
-    frame = inspect.currentframe()
-    for _ in range(10):
-        frame = frame and frame.f_back
-        if frame is not None and frame.f_code in _AS_COMPLETED:
-            return getattr(coroutine, "cr_code", None) not in STEP_CODE
+    if getattr(coroutine, "cr_code", None) in STEP_CODE:
+        return False
+    frame, in_asyncio = inspect.currentframe(), False
+    while frame is not None:
+        if frame.f_code in _AS_COMPLETED:
+            return True
+        if frame.f_globals.get("__name__") in _TASK_MAKERS:
+            in_asyncio = True
+        elif in_asyncio:  # the code that makes the task
+            return False
+        frame = frame.f_back
     return False
 
 
+# The modules between the code of the user and the task factories.
+_TASK_MAKERS = ("asyncio.base_events", "asyncio.tasks")
 # The code that makes the tasks: of a function, and since Python 3.13 of a class.
 _AS_COMPLETED = {asyncio.as_completed.__code__}
 if _iterator := getattr(asyncio.tasks, "_AsCompletedIterator", None):

@@ -28,18 +28,14 @@ CHECKS_PER_LEVEL = 3
 class Completion:
     """A result on its way to the code."""
 
-    __slots__ = ("_order", "_position", "at", "future", "group", "is_dropped", "is_written")
+    __slots__ = ("_order", "at", "future", "group", "is_dropped", "is_written")
 
-    def __init__(self, order: CompletionOrder, at: int, position: int, group: object) -> None:
+    def __init__(self, order: CompletionOrder, at: int, group: object) -> None:
         self._order = order
-        self._position = position
         self.at = at
         self.group = group  # the gather that takes it; None if the code itself sees its moment
         self.is_written = self.is_dropped = False
         self.future: asyncio.Future[None] | None = None
-
-    def __lt__(self, other: Completion) -> bool:
-        return (self.at, self._position) < (other.at, other._position)
 
     def drop(self) -> None:
         """Expect it no longer: it was not written, or its task was cancelled."""
@@ -59,7 +55,8 @@ class CompletionOrder:
         self._clock = flow.clock
         self._was_killed = flow.claim.claim_count == 1  # a recovered run is a new row
         self._newest = self._last_at = newest  # when the newest recorded result came
-        self._coming: list[Completion] = []
+        self._coming: list[tuple[int, int, int, Completion]] = []  # at, position, number
+        self._count = 0
         self._checks = CHECKS
         self._checking = False
         self._settled = newest == 0  # whether the code has reacted to the last result
@@ -76,8 +73,9 @@ class CompletionOrder:
             at = self.next_at()
         self._checks = max(self._checks, CHECKS + CHECKS_PER_LEVEL * branch.path.count("."))
         # The first failure ends a gather.
-        completion = Completion(self, at, position, None if failed else branch.group)
-        heapq.heappush(self._coming, completion)
+        completion = Completion(self, at, None if failed else branch.group)
+        self._count += 1
+        heapq.heappush(self._coming, (at, position, self._count, completion))
         return completion
 
     def is_repeating(self) -> bool:
@@ -111,16 +109,16 @@ class CompletionOrder:
             raise
 
     def _first(self) -> Completion | None:
-        while self._coming and self._coming[0].is_dropped:
+        while self._coming and self._coming[0][-1].is_dropped:
             heapq.heappop(self._coming)
-        return self._coming[0] if self._coming else None
+        return self._coming[0][-1] if self._coming else None
 
     def _follows(self, completion: Completion) -> bool:
         """Whether it goes where the last one went: a gather does not look at their order."""
         return completion.group is not None and completion.group is self._last_group
 
     def _pass_first(self) -> None:
-        first = heapq.heappop(self._coming)
+        *_, first = heapq.heappop(self._coming)
         self._settled = False
         self._last_group = first.group
         # An execution that was killed may have recorded a result to which no code reacted.

@@ -28,6 +28,7 @@ from rota.core.typed import JsonReader
 from rota.engine.wakeups import READY, TIMER
 from rota.errors import UnknownWorkflow, UsageError
 from rota.workflows.branches import step_around
+from rota.workflows.calls import OWN_CODE
 from rota.workflows.children import Siblings, child_result, start_child, start_children
 from rota.workflows.definition import Workflow
 from rota.workflows.run import WorkflowRun, current_run
@@ -60,6 +61,9 @@ class ChildHandle(RunHandle[R]):
         returns = self._returns or JsonReader(Any)
         value: R = await child_result(self._flow, self.id, returns, self._siblings)
         return value
+
+
+OWN_CODE.add(ChildHandle.result.__code__)
 
 
 class AppStarter(RunStarter):
