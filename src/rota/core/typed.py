@@ -201,10 +201,12 @@ class Signature:
         self.returns = JsonReader(hints.get("return", Any))
         # A stored argument that the code does not know is an error, not to be skipped silently.
         arguments = self.arguments = msgspec.defstruct(
-            function.__name__, fields, kw_only=True, forbid_unknown_fields=True
+            function.__name__, fields, kw_only=True, forbid_unknown_fields=True, gc=False
         )
         # The same without types: quicker to make than a dict by name, and written the same way.
-        self._shape = msgspec.defstruct(function.__name__, [(name, Any) for name in self._names])
+        self._shape = msgspec.defstruct(
+            function.__name__, [(name, Any) for name in self._names], gc=False
+        )
         self._object = JsonReader(dict[str, Any])
         self._reader = JsonReader(arguments)
         self._lines_reader = msgspec.json.Decoder(arguments, dec_hook=_decode_other)
