@@ -61,10 +61,11 @@ def encode(value: Any, *, what: str, bytes_max: int) -> str:
     try:
         raw = _ENCODER.encode(value)
         text = raw.decode()
-        if "null" in text:
-            _refuse_non_finite(value, what)
-        if _has_dict(value, text) and not _reads_whole(raw):
-            _refuse_equal_keys(text, what)
+        if type(value) is not str:  # a text holds no numbers and no dicts
+            if "null" in text:
+                _refuse_non_finite(value, what)
+            if _has_dict(value, text) and not _reads_whole(raw):
+                _refuse_equal_keys(text, what)
     except RecursionError:
         raise NotSerialisable(
             f"{what} is nested too deeply, or refers to itself, and cannot be written as JSON"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from concurrent.futures import Executor as Threads
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -15,13 +14,12 @@ from rota.core.runs.model import StoredStep
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import MINUTE, after
 from rota.engine import run_log
-from rota.engine.clock import Clock
 from rota.engine.invoke import DeadlinePassed, in_thread, within
 from rota.engine.outcome import retry_delay_us
 from rota.errors import StepFailed, StepTimeout, Stranded
 from rota.workflows import branches
 from rota.workflows.calls import OWN_CODE, STEP_CODE
-from rota.workflows.results import expect_result, repeat_result
+from rota.workflows.results import repeat_result
 from rota.workflows.run import WorkflowRun, is_cancelled
 
 if TYPE_CHECKING:
@@ -47,14 +45,13 @@ async def run_step(
         await _until_retry(flow, step, known)
     if flow.cancelled or flow.is_replay():
         await flow.permit_new()
+    position, attempt = (known.position, known.attempt) if known else (flow.next_position(), 0)
     while True:
+        attempt += 1
         flow.check_open()
-        begun = StoredStep(
-            flow.claim.root_id, key, known.position if known else flow.next_position(), "step",
-            "failed", known.attempt + 1 if known else 1, flow.claim.attempt, None, None, None, None,
-            flow.clock.now(), None, digest,
-        )  # fmt: skip
-        known, value, trouble = await _attempt(flow, step, begun, args, kwargs)
+        known, value, trouble = await _attempt(
+            flow, step, key, position, attempt, digest, args, kwargs
+        )
         if trouble is None:
             return value
         await _until_retry(flow, step, known, trouble)
@@ -65,14 +62,31 @@ OWN_CODE.add(run_step.__code__)
 
 
 async def _attempt(
-    flow: WorkflowRun, step: Step[..., Any], begun: StoredStep, args: Any, kwargs: Any
+    flow: WorkflowRun,
+    step: Step[..., Any],
+    key: str,
+    position: int,
+    attempt: int,
+    digest: int | None,
+    args: Any,
+    kwargs: Any,
 ) -> tuple[StoredStep, Any, Exception | None]:
     """Execute a step once and record how that ended: with a value, or with an error."""
     value = output = problem = wake_at = trouble = completion = None
+    claim, started_at = flow.claim, flow.clock.now()
     try:
         with flow:
             try:
-                result = await _invoked(flow, step, begun.key, begun.attempt, args, kwargs)
+                # The code inside is no longer inside the workflow: calls of other steps in there
+                # are plain calls.
+                outside = branches.here.set(step.inside)
+                try:
+                    work = _begun(flow, step, args, kwargs)
+                    if spans.is_on():
+                        work = _traced(work, step.name, key, attempt)
+                    result = await work
+                finally:
+                    branches.here.reset(outside)
                 flow.check_open()  # a step that swallowed its cancellation has no result
                 output = typed.encode(
                     result, what=step.result_name, bytes_max=flow.context.payload_bytes_max
@@ -81,23 +95,28 @@ async def _attempt(
                 # Read back at once: live and replayed code see the same value, and one that does
                 # not fit its hint fails here instead of in every replay.
                 value = step.returns.read_back(result, output, what=step.result_name)
-            except Exception as error:
+            except (Exception, SystemExit, asyncio.CancelledError) as error:
+                trouble = _own_failure(step, error)
                 flow.check_open()  # an error that a cancellation caused is not its failure
-                trouble, output = error, None
-                problem, wake_at = _failure(flow, step, begun.key, begun.attempt, error)
-            if wake_at is None:
-                completion = expect_result(flow, failed=trouble is not None)
+                output = None
+                problem, wake_at = _failure(flow, step, key, attempt, trouble)
+            order = flow.order
+            if order is not None and wake_at is None:
+                completion = order.expect(flow.branch, failed=trouble is not None)
             ended = StoredStep(
-                begun.root_id, begun.key, begun.position, "step",
-                "failed" if trouble else "completed", begun.attempt, begun.run_attempt, output,
-                problem, wake_at, None, begun.started_at,
-                completion.at if completion else flow.ends_at(), begun.digest,
+                claim.root_id, key, position, "step", "failed" if trouble else "completed",
+                attempt, claim.attempt, output, problem, wake_at, None, started_at,
+                completion.at if completion else flow.ends_at(), digest,
             )  # fmt: skip
-            flow.remember(ended, await flow.context.journal.put(flow.claim, ended))
+            flow.remember(ended, await flow.context.journal.put(claim, ended))
     except BaseException as stop:
         if completion is not None:
             completion.drop()
         if isinstance(stop, asyncio.CancelledError):
+            begun = StoredStep(
+                claim.root_id, key, position, "step", "failed", attempt, claim.attempt, None, None,
+                None, None, started_at, None, digest,
+            )  # fmt: skip
             _note_cancelled(flow, begun, stop)
         raise
     if completion is not None:
@@ -106,42 +125,39 @@ async def _attempt(
     return ended, value, trouble
 
 
-def _invoked(
-    flow: WorkflowRun, step: Step[..., Any], key: str, attempt: int, args: Any, kwargs: Any
-) -> Coroutine[Any, Any, Any]:
-    """One execution of a step, inside a span if anything is traced."""
-    work = _invoke(step, args, kwargs, flow.context.threads, flow.clock)
-    return _traced(work, step.name, key, attempt) if spans.is_on() else work
+def _begun(flow: WorkflowRun, step: Step[..., Any], args: Any, kwargs: Any) -> Awaitable[Any]:
+    """Begin one execution of a step's function."""
+    if step.is_async and step.timeout_us is None:
+        return cast(Awaitable[Any], step.function(*args, **kwargs))
+    work: asyncio.Future[Any]
+    if step.is_async:
+        work = flow.context.loop.create_task(_contained(step, args, kwargs))
+    else:
+        work = in_thread(flow.context.threads, lambda: step.function(*args, **kwargs))
+    if step.timeout_us is None:
+        return work
+    return within(work, flow.clock, flow.clock.now() + step.timeout_us)
 
 
-async def _invoke(step: Any, args: Any, kwargs: Any, threads: Threads, clock: Clock) -> Any:
-    """Call a step's function. The code inside is no longer inside the workflow: calls of other
-    steps in there are plain calls."""
-    left = branches.here.set(step.inside)
-    try:
-        if step.is_async and step.timeout_us is None:
-            return await step.function(*args, **kwargs)
-        work: asyncio.Future[Any]
-        if step.is_async:
-            work = asyncio.get_running_loop().create_task(_contained(step, args, kwargs))
-        else:
-            work = in_thread(threads, lambda: step.function(*args, **kwargs))
-        if step.timeout_us is None:
-            return await work
-        return await within(work, clock, clock.now() + step.timeout_us)
-    except DeadlinePassed:
-        raise StepTimeout(
-            f"step {step.name} took longer than {step.timeout_us / 1e6:g} s"
-        ) from None
-    except SystemExit as leaving:
-        raise SystemError(f"step {step.name} called exit ({leaving})") from leaving
-    except asyncio.CancelledError as stop:
+def _own_failure(step: Step[..., Any], error: BaseException) -> Exception:
+    """The error that a step failed with. Raises a cancellation that came from outside."""
+    if isinstance(error, DeadlinePassed):
+        took = f"{(step.timeout_us or 0) / 1e6:g} s"
+        failure: Exception = StepTimeout(f"step {step.name} took longer than {took}")
+        failure.__suppress_context__ = True
+        return failure
+    if isinstance(error, SystemExit):
+        failure = SystemError(f"step {step.name} called exit ({error})")
+    elif isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         if task is None or task.cancelling():
-            raise
-        raise RuntimeError(f"step {step.name} raised CancelledError by itself") from stop
-    finally:
-        branches.here.reset(left)
+            raise error
+        failure = RuntimeError(f"step {step.name} raised CancelledError by itself")
+    else:
+        assert isinstance(error, Exception)
+        return error
+    failure.__cause__ = error
+    return failure
 
 
 async def _contained(step: Any, args: Any, kwargs: Any) -> Any:
@@ -152,7 +168,7 @@ async def _contained(step: Any, args: Any, kwargs: Any) -> Any:
         raise SystemError(f"step {step.name} called exit ({leaving})") from leaving
 
 
-async def _traced(work: Coroutine[Any, Any, Any], name: str, key: str, attempt: int) -> Any:
+async def _traced(work: Awaitable[Any], name: str, key: str, attempt: int) -> Any:
     with spans.step(name, key, attempt):
         return await work
 
