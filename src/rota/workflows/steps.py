@@ -50,7 +50,7 @@ async def run_step(
         attempt += 1
         flow.check_open()
         known, value, trouble = await _attempt(
-            flow, step, key, position, attempt, digest, args, kwargs
+            flow, step, key, position, attempt, digest, args=args, kwargs=kwargs
         )
         if trouble is None:
             return value
@@ -68,6 +68,7 @@ async def _attempt(
     position: int,
     attempt: int,
     digest: int | None,
+    *,
     args: Any,
     kwargs: Any,
 ) -> tuple[StoredStep, Any, Exception | None]:

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import astuple
 
 from rota.core.json_schema import misfit
 from rota.core.runs.failures import describe
@@ -21,20 +22,14 @@ from rota.store.runs.retry import retry_chain
 from rota.store.runs.start import start_runs
 from rota.store.runs.wake import poke
 
-# The C code of `operator` builds it: the writer's thread needs the interpreter lock for these.
 _run_id = attrgetter("claim.id")
-_row = attrgetter(
-    "claim.id", "claim.claim_count", "claim.lease_owner", "step.key", "step.position", "step.kind",
-    "step.status", "step.attempt", "step.run_attempt", "step.output", "step.error", "step.wake_at",
-    "step.child_id", "step.started_at", "step.finished_at", "step.digest",
-)  # fmt: skip
 
 
 async def record(tx: Tx, records: Sequence[StepRecord], *, alone: bool = True) -> list[bool]:
     """Write steps under their claims. For each: whether this worker may write."""
     # Sorted, so that two batches which lock the same runs cannot wait for each other.
     in_order = sorted(records, key=_run_id)
-    rows: list[Row] = list(map(_row, in_order))
+    rows: list[Row] = [_row(record.claim, record.step) for record in in_order]
     if await tx.change("record_steps", rows, alone=alone) == len(records):
         return [True] * len(records)
     asked = [
@@ -94,6 +89,12 @@ async def record_children(
     ]
     await record(tx, steps, alone=False)
     return [answers.get(start.child.id) for start in starts]
+
+
+def _row(claim: Claim, step: StoredStep) -> Row:
+    """The fence, then the columns of the step. `astuple` is quick: the writer's thread needs the
+    interpreter lock for this."""
+    return _fence(claim) + astuple(step)[1:]  # SQL reads the root from the run
 
 
 def _fence(claim: Claim) -> tuple[str, int, str]:
