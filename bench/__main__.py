@@ -78,8 +78,8 @@ def main(arguments: Sequence[str]) -> None:
     if chosen.stored:
         sizes = sizes._replace(stored=chosen.stored)
     rounds = chosen.rounds or (2 if chosen.quick else 5)
-    # The modules of all parts are twice as many objects as those of a program that uses Rota, and
-    # a full collection in the middle of a measurement would walk through them.
+    # All parts together import twice as much as a program that uses Rota. A full collection would
+    # walk through that in the middle of a measurement.
     gc.collect()
     gc.freeze()
     with open_places([chosen.database] if chosen.database else DATABASES) as places:

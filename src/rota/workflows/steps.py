@@ -77,17 +77,13 @@ async def _attempt(
     claim, started_at = flow.claim, flow.clock.now()
     try:
         with flow:
+            # The code of a step is not inside the workflow: it calls other steps as plain functions.
+            outside = branches.here.set(step.inside)
             try:
-                # The code inside is no longer inside the workflow: calls of other steps in there
-                # are plain calls.
-                outside = branches.here.set(step.inside)
-                try:
-                    work = _begun(flow, step, args, kwargs)
-                    if spans.is_on():
-                        work = _traced(work, step.name, key, attempt)
-                    result = await work
-                finally:
-                    branches.here.reset(outside)
+                work = _begun(flow, step, args, kwargs)
+                if spans.is_on():
+                    work = _traced(work, step.name, key, attempt)
+                result = await work
                 flow.check_open()  # a step that swallowed its cancellation has no result
                 output = typed.encode(
                     result, what=step.result_name, bytes_max=flow.context.payload_bytes_max
@@ -101,6 +97,8 @@ async def _attempt(
                 flow.check_open()  # an error that a cancellation caused is not its failure
                 output = None
                 problem, wake_at = _failure(flow, step, key, attempt, trouble)
+            finally:
+                branches.here.reset(outside)
             order = flow.order
             if order is not None and wake_at is None:
                 completion = order.expect(flow.branch, failed=trouble is not None)
