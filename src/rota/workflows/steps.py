@@ -77,7 +77,7 @@ async def _attempt(
     claim, started_at = flow.claim, flow.clock.now()
     try:
         with flow:
-            # The code of a step is not inside the workflow: it calls other steps as plain functions.
+            # The code of a step is not inside the workflow: it calls other steps plainly.
             outside = branches.here.set(step.inside)
             try:
                 work = _begun(flow, step, args, kwargs)
