@@ -318,21 +318,27 @@ async def test_a_start_of_many_with_no_delay_begins_at_once(database_url: str) -
         assert [await result(run) for run in started] == [1, 2]
 
 
-async def test_a_claim_whose_steps_cannot_be_read_gives_its_slot_back(database_url: str) -> None:
-    app = Rota()
-    app.queue("narrow", worker_concurrency=1)
+def retried(**settings: Any) -> tuple[Rota, Any]:
+    """A workflow that fails once: its second attempt reads recorded steps."""
+    app = Rota(**settings)
+    tried: set[int] = set()
 
-    @app.workflow(queue="narrow", retries=1)
-    async def flow() -> int:
-        if len(failed) == 0:
+    @app.workflow(retries=1)
+    async def flow(n: int) -> int:
+        if n not in tried:
+            tried.add(n)
             raise ConnectionError("down")
-        return 1
+        return n
 
-    failed: list[str] = []
+    return app, flow
+
+
+async def test_a_run_whose_steps_cannot_be_read_waits_until_they_can(database_url: str) -> None:
+    app, flow = retried(slots=1)
     async with virtual(app, url=database_url) as world:
-        run = await app.start(flow)
+        run = await app.start(flow, 1)
         await world.settle()
-        tap = StoreTap(app)
+        tap, failed = StoreTap(app), list[str]()
 
         async def break_once(name: str) -> None:
             if name == "load" and not failed:
@@ -340,11 +346,58 @@ async def test_a_claim_whose_steps_cannot_be_read_gives_its_slot_back(database_u
                 raise StoreCorrupt("cannot read")
 
         tap.before = break_once
-        with pytest.raises(StoreCorrupt):
-            await world.drain()
         await world.drain()
         assert failed == ["load"]
         assert await result(run) == 1
+
+
+async def test_a_run_whose_steps_make_no_sense_fails_without_its_neighbours(
+    database_url: str,
+) -> None:
+    app, flow = retried()
+    async with virtual(app, url=database_url) as world:
+        runs = await app.start_many(flow, [(n,) for n in range(3)])
+        await world.settle()
+        tap, loads = StoreTap(app), list[str]()
+
+        async def break_twice(name: str) -> None:  # all together, then the first on its own
+            if name == "load":
+                loads.append(name)
+                if len(loads) <= 2:
+                    raise ValueError("not a step")
+
+        tap.before = break_twice
+        await world.drain()
+        ends = sorted([(await run.run()).status for run in runs])
+        assert ends == ["completed", "completed", "failed"]
+        assert len(loads) == 4
+        await sound(app)
+
+
+async def test_a_new_run_does_not_wait_for_the_steps_of_a_replay(database_url: str) -> None:
+    app, flow = retried()
+    loaded = asyncio.Event()
+
+    async def hold(name: str) -> None:
+        if name == "load":
+            await loaded.wait()
+
+    @app.workflow
+    async def quick() -> str:
+        return "done"
+
+    async with virtual(app, url=database_url) as world:
+        slow = await app.start(flow, 1)
+        await world.settle()
+        tap = StoreTap(app)
+        tap.before = hold
+        new = await app.options(delay="1h").start(quick)  # both are claimed at once
+        await world.advance("1h")
+        assert (await new.run()).status == "completed"
+        assert (await slow.run()).status == "running"
+        loaded.set()
+        await world.settle()
+        assert await result(slow) == 1
 
 
 async def test_a_claim_whose_answer_was_lost_is_handed_back(database_url: str) -> None:

@@ -60,13 +60,18 @@ def unstorable(error: Exception, what: str) -> Unstorable:
     return said
 
 
-async def insist(clock: Clock, call: Callable[[], Awaitable[T]], what: str) -> T:
-    """Repeat a write that fails for a passing reason. Only for writes that may be repeated."""
+async def insist(
+    clock: Clock,
+    call: Callable[[], Awaitable[T]],
+    what: str,
+    passing: type[StoreError] | tuple[type[StoreError], ...] = PASSING,
+) -> T:
+    """Repeat a call that fails for a passing reason. Only for calls that may be repeated."""
     pause = PAUSE_US_MIN
     while True:
         try:
             return await call()
-        except PASSING as error:
+        except passing as error:
             log.warning("%s waits for the database: %s", what, error)
         await clock.wait(asyncio.Event(), clock.now() + pause)
         pause = min(pause * 2, PAUSE_US_MAX)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rota.core.runs.code_set import NO_CODE, CodeSet
 from rota.core.runs.failures import Kind, describe
@@ -25,6 +25,7 @@ from rota.engine.single_settle import settle_one
 from rota.engine.slots import AloneRuns, QueueSlots, claimable, divided, filled, lacks_slots
 from rota.engine.wakeups import ANY, CANCEL, DONE, READY, TIMER
 from rota.errors import LeaseLost, StoreError, UsageError
+from rota.store.backend.batching import Batch
 from rota.store.backend.database import BRIEF
 from rota.store.runs import claim as claiming
 from rota.store.runs import steps, wake
@@ -64,6 +65,7 @@ class Worker:
         self._tasks: dict[str, RunTask] = {}
         self._outcomes: list[Outcome] = []
         self._starting = 0  # claimed, and about to be executed
+        self._recorded: Batch[str, Sequence[StoredStep]] = Batch(self._load)
         self._lease_us = micros(base.settings.lease_s)
         self._due_at: int | None = 0
         # Counted, because a call may come while a claim that looked too early is in progress.
@@ -172,7 +174,7 @@ class Worker:
                 self._claim_outcome_unknown = True
                 raise
             self._hold(claimed.claims)
-            await self._slot(claimed.claims, self._stale(claimed.claims))
+            self._perform_all(claimed.claims)
         begun = {claim.id for claim in claimed.claims}
         if any(not one.existed and one.id not in begun for one in started):
             self._wakeups.notify_soon(READY)  # older runs of the queue were claimed first
@@ -209,14 +211,13 @@ class Worker:
         for outcome in outcomes:  # before the claims: one of these may be claimed again already
             self.held.pop(outcome.claim.id, None)
         self._hold(claimed.claims)
-        stale = self._stale(claimed.claims)
-        if len(self._outcomes) > BRIEF and not stale:
+        if len(self._outcomes) > BRIEF:
             # Many outcomes wait: write them first, then process this result.
             self._starting = len(claimed.claims)
             asyncio.get_running_loop().call_soon(self._absorb, outcomes, settled, claimed.claims)
         else:
             self._after_settling(outcomes, settled)
-            await self._slot(claimed.claims, stale)
+            self._perform_all(claimed.claims)
         # A claim of a run that is executed alone says nothing about the others.
         look_again = request is not None and request.one_alone
         return bool(moved or outcomes or claimed.claims or look_again)
@@ -239,7 +240,7 @@ class Worker:
     ) -> None:
         self._starting = 0
         self._after_settling(outcomes, settled)
-        self._perform_all(claims, {})
+        self._perform_all(claims)
 
     async def _write(
         self, outcomes: list[Outcome], request: ClaimRequest | None, now: int
@@ -346,44 +347,26 @@ class Worker:
             queue.active += 1
             queue.used += 1 / (queue.weight or 1)
 
-    def _stale(self, claims: Sequence[Claim]) -> list[str]:
-        """The chains among them of which the executor needs the recorded steps."""
-        stale = (claim for claim in claims if not claim.is_fresh)
-        return [claim.root_id for claim in stale if self._executors[claim.kind].replays]
-
-    async def _slot(self, claims: Sequence[Claim], stale: list[str]) -> None:
-        recorded: Mapping[str, Sequence[StoredStep]] = {}
-        try:
-            if stale:
-                recorded = await insist(
-                    self._clock, lambda: self._database.read(steps.load, stale), "reading steps"
-                )
-        except BaseException:
-            self._outcomes += [Outcome(claim, "release") for claim in claims]
-            for claim in claims:
-                self._queues[claim.queue].active -= 1
-            raise
-        self._perform_all(claims, recorded)
-
-    def _perform_all(
-        self, claims: Sequence[Claim], recorded: Mapping[str, Sequence[StoredStep]]
-    ) -> None:
+    def _perform_all(self, claims: Sequence[Claim]) -> None:
         loop = asyncio.get_running_loop()
         run_log.begin(claims)
         for claim in claims:
             if (lost := self._tasks.get(claim.id)) is not None:
                 lost.stop()  # the server lost the commit of an earlier claim
-            work = self._perform(claim, recorded.get(claim.root_id, ()))
             # Not by the loop's factory: it serves the tasks that user code makes.
-            self._tasks[claim.id] = RunTask(work, loop=loop, name=claim.id)
+            self._tasks[claim.id] = RunTask(self._perform(claim), loop=loop, name=claim.id)
 
-    async def _perform(self, claim: Claim, recorded: Sequence[StoredStep]) -> None:
+    async def _perform(self, claim: Claim) -> None:
         outcome: Outcome | None = None
         run_log.enter(claim)
-        if secret_fields := self._settings.secret_fields:
-            run_log.hide_secrets(claim, recorded, secret_fields)
+        executor = self._executors[claim.kind]
+        recorded: Sequence[StoredStep] = ()
         try:
-            outcome = await performed(self._executors[claim.kind], claim, recorded, self._clock)
+            if executor.replays and not claim.is_fresh:
+                recorded = await self._recorded.gather(claim.root_id)
+            if secret_fields := self._settings.secret_fields:
+                run_log.hide_secrets(claim, recorded, secret_fields)
+            outcome = await performed(executor, claim, recorded, self._clock)
         except LeaseLost as lost:
             log.info("run %s (%s) was taken from this worker: %s", claim.id, claim.name, lost)
         except asyncio.CancelledError:
@@ -395,6 +378,13 @@ class Worker:
             if claim.id in self._handing_over and claim.id in self.held:
                 outcome = Outcome(claim, "release")  # whatever it returned after its cancellation
             self._free_slot(claim, outcome)
+
+    async def _load(self, roots: Sequence[str]) -> list[Sequence[StoredStep]]:
+        """The recorded steps of each of these chains."""
+        recorded = await insist(
+            self._clock, lambda: self._database.read(steps.load, roots), "reading steps", StoreError
+        )
+        return [recorded[root] for root in roots]
 
     def _cancelled(self, claim: Claim) -> Outcome | None:
         if self.held.get(claim.id) is not claim:
