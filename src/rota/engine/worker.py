@@ -175,6 +175,7 @@ class Worker:
                 raise
             self._hold(claimed.claims)
             self._perform_all(claimed.claims)
+            run_log.count_waits(claimed.claims, self._clock.now())
         begun = {claim.id for claim in claimed.claims}
         if any(not one.existed and one.id not in begun for one in started):
             self._wakeups.notify_soon(READY)  # older runs of the queue were claimed first
@@ -206,11 +207,10 @@ class Worker:
             log.warning("%d outcomes cannot be stored together: %s", len(outcomes), error)
             await self._settle_singly(now)
             return True
-        if request is not None:
-            self._note_claim(request, claimed, wake_count)
         for outcome in outcomes:  # before the claims: one of these may be claimed again already
             self.held.pop(outcome.claim.id, None)
         self._hold(claimed.claims)
+        claimed_at = self._clock.now()
         if len(self._outcomes) > BRIEF:
             # Many outcomes wait: write them first, then process this result.
             self._starting = len(claimed.claims)
@@ -218,6 +218,11 @@ class Worker:
         else:
             self._after_settling(outcomes, settled)
             self._perform_all(claimed.claims)
+            if len(claimed.claims) <= BRIEF and not self._outcomes:
+                await asyncio.sleep(0)  # they begin before the notes below are made
+        if request is not None:
+            run_log.count_waits(claimed.claims, claimed_at)
+            self._note_claim(request, claimed, wake_count)
         # A claim of a run that is executed alone says nothing about the others.
         look_again = request is not None and request.one_alone
         return bool(moved or outcomes or claimed.claims or look_again)
@@ -340,7 +345,6 @@ class Worker:
         self._claim_outcome_unknown = False
 
     def _hold(self, claims: Sequence[Claim]) -> None:
-        run_log.count_waits(claims, self._clock.now())
         for claim in claims:
             self.held[claim.id] = claim
             queue = self._queues[claim.queue]

@@ -118,6 +118,7 @@ class PostgresTx(WatchedConnection):
         if self.begun:
             faults.reach("before-commit")
             await self.connection.execute("commit")
+            self.begun = False
             faults.reach("after-commit")
 
     async def rollback(self) -> None:
@@ -234,18 +235,20 @@ class PostgresDatabase:
         """Run `function` and NOTIFY in one transaction. A brief write sends its NOTIFY afterwards:
         it is stored, so it does not fail if that fails. Only some of many in a row notify."""
         if brief:
-            value = await self._transact(function, args, kwargs)
-            await self.notify(topics, often=True)
-            return cast(T, value)
+            return cast(T, await self._transact(function, args, kwargs, after=topics))
         began = asyncio.get_running_loop().time()
         value = await self._transact(function, args, kwargs, topics)
         self._note_notification(topics, began)
         return cast(T, value)
 
-    def _is_recent(self, topics: Sequence[str]) -> bool:
-        """Whether listeners will poll again for these topics after this instant."""
+    def _notifies_later(self, topics: Sequence[str]) -> bool:
+        """Leave the NOTIFY to a task, if listeners will poll again after this instant anyway."""
         since = asyncio.get_running_loop().time() - NOTIFY_EVERY_S
-        return all(self._notified_at.get(topic, since) > since for topic in topics)
+        if any(self._notified_at.get(topic, since) <= since for topic in topics):
+            return False
+        for topic in topics:  # sooner than listeners poll again, if the event loop continues
+            self.notify_soon(topic)
+        return True
 
     def _note_notification(self, topics: Sequence[str], began: float) -> None:
         """Note one that was sent, not one on its way: its event loop may stop before it is sent."""
@@ -254,8 +257,9 @@ class PostgresDatabase:
     # One function, although it is long: every start, step and claim passes here, and each layer of
     # coroutines costs a microsecond or two when the caches are cold (0092).
     async def _transact(
-        self, function: Any, args: Any, kwargs: Any, topics: Sequence[str] = ()
-    ) -> Any:
+        self, function: Any, args: Any, kwargs: Any,
+        topics: Sequence[str] = (), after: Sequence[str] = (),
+    ) -> Any:  # fmt: skip
         began, retries = time.perf_counter(), _RETRIES
         while True:
             await self._places.acquire()
@@ -271,6 +275,8 @@ class PostgresDatabase:
                     await tx.notify(self._channel, topics)
                 if tx.begun:
                     await tx.commit()
+                if after and not self._notifies_later(after):
+                    await self._notify_by(tx, after)
                 count_call(function, began)
                 return value
             except BaseException as error:
@@ -287,6 +293,17 @@ class PostgresDatabase:
                     self._watchdog.forget(tx)
                     self._give_back(tx.connection)
                 self._places.release()
+
+    async def _notify_by(self, tx: PostgresTx, topics: Sequence[str]) -> None:
+        """NOTIFY on this connection. If that fails, polling finds the work."""
+        began = asyncio.get_running_loop().time()
+        self._topics.difference_update(topics)
+        try:
+            await tx.notify(self._channel, topics)
+        except Exception as error:
+            log.debug("notification not sent: %s", error)
+        else:
+            self._note_notification(topics, began)
 
     async def _undone(self, tx: PostgresTx, error: BaseException) -> BaseException:
         """Undo a failed transaction; returns its error as one of ours."""
@@ -353,22 +370,16 @@ class PostgresDatabase:
 
     async def notify(self, topics: Sequence[str], *, often: bool = False) -> None:
         """NOTIFY now, in a transaction of its own; `often`: only now and then."""
-        if often and self._is_recent(topics):
-            for topic in topics:  # sooner than listeners look again, if the event loop continues
-                self.notify_soon(topic)
+        if often and self._notifies_later(topics):
             return
 
         async def send(tx: PostgresTx) -> None:
-            await tx.notify(self._channel, topics)
+            await self._notify_by(tx, topics)
 
-        began = asyncio.get_running_loop().time()
-        self._topics.difference_update(topics)
         try:
             await self.write(send)
-        except errors.StoreError as error:  # only a hint: polling finds the work
+        except errors.StoreError as error:
             log.debug("notification not sent: %s", error)
-        else:
-            self._note_notification(topics, began)
 
     def notify_soon(self, topic: str) -> None:
         """NOTIFY soon, in a transaction of its own, once for all topics since then."""
