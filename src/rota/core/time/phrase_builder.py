@@ -8,7 +8,7 @@ from rota.core.time.cron import MONTHS, WEEKDAYS, read_cron
 from rota.core.time.describe import describe_timings
 from rota.core.time.phrase_choices import Choices, refuse
 from rota.core.time.phrase_clock import ClockTime, Wall, resolved
-from rota.core.time.phrase_days import of_period
+from rota.core.time.phrase_days import in_every_month, of_period
 from rota.core.time.phrase_model import DAILY, WITHIN_DAY, Clause, Day, PhraseRate
 from rota.core.time.phrase_rates import UNITS_US
 from rota.core.time.phrase_windows import every, hour_fields, window_fields
@@ -74,11 +74,15 @@ def _check_night(clause: Clause, times: list[Wall]) -> None:
     if clause.part != "night" or not clause.days or all(hour > 12 for hour, _, _ in times):
         return
     days = [day.text for day in clause.days]
-    options = [days, [_DAY_AFTER[day] for day in days]] if _DAY_AFTER.keys() >= set(days) else []
-    instead = [
-        describe_timings([f"{front} * * {','.join(names)}" for front in _time_fields(times)])
-        for names in options
-    ]
+    instead: list[str] = []
+    if _DAY_AFTER.keys() >= set(days):
+        late, early = ([w for w in times if (w[0] > 12) == is_late] for is_late in (True, False))
+        after = [_DAY_AFTER[day] for day in days]
+        for parts in ([(times, days)], [(late, days), (early, after)]):
+            instead.append(describe_timings([
+                f"{front} * * {','.join(names)}"
+                for walls, names in parts if walls for front in _time_fields(walls)
+            ]))  # fmt: skip
     refuse("ambiguous", "the night after midnight may be that of the day before", *instead)
 
 
@@ -129,7 +133,7 @@ def _within_the_day(clause: Clause, rate: PhraseRate, choices: Choices) -> list[
     for fine, coarse in (("second", "minute"), ("minute", "hour")):
         if rate.unit == fine and rate.number % 60 == 0:
             rate = PhraseRate(rate.number // 60, coarse)  # "every 60 minutes on weekdays"
-    windows = [_ends(window, choices) for window in clause.windows]
+    windows = _resolved_windows(clause.windows, choices)
     fronts = _fronts(clause, rate, windows, choices)
     if clause.days and any(last < first for first, last in windows):
         return _past_midnight(clause, fronts, windows, choices)
@@ -195,6 +199,22 @@ def _fronts(
         return _merged([window_fields(*window, rate, choices) for window in windows])
     step = every(rate.number)
     return [{"second": f"{step} * *", "minute": f"{step} *"}.get(rate.unit, f"{past or 0} {step}")]
+
+
+def _resolved_windows(
+    written: list[tuple[ClockTime, ClockTime]], choices: Choices
+) -> list[tuple[Wall, Wall]]:
+    """ "from 8 to 12 and from 1 to 5": a window that goes back may be one after noon."""
+    windows = [_ends(window, choices) for window in written]
+    if any(clock.mark == "24" for window in written for clock in window):
+        return windows
+    for at, (first, last) in enumerate(windows):
+        goes_back = at > 0 and first < windows[at - 1][1] and last[0] < 12
+        if goes_back and all(clock.mark == "bare" for clock in written[at]):
+            reason = f"{written[at][0].hour} to {written[at][1].hour} may be before or after noon"
+            if choices.choose(reason, 2) == 1:
+                windows[at] = ((first[0] + 12, *first[1:]), (last[0] + 12, *last[1:]))
+    return windows
 
 
 def _ends(window: tuple[ClockTime, ClockTime], choices: Choices) -> tuple[Wall, Wall]:
@@ -307,7 +327,11 @@ def _of_unit(day: Day, clause: Clause, rate: PhraseRate, choices: Choices) -> Da
             refuse("inexpressible", "cron counts one weekday at a time")
         last = form == "{}L"
         day = Day("week", form.format(day.text), last=last, counted=True)
-    if day.months or clause.months or (unit == "month" and rate.number == 1):
+    if day.months or clause.months:
+        return day
+    if unit != "year":
+        day = in_every_month(day, choices)
+    if unit == "month" and rate.number == 1:
         return day
     if unit == "year" and not (day.last or day.text in ("1", "1W") or day.text.endswith("#1")):
         refuse("incomplete", 'which month? Say "15 march"')

@@ -24,8 +24,9 @@ def clauses_of(segments: list[Clause], choices: Choices) -> list[Clause]:
             done[-1] = before.joined(segment)
         elif option == "following" and following is not None:
             queue[index + 1] = segment.joined(following)
-        elif option == "borrow" and (following or before) is not None:
-            done.append(segment.joined(Clause(times=list((following or before or segment).times))))
+        elif option == "borrow":
+            timed = next(one for one in (following, before) if one is not None and one.times)
+            done.append(segment.joined(Clause(times=list(timed.times))))
         else:
             done.append(segment)
     return _scoped(done, choices)

@@ -23,6 +23,7 @@ class ClockTime(NamedTuple):
     second: int = 0
     mark: str = "24"  # bare | am | pm | 24
     midnight: bool = False  # said as a word; in `resolved` the hour may be 24
+    offset: int = 0  # minutes said in front of the hour: 5 in "5 past 9", -10 in "ten to 9"
 
     @property
     def wall(self) -> Wall:
@@ -64,6 +65,15 @@ def in_part(clock: ClockTime, part: str) -> ClockTime:
         "ambiguous", f"{shown} in the {part} may be before or after noon",
         f"every day at {shown}am", f"every day at {shown}pm",
     )  # fmt: skip
+
+
+def moved(hour: ClockTime, minutes: int) -> ClockTime:
+    """So many minutes past an hour; negative ones are before it."""
+    if minutes >= 0:
+        return hour._replace(minute=minutes, offset=minutes)
+    if hour.mark == "bare" and hour.hour > 1:
+        return ClockTime(hour.hour - 1, 60 + minutes, mark="bare", offset=minutes)
+    return ClockTime((hour.wall[0] - 1) % 24, 60 + minutes, offset=minutes)
 
 
 def resolved(clocks: list[ClockTime], choices: Choices) -> list[Wall]:
@@ -127,6 +137,8 @@ def _rising(clocks: list[ClockTime]) -> list[Wall] | None:
         options = [clock.wall]
         if clock.mark == "bare" and read:
             options = [clock._replace(mark=mark).wall for mark in ("am", "pm")]
+            if clock.hour == 12:
+                options.append((24, clock.minute, clock.second))  # "11pm and 12"
         later = [wall for wall in options if not read or wall > read[-1]]
         if not later:
             return None

@@ -6,6 +6,7 @@ from rota.core.time.cron import MONTH_NAMES, MONTHS, WEEKDAY_NAMES, WEEKDAYS
 from rota.core.time.phrase_choices import Choices, refuse
 from rota.core.time.phrase_model import Day
 from rota.core.time.phrase_tokens import (
+    DAY_PARTS,
     ENDINGS,
     EVERY,
     MONTH_NUMBERS,
@@ -17,6 +18,7 @@ from rota.core.time.phrase_tokens import (
     weekday,
 )
 
+_ELAPSED_DAYS = "cron cannot count days across the end of a month"
 _LAST_WORDS = ("last", "final")
 _STARTS = ("start", "beginning")
 _QUARTER_STARTS = ("*/3",)
@@ -68,6 +70,18 @@ def of_period(day: Day, unit: str) -> Day:
     if unit == "year":
         return day._replace(months=("DEC",) if day.last else ("JAN",))
     return day._replace(unbound=True)
+
+
+def in_every_month(day: Day, choices: Choices) -> Day:
+    """ "the 31st of every month": a shorter month has none, or its last day is meant."""
+    if day.of != "month" or day.text not in ("29", "30", "31"):
+        return day
+    reason = f"not every month has a day {day.text}; its last day may be meant"
+    if choices.choose(reason, 2) == 0:
+        return day
+    if day.text != "31":
+        refuse("inexpressible", "cron cannot say that day or the last", "last day of the month")
+    return day._replace(text="L", last=True)
 
 
 # -- days of the week --------------------------------------------------------------------------
@@ -129,9 +143,11 @@ def _counted(cursor: Cursor, choices: Choices, *, every: bool) -> list[Day] | No
         if not noun and any(first < 0 for first, _ in numbers) and not _tail_follows(cursor):
             return None
         days = [_day_of_month(first, last) for first, last in numbers]
+        if every and numbers[0][0] > 1:
+            days = _every_nth_day(cursor, days, choices, noun=noun)
     if mixed and choices.choose("its first ordinal may be a day of the month", 2) == 1:
         days = [*[_day_of_month(*number) for number in numbers[:-1]], days[-1]]
-    if (within := _within_period(cursor, days)) is not None:
+    if (within := _within_period(cursor, days, choices)) is not None:
         return within
     if every and named is not None:
         return _every_nth(days, choices, numbers[0][0])
@@ -140,10 +156,12 @@ def _counted(cursor: Cursor, choices: Choices, *, every: bool) -> list[Day] | No
     return days
 
 
-def _within_period(cursor: Cursor, days: list[Day]) -> list[Day] | None:
+def _within_period(cursor: Cursor, days: list[Day], choices: Choices) -> list[Day] | None:
     """The days of a month, quarter or year that the phrase continues to name; None if it does
     not."""
     tail = _tail(cursor)
+    if tail == "month" and cursor.word(-2) in EVERY:
+        days = [in_every_month(day, choices) for day in days]
     if tail in ("month", "quarter", "year"):
         return [of_period(day, tail) for day in days]
     if tail == "week":
@@ -159,6 +177,17 @@ def _every_nth(days: list[Day], choices: Choices, number: int) -> list[Day]:
     if choices.choose(f"it can mean once a month or every {number} weeks", 2) == 0:
         return days
     return refuse("inexpressible", "cron knows no week numbers", f"every {number} weeks")
+
+
+def _every_nth_day(cursor: Cursor, days: list[Day], choices: Choices, *, noun: bool) -> list[Day]:
+    """ "every third day of the month" may be the 3rd; "every third morning" is every 3 days."""
+    number = days[0].text
+    if cursor.word() in DAY_PARTS:
+        refuse("inexpressible", _ELAPSED_DAYS, f"every {number} days")
+    if not noun or len(days) > 1 or not number.isdigit():
+        return days
+    reason = f"it may be the day {number} of the month, or every {number} days"
+    return [Day("month", f"*/{number}")] if choices.choose(reason, 2) == 1 else days
 
 
 def _ordinals(cursor: Cursor) -> list[tuple[int, int]]:

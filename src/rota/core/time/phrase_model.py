@@ -81,6 +81,8 @@ class Clause:
 
     def joined(self, other: Clause) -> Clause:
         """Both as one clause; what `other` says comes last."""
+        if self.part and not self.times and other.part not in ("", self.part):
+            refuse("incomplete", f'"{self.part}" needs a time: "every {self.part} at 8"')
         mine, others = self.times, other.times
         if other.part and not others:
             mine = [in_part(clock, other.part) for clock in mine]

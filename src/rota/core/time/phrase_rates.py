@@ -5,7 +5,7 @@ from __future__ import annotations
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
 from rota.core.time.phrase_choices import refuse
 from rota.core.time.phrase_model import PhraseRate
-from rota.core.time.phrase_tokens import EVERY, RATES, SHORT_UNITS, UNITS, Cursor, weekday
+from rota.core.time.phrase_tokens import EVERY, FILLERS, RATES, SHORT_UNITS, UNITS, Cursor, weekday
 
 UNITS_US = {
     "us": 1, "second": SECOND, "minute": MINUTE, "hour": HOUR, "day": DAY, "week": 7 * DAY,
@@ -14,6 +14,7 @@ _ELAPSED = {
     "second": (1, "second"), "minute": (60, "second"), "hour": (60, "minute"), "day": (24, "hour"),
     "week": (7, "day"),
 }  # fmt: skip
+_AFTER_UNIT = (*FILLERS, "between", "from", "daily", "hourly")
 _TIMES_A = {"once": 1, "twice": 2, "thrice": 3}
 
 
@@ -158,12 +159,20 @@ def _plain_unit(cursor: Cursor) -> PhraseRate | None:
     unit = UNITS.get(cursor.word())
     if unit is None:
         return None
-    if unit == "second" and (weekday(cursor.word(1)) is not None or cursor.word(1) in UNITS):
-        return None  # "every second friday", "every second day"
+    if cursor.word() == "second" and _is_ordinal_of_more(cursor):
+        return None  # "every second friday", "every second and fourth friday"
     cursor.take()
     if unit == "hour" and cursor.take_words("and", "a", "half"):
         return PhraseRate(90, "minute")
     return PhraseRate(1, unit)
+
+
+def _is_ordinal_of_more(cursor: Cursor) -> bool:
+    """Whether "second" counts the words behind it."""
+    after = cursor.peek(1)
+    if after.kind == "separator":
+        return cursor.ordinal(2) is not None or cursor.word(2) == "last"
+    return after.kind not in ("end", "number", "clock") and after.text not in _AFTER_UNIT
 
 
 def _of_the_day(cursor: Cursor) -> None:

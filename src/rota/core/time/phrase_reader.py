@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from rota.core.time.phrase_choices import Choices, refuse
-from rota.core.time.phrase_clock import ClockTime, in_part
+from rota.core.time.phrase_clock import ClockTime, in_part, moved
 from rota.core.time.phrase_days import read_days, read_days_back, read_months
 from rota.core.time.phrase_model import (
     DAILY,
@@ -21,6 +21,7 @@ from rota.core.time.phrase_model import (
     TIMES,
     WINDOWS,
     Clause,
+    Day,
 )
 from rota.core.time.phrase_rates import read_amount, read_rate
 from rota.core.time.phrase_times import read_clock, read_past, read_window
@@ -39,6 +40,7 @@ from rota.core.time.phrase_tokens import (
 )
 
 _STRENGTH = ("", ",", "and", ";")
+_EITHER = "a day of the month and one of the week; cron fires on either of them"
 _ONCE = "it is one time; write its date: 2027-03-28T09:00"
 
 
@@ -185,8 +187,49 @@ class Reader:
         return _clause(WINDOWS, windows or None)
 
     def _time(self) -> Clause | None:
-        clock = read_clock(self._cursor, bare=self._expect_time)
-        return _clause(TIMES, clock and [clock])
+        cursor = self._cursor
+        start, number = cursor.at, cursor.number()
+        joint, before_joint = cursor.word(-1), cursor.word(-2)
+        clock = read_clock(cursor, bare=self._expect_time)
+        if clock is None:
+            return None
+        if clock.offset:
+            if joint in (",", "and") and before_joint == "past":
+                refuse("incomplete", 'minutes past which hour? Say "9:15 and 9:30"')
+            return _clause(
+                TIMES, [clock] if number is None else self._past_an_hour(clock, number[0])
+            )
+        said = [cursor.word(at - cursor.at) for at in range(start, cursor.at)]
+        is_hour = number is not None and not clock.minute and "o'clock" not in said
+        if is_hour and joint in (",", "and"):
+            clock = self._same_minutes(clock)
+        return _clause(TIMES, [clock])
+
+    def _past_an_hour(self, clock: ClockTime, number: int) -> list[ClockTime]:
+        """ "at 5 and 10 past 9": the 5 may be an hour, or minutes."""
+        if self._every:
+            shown = f"{clock.wall[0]}:{clock.minute:02}"
+            refuse(
+                "ambiguous", f"it may be a rate, or the time {shown}",
+                f"every {number} minutes", f"every day at {shown}",
+            )  # fmt: skip
+        before = self._segments[-1] if self._segments else Clause()
+        if before.single != TIMES or not _are_numbers(before.times):
+            return [clock]
+        if self._choices.choose(f"{before.times[-1].hour} may be an hour, or minutes", 2) == 0:
+            return [clock]
+        self._segments.pop()
+        minutes = [one.hour if clock.offset > 0 else 60 - one.hour for one in before.times]
+        return [*[clock._replace(minute=minute) for minute in minutes], clock]
+
+    def _same_minutes(self, clock: ClockTime) -> ClockTime:
+        """ "at 5 past 9 and 10": the minutes may be meant for both hours."""
+        before = self._segments[-1] if self._segments else Clause()
+        if before.last != TIMES or not before.times[-1].offset:
+            return clock
+        reason = f"the minutes before it may be meant for {clock.hour}, too"
+        is_moved = self._choices.choose(reason, 2) == 1
+        return moved(clock, before.times[-1].offset) if is_moved else clock
 
     def _months(self) -> Clause | None:
         self._cursor.take(1 if self._cursor.word() == "from" else 0)
@@ -194,8 +237,10 @@ class Reader:
 
     def _add(self, part: Clause, joint: str) -> None:
         part.before = joint
-        last = self._segments[-1] if self._segments and not joint else None
-        if last is not None and _is_beside(last, part):
+        last = self._segments[-1] if self._segments else Clause()
+        if joint == "," and last.single == part.single == DAYS:
+            _refuse_dated_weekday(last.days[-1], part.days[0])
+        if self._segments and not joint and _is_beside(last, part):
             self._segments[-1] = last.joined(part)
         else:
             self._segments.append(part)
@@ -263,10 +308,15 @@ def _is_beside(segment: Clause, part: Clause) -> bool:
     if slot != segment.last:
         return False  # "sat 10am sun 11am"
     if slot == DAYS and part.days[0].of != segment.days[-1].of:
-        refuse(
-            "inexpressible", "a day of the month and one of the week; cron fires on either of them"
-        )
+        refuse("inexpressible", _EITHER)
     return True
+
+
+def _refuse_dated_weekday(day: Day, other: Day) -> None:
+    """ "monday, 1 june" is a date with its weekday; "monday and 1 june" are two days."""
+    mixed = day.of != other.of and not (day.counted or other.counted)
+    if mixed and (day.text.isdigit() or other.text.isdigit()):
+        refuse("inexpressible", _EITHER)
 
 
 def _finished(segment: Clause) -> Clause:

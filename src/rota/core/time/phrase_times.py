@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rota.core.time.phrase_choices import refuse
-from rota.core.time.phrase_clock import ClockTime
+from rota.core.time.phrase_clock import ClockTime, moved
 from rota.core.time.phrase_tokens import (
     DAY_PARTS,
     ENDINGS,
@@ -74,7 +74,7 @@ def _minutes_past(cursor: Cursor) -> list[str] | None:
     cursor.take()
     the = cursor.skip(("the", *EVERY))
     if not cursor.take_words("hour"):
-        if side != "past" or the or cursor.number() is not None:
+        if side != "past" or the or cursor.number() is not None or cursor.word() in _NAMED:
             return None
         return [_minute(amount)]
     return [_minute(amount if side in ("past", "after") else 60 - amount)]
@@ -150,15 +150,7 @@ def _spoken(cursor: Cursor, bare: bool) -> ClockTime | None:
     hour = read_clock(cursor, bare=True)
     if hour is None or hour.minute or hour.second or amount > 59:
         return None
-    return _moved(hour, amount if side in ("past", "after") else -amount)
-
-
-def _moved(hour: ClockTime, minutes: int) -> ClockTime:
-    if minutes >= 0:
-        return hour._replace(minute=minutes)
-    if hour.mark == "bare" and hour.hour > 1:
-        return ClockTime(hour.hour - 1, 60 + minutes, mark="bare")
-    return ClockTime((hour.wall[0] - 1) % 24, 60 + minutes)
+    return moved(hour, amount if side in ("past", "after") else -amount)
 
 
 def _written(cursor: Cursor, bare: bool) -> ClockTime | None:
