@@ -12,6 +12,7 @@ from rota.automations import Automation, Context, DeadLetter, Prepared, Topic
 from rota.automations.executor import AutomationExecutor
 from rota.errors import BadAutomation, NeedsLogin, NotSent, WrongState
 from rota.explain.automation import explain_automation
+from rota.store.automations import requeue
 from rota.testing import World, virtual
 from rota.tools import Safety
 from tests.automations.kit import QUIET, Outside, dying, open_run_state, sound, sql, statuses
@@ -320,7 +321,11 @@ async def test_an_item_that_is_given_back_and_fails_again_has_a_second_letter(
         assert await app.events_of("work") == {"bad": "skipped"}
 
 
-async def test_all_dead_letters_of_a_topic_can_be_given_back_at_once(database_url: str) -> None:
+@pytest.mark.parametrize("at_once", [1000, 2])
+async def test_all_dead_letters_of_a_topic_can_be_given_back_at_once(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(requeue, "AT_ONCE", at_once)
     app = Letters(skip_after=1)
     async with virtual(app, url=database_url) as world:
         await app.feed(*(f"bad{number}" for number in range(5)))

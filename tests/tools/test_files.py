@@ -29,6 +29,7 @@ from rota.tools import (
     NotApplied,
     Safety,
     Unknown,
+    files,
 )
 from tests.tools.kit import CALL, child, settle
 
@@ -285,6 +286,19 @@ async def test_files_are_listed_by_a_pattern(tmp_path: Path) -> None:
     assert first["bytes"] == 5
     assert first["modified_at"].endswith("Z")
     assert listing.safety is FileRead(root).safety is Safety.READ
+
+
+async def test_a_listing_without_a_limit_has_all_files_or_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1_100):
+        (tmp_path / f"{number}.csv").touch()
+    listing = FileList(tmp_path)
+    assert len(await listing.call({}, CALL)) == 1_100
+    monkeypatch.setattr(files, "FILES_MAX", 1_099)
+    with pytest.raises(Rejected, match="more than 1,099 files"):
+        await listing.call({}, CALL)
+    assert len(await listing.call({"limit": 1_099}, CALL)) == 1_099
 
 
 async def test_a_listing_that_is_not_whole_in_time_fails(tmp_path: Path) -> None:

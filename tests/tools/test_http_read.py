@@ -245,6 +245,12 @@ async def test_what_is_no_feed_is_refused(raw: bytes, said: str) -> None:
         await _feed(raw)
 
 
+def test_a_long_feed_has_all_entries() -> None:
+    items = "".join(f"<item><guid>{number}</guid></item>" for number in range(1_500))
+    feed = parse(f"<rss><channel>{items}</channel></rss>".encode(), url="http://h/feed")
+    assert [entry["id"] for entry in feed["entries"]] == [str(number) for number in range(1_500)]
+
+
 async def test_an_unchanged_feed_has_no_entries() -> None:
     async with Site().up() as site:
         site.pages["/feed"] = (304, {}, b"")

@@ -296,7 +296,7 @@ class Automations(AutomationReads):
         Args:
             name: The automation.
             topic: The topic of the event.
-            message_id: Its message id; without one, up to 1000 events of the topic.
+            message_id: Its message id; without one, all events of the topic, in batches of 1,000.
             person: `by` (who answers; the user of this process if not given) and `note` (why).
 
         Returns:
@@ -304,9 +304,17 @@ class Automations(AutomationReads):
         """
         answer = self._answer(self.requeue, person)
         new_ids = self._client.ids.endless(self._now())
-        return await self._command(
-            requeue.requeue, name, topic, message_id, new_ids=new_ids, answer=answer
-        )
+        back: list[EventName] = []
+        before = ""
+        while True:
+            # Each batch is older than the last, so an event that is skipped again comes once.
+            batch, before = await self._command(
+                requeue.requeue, name, topic, message_id, new_ids=new_ids, answer=answer,
+                before=before,
+            )  # fmt: skip
+            back += batch
+            if not before:
+                return back
 
     async def answer_all(
         self,

@@ -17,7 +17,6 @@ from rota.net.secret import hide_deep
 from rota.tools.base import Call
 from rota.tools.http import HttpRead, HttpReadOptions, HttpReadParams, change_of
 
-ENTRIES_MAX = 1000
 DEPTH_MAX = 100
 TITLE_CHARS_MAX = 500
 _DECLARED = re.compile(rb"""<\?xml[^>]*?encoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
@@ -51,8 +50,7 @@ def parse(raw: bytes, *, url: str, shown: str = "") -> dict[str, Any]:
     feed = root if root.tag == "feed" else root.find("channel")
     if feed is None:
         raise Rejected(f"{shown} is XML, but neither RSS nor Atom: it begins with <{root.tag}>")
-    elements = [each for each in root.iter() if each.tag in ("item", "entry")][:ENTRIES_MAX]
-    entries = [_entry(each, url) for each in elements]
+    entries = [_entry(each, url) for each in root.iter() if each.tag in ("item", "entry")]
     return {
         "title": _text(feed, "title"),
         "link": _link(feed, url),

@@ -223,7 +223,7 @@ class ListParams(msgspec.Struct, forbid_unknown_fields=True):
     """The arguments of one call of a FileList."""
 
     glob: str = "*"
-    limit: int = 1000
+    limit: int | None = None
 
 
 class FileList(Tool):
@@ -240,7 +240,7 @@ class FileList(Tool):
         values = read_params(ListParams, params, tool=self.name)
         if not values.glob or values.glob.startswith("/") or ".." in Path(values.glob).parts:
             raise BadInput(f"parameters of {self.name}: {values.glob!r} leads out of the folder")
-        if not 1 <= values.limit <= FILES_MAX:
+        if values.limit is not None and not 1 <= values.limit <= FILES_MAX:
             raise BadInput(f"parameters of {self.name}: limit is 1 to {FILES_MAX:,}")
         return values
 
@@ -265,6 +265,11 @@ class FileList(Tool):
                 seen = self._seen(path.resolve())
                 if seen is not None:
                     files.append(_facts(self._folder.name(path), seen))
+        if params.limit is None and len(files) > FILES_MAX:
+            raise Rejected(
+                f"{params.glob!r} fits more than {FILES_MAX:,} files",
+                hint="Narrow the pattern, or give a limit to get the first ones.",
+            )
         return sorted(files, key=lambda each: each["path"])[: params.limit]
 
     def _seen(self, real: Path) -> os.stat_result | None:

@@ -391,7 +391,7 @@ def _payload(text: str | None) -> Any:
 @complete.AUTOMATION
 @click.argument("topic")
 @click.argument("event_id", required=False, metavar="[ID]")
-@click.option("--all", "everything", is_flag=True, help="All of the topic, up to 1000.")
+@click.option("--all", "everything", is_flag=True, help="All of the topic.")
 @answers.PERSON
 @click.pass_obj
 def requeue(

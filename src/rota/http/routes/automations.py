@@ -374,7 +374,7 @@ async def skip_input(request: WebRequest, name: str, input_id: str, body: NoteBo
 
 
 class RequeueBody(NoteBody, frozen=True, kw_only=True):
-    """Which events; without a message id, up to 1000 of the topic."""
+    """Which events; without a message id, all of the topic."""
 
     topic: Id
     message_id: Id | None = None

@@ -31,13 +31,15 @@ async def requeue(
     answer: NewAnswer,
     now: int,
     new_ids: Iterator[str],
-) -> list[EventName]:
-    """Make a skipped event pending again, or the event behind a dead letter; without an id, all of
-    the topic. Returns the events that their readers get once more."""
+    before: str = "",
+) -> tuple[list[EventName], str]:
+    """Make a skipped event pending again, or the event behind a dead letter; without an id, a batch
+    of the topic. Returns the events that their readers get once more, and the id before which the
+    next batch begins; an empty one at the end."""
     locked = await commands.take(tx, namespace, name)
     [newest] = await state.versions(tx, locked.key, limit=1)
     letters = topic in _GRAPH.decode(newest.graph).dead_letters
-    found = await _chosen(tx, locked.key, topic, message_id, letters)
+    found = await _chosen(tx, locked.key, topic, message_id, letters, before)
     back: list[EventName] = []
     for event in found:
         if letters:
@@ -49,15 +51,18 @@ async def requeue(
         await answers.put(tx, locked.key, "requeue", each, event_id=one.id, now=now)
     if back and await events.mark(tx, locked.key, sorted({one.topic for one in back})):
         await state.poke(tx, locked.automation, now=now)
-    return back
+    is_full = message_id is None and len(found) == AT_ONCE
+    return back, found[-1].id if is_full else ""
 
 
 async def _chosen(
-    tx: Tx, key: AutomationKey, topic: str, message_id: str | None, letters: bool
+    tx: Tx, key: AutomationKey, topic: str, message_id: str | None, letters: bool, before: str
 ) -> Sequence[StoredEvent]:
     if message_id is None:
         status = EventStatus.PENDING if letters else EventStatus.SKIPPED
-        return await views.list_events(tx, key, topic=topic, status=status, limit=AT_ONCE)
+        return await views.list_events(
+            tx, key, topic=topic, status=status, before=before, limit=AT_ONCE
+        )
     found = await events.named(tx, key, topic, [message_id])
     if not found:
         raise BadInput(
