@@ -121,6 +121,10 @@ def test_the_command_prints_yaml_and_json_without_a_database(tmp_path: Path) -> 
     rules_as_json = run("--alerts", "--json")
     assert rules_as_json.exit_code == 2
     assert "--alerts prints YAML" in rules_as_json.output
+    for others in ((), ("--grafana",)):
+        lost = run("--budget", "2.5", *others)
+        assert lost.exit_code == 2
+        assert "--budget means something only with --alerts" in lost.output
     assert json.loads(run("--grafana", "--json").stdout) == grafana_dashboard.document()
     written = run("--grafana", "--json", "--output", str(target))
     assert json.loads(written.stdout) == {"file": str(target)}

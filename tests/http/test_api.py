@@ -130,6 +130,11 @@ async def test_a_repeated_event_is_one_and_an_answer_names_what_it_expects(
             for _ in range(2)
         ]  # fmt: skip
         events = await http.get(f"{path}/events")
+        two = await http.post(
+            f"{path}/topics/letters/events", json={"message_id": "d-2"},
+            headers={"idempotency-key": "d-3"},
+        )  # fmt: skip
+        assert (two.status_code, two.json()["code"]) == (422, "bad_input")
         blind = await http.post(f"{path}/approve", json={})
         nothing = await http.post(f"{path}/approve", json={"expected": "x"})
     assert sent == [201, 200]
@@ -203,6 +208,9 @@ async def test_a_second_retry_of_the_same_attempt_answers_with_the_first(databas
         first = await http.post(path, json={"expected": run.id})
         again = await http.post(path, json={"expected": run.id})
         open_one = await http.post(path)
+        other = await http.post(path, json={"expected": "0" * 32})
+    assert other.status_code == 422
+    assert "is not an attempt of run" in other.json()["detail"]
     assert (first.status_code, again.status_code, open_one.status_code) == (201, 200, 409)
     assert again.json() == {"id": first.json()["id"], "existed": True}
     assert first.headers["location"] == f"{API}/runs/{first.json()['id']}"
@@ -274,6 +282,10 @@ async def test_null_clears_a_limit_of_a_schedule(database_url: str) -> None:
         path = f"{API}/schedules/daily"
         kept = (await http.patch(path, json={"priority": 3})).json()
         cleared = (await http.patch(path, json={"max_delay": None, "retries": None})).json()
+        for field in ("jitter", "queue", "input", "when", "timezone", "missed", "confirm"):
+            refused = await http.patch(path, json={field: None})
+            assert (field, refused.status_code) == (field, 422)
+            assert f"$.{field}" in refused.text
     assert kept["priority"] == cleared["priority"] == 3
     assert (kept["policies"]["delay_us_max"], kept["policies"]["retry"]["attempts"]) == (3600e6, 3)
     assert not {"delay_us_max", "retry"} & cleared["policies"].keys()
@@ -332,7 +344,12 @@ async def test_putting_a_schedule_pauses_it_only_if_asked_to(database_url: str) 
             (await http.put(path, json=body | more)).json()["status"]
             for more in ({}, {"paused": False}, {"paused": True}, {})
         ]
+        refused = await http.put(path, json=body | {"paused": False, "when": "daily at 7:00"})
+        kept = (await http.get(path)).json()
     assert states == ["scheduled", "scheduled", "paused", "paused"]
+    assert refused.status_code == 409
+    assert "does not resume it" in refused.json()["detail"]
+    assert (kept["status"], kept["when"]) == ("paused", "daily at 6:00")
 
 
 async def test_of_two_edits_of_the_same_definition_one_is_refused(database_url: str) -> None:

@@ -230,7 +230,9 @@ class History:
     async def live(self, steps: int) -> None:
         """Create the schedule, and let that many things happen."""
         missed, overlap = self._chance.choice(MISSED), self._chance.choice(OVERLAPS)
-        rules: dict[str, Any] = {"missed": missed, "missed_max": 3, "overlap": overlap}
+        rules: dict[str, Any] = {"missed": missed, "overlap": overlap}
+        if missed == "all":
+            rules["missed_max"] = 3
         self._steps.append(f"create {rules}")
         await self._app.schedules.create(
             "s", self._chance.choice(["report", "long"]), self._chance.choice(TIMES[:-1]),

@@ -354,3 +354,21 @@ async def test_if_the_first_occurrence_expires_the_next_has_none_before_it(
         await world.beat()
         await world.advance("30m")
         assert found == ["- 03:00"]
+
+
+async def test_a_number_of_missed_occurrences_needs_the_policy_that_runs_all(
+    database_url: str,
+) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url):
+        for missed in ("skip", "run"):
+            rules: dict[str, Any] = {"missed": missed, "missed_max": 5}
+            with pytest.raises(BadSchedule, match="missed_max=5 means something only with"):
+                await app.schedules.create("s", "report", HOURLY, **rules, **PLAIN)
+        await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        with pytest.raises(BadSchedule, match="missed_max=5"):
+            await app.schedules.update("s", missed_max=5)
+        await app.schedules.update("s", missed="all")
+        changed = await app.schedules.update("s", missed_max=5)
+        assert changed.intent.policies.missed_max == 5
+        await app.schedules.update("s", missed="run")  # the number stays for later

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any, NoReturn, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from rota.cli import exit_codes
 
@@ -54,6 +55,12 @@ def limit_option(default: int = 20, text: str = "How many.") -> Callable[[F], F]
     return click.option(
         "--limit", type=click.IntRange(1, 1000), default=default, show_default=True, help=text
     )
+
+
+def is_given(option: str) -> bool:
+    """Whether an option of the current command was written, rather than left at its default."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source is not ParameterSource.DEFAULT
 
 
 def add_options(options: Sequence[Callable[[Any], Any]], command: F) -> F:

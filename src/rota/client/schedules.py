@@ -82,7 +82,7 @@ class Schedules(SchedulePages):
             timezone: An IANA name. A new schedule without one gets that of this machine.
             owner, origin: Who declares it; for Rota's own use.
             replace: Redefine an existing schedule instead of raising an error. It stays paused or
-                active; `paused=True` pauses it.
+                active; `paused=True` pauses it, and `paused=False` is refused if it is paused.
             if_match: With `replace`, only if the schedule still has this `etag`.
             options: Arguments (`args`, `input`), limits and policies; see `ScheduleOptions`.
 
@@ -113,7 +113,7 @@ class Schedules(SchedulePages):
             name, when, timezone, host_zone_name(), options.get("gap", "auto"),
             options.get("repeat", "auto"), options.get("start"), options.get("end"),
             options.get("sub_second", False), rules, run, owner, origin,
-            options.get("paused", False),
+            options.get("paused"),
         )  # fmt: skip
         zone = declared.host_zone if timezone is None else timezone
         fresh = declared.made(zone, schedule_id=self._client.ids.make(now), now=now)

@@ -19,6 +19,7 @@ from rota.core.runs.names import checked_name, checked_priority
 from rota.core.runs.retry import RetryPolicy
 from rota.core.schedules.intent import (
     ENDED,
+    MISSED_MAX,
     NO_FURTHER,
     POLICY_NAMES,
     QUARANTINED_REASON,
@@ -102,6 +103,12 @@ def policies(**options: Unpack[PolicyOptions]) -> Policies:
             "be late",
             hint="Write at least 1s; 30s is the default.",
         )
+    most, missed = options.get("missed_max", MISSED_MAX), options.get("missed", Missed.RUN)
+    if most != MISSED_MAX and missed != Missed.ALL:
+        raise BadSchedule(
+            f'missed_max={most} means something only with missed="all", not with "{missed}"',
+            hint='Write missed="all" too, or leave missed_max out.',
+        )
     delay = options.get("max_delay")
     if delay is not None and micros(delay) < GRACE_US_MIN:
         raise BadSchedule(
@@ -139,7 +146,7 @@ def check_declared(when: When, zone: str, options: ScheduleOptions) -> None:
 
 def merged(old: Policies, words: PolicyOptions) -> Policies:
     """Policies with the options of an edit applied."""
-    fresh = policies(**words)
+    fresh = policies(**(PolicyOptions(missed=old.missed) | words))
     changes = {POLICY_NAMES[name]: getattr(fresh, POLICY_NAMES[name]) for name in words}
     return msgspec.structs.replace(old, **changes)
 
@@ -171,7 +178,7 @@ class ScheduleDefinition(NamedTuple):
     run: NewRun  # what all its runs share
     owner: str
     origin: str | None
-    paused: bool
+    paused: bool | None  # as written; without it, a schedule that exists keeps its own state
 
     @property
     def mark(self) -> str:
@@ -279,9 +286,15 @@ def redefined(old: Schedule, definition: ScheduleDefinition, *, now: int) -> Sch
     )  # fmt: skip
     placed = _placed(kept, intent, repaired=problem is not None)
     may_fire = placed.status == Status.SCHEDULED or placed.reason in ENDED
-    # Code asks for a pause of a new schedule only; later, operators decide.
-    if definition.paused and definition.owner != CODE and may_fire:
+    if definition.owner == CODE:
+        return placed  # Code asks for a pause of a new schedule only; later, operators decide.
+    if definition.paused and may_fire:
         return paused(placed, now=now)
+    if definition.paused is False and not may_fire:
+        raise WrongState(
+            f"schedule {old.name} is paused ({placed.reason}); replacing it does not resume it",
+            hint=f"Omit `paused` to keep the pause; `rota schedule resume {old.name}` ends it.",
+        )
     return placed
 
 

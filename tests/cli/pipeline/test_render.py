@@ -90,6 +90,7 @@ def test_items_may_come_from_elsewhere(folder: Path) -> None:
         (["--items", "gone.csv"], "the items in gone.csv cannot be read: there is no such file"),
         (["--items", "line/pipeline.yaml"], "have no known format"),
         (["--items", "list.yaml", "--items-format", "lines"], "lines are read from stdin only"),
+        (["--first", "1", "--all"], "--all shows every prompt: omit --first"),
         (["--seed", "1"], "--seed means something only with --sample"),
         (["--items-format", "csv"], "--items-format means something only with --items"),
         (["-p", "tone"], "'tone' is not name=value"),

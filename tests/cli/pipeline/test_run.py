@@ -287,6 +287,8 @@ def test_one_run_is_shown_with_its_items_and_its_result(folder: Path) -> None:
     items = document("history", "words", "--run", entry["run"])["items"]
     assert [each["status"] for each in items] == ["completed", "failed"]
     assert rota("history", "words", "--result").stdout == first
+    refused = rota("history", "words", "--result", "--limit", "1", code=2)
+    assert "--result prints one result: omit --limit" in refused.stderr
 
 
 # -- a terminal --------------------------------------------------------------------------------

@@ -126,6 +126,8 @@ def test_a_trigger_without_a_scheduler_is_performed_on_the_spot(shell: Scheduler
     assert (run["success"], run["itemsProcessed"]) == (True, 2)
     answer = shell.json("trigger", "report")
     assert answer["result"]["outcome"] == "completed"
+    refused = shell.run("trigger", "report", "--wait", "--timeout", "1s", code=2)
+    assert "--timeout bounds the wait for a scheduler, and none runs here" in refused.stderr
     assert shell.state()["stats"]["totalRuns"] == 2
 
 
@@ -280,6 +282,8 @@ def test_the_life_of_a_real_daemon(
 
     assert f"process {one.pid} executes it" in shell.run("trigger", "report").stdout
     one.until(lambda: len(one.events("execution:complete")) == 1)
+    refused = shell.run("trigger", "report", "--ai", "ai.yaml", code=2)
+    assert f"--ai is of no use: process {one.pid} executes the run" in refused.stderr
     assert shell.run("trigger", "report", "--wait").stdout.startswith("completed: 2 of 2 items")
     one.until(lambda: shell.state()["stats"]["totalRuns"] == 2)
 

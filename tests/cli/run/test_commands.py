@@ -298,6 +298,10 @@ def test_many_runs_are_counted_then_retried_or_cancelled(either: Shell) -> None:
     done = either.json("run", "cancel", "--all", "--name", "fails", "--yes", "--reason", "enough")
     assert (done["matched"], set(done["run_ids"]), done["dry_run"]) == (2, set(failed), False)
     assert either.run("run", "cancel", "--all").stdout == "cancel would take 0 runs\n"
+    for verb in ("cancel", "retry"):  # an empty variable of a shell selects nothing
+        empty = either.error("run", verb, "--all", "--yes", "--name", "", code=2)
+        assert "--name is empty" in empty
+    assert "--external-id is empty" in either.error("run", "list", "--external-id", "", code=2)
     assert "missing argument" in either.error("run", "retry", code=2)
     assert "names one run" in either.error("run", "retry", failed[0], "--all", code=2)
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from rota.cli import connect, render
-from rota.cli.base import BaseCommand, CommonOptions
+from rota.cli.base import BaseCommand, CommonOptions, is_given
 from rota.core import prometheus_text
 from rota.core.prometheus_text import Metric
 from rota.errors import BadInput
@@ -40,6 +40,8 @@ def metrics(
     """
     from rota.client.metrics import collect
 
+    if is_given("budget") and not alerts:
+        raise click.UsageError("--budget means something only with --alerts.")
     if alerts or grafana:
         _print_generated(call, output, alerts=alerts, grafana=grafana, budget=budget)
         return

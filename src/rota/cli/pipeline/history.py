@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from rota.cli import complete, connect, render
-from rota.cli.base import BaseCommand, CommonOptions, limit_option
+from rota.cli.base import BaseCommand, CommonOptions, is_given, limit_option
 from rota.cli.pipeline.progress import money
 from rota.cli.pipeline.run import result_document, summary
 from rota.cli.pipeline.runner import chosen_run, client_of, never_ran, run_name_of
@@ -74,6 +74,8 @@ def history(call: CommonOptions, path: str, limit: int, run_id: str | None, resu
     pipeline run`). With --run it lists the items of one run with their outcomes; with --result it
     prints the result.
     """
+    if result and is_given("limit"):
+        raise click.UsageError("--result prints one result: omit --limit.")
     place = locate(path)
     client = client_of(call, place)
     if run_id is not None or result:

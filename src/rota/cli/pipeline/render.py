@@ -11,7 +11,7 @@ import msgspec
 
 from rota.ai.registry import invoker_of
 from rota.cli import complete, render
-from rota.cli.base import BaseCommand, CommonOptions
+from rota.cli.base import BaseCommand, CommonOptions, is_given
 from rota.cli.pipeline import text
 from rota.cli.pipeline.options import AI, choices, piped, prepare
 from rota.pipelines.preview.dry_run import DryRunOptions, Forecast, PreviewedPrompt, Share, dry_run
@@ -49,6 +49,8 @@ def render_(
     called, no command is run (but see --run-commands). Rota estimates numbers that only a run can
     know, and the notes say how. PATH is as for `rota pipeline show`.
     """
+    if every and is_given("first"):
+        raise click.UsageError("--all shows every prompt: omit --first.")
     prepared = prepare(path, **chosen)
     gallery = _Gallery(None if every else first, as_json=call.json)
     options = DryRunOptions(

@@ -54,7 +54,7 @@ def trigger(
     quiet_logs(call)
     root = location.root_of(folder)
     app = location.app_of(call, root, ai=ai)
-    end = asyncio.run(_live(call, app, root, schedule_id, wait=wait, timeout=timeout))
+    end = asyncio.run(_live(call, app, root, schedule_id, wait=wait, timeout=timeout, ai=ai))
     if end is None:
         return exit_codes.OK
     if call.json:
@@ -67,7 +67,14 @@ def trigger(
 
 
 async def _live(
-    call: CommonOptions, app: Rota, root: Path, schedule_id: str, *, wait: bool, timeout: str | None
+    call: CommonOptions,
+    app: Rota,
+    root: Path,
+    schedule_id: str,
+    *,
+    wait: bool,
+    timeout: str | None,
+    ai: Path | None,
 ) -> PipelineRunEnd | None:
     await app.connect()
     try:
@@ -75,7 +82,15 @@ async def _live(
         scheduled = await folder_commands.show(schedule_id)
         holder = lock_file.living(root, now=app.clock.now())
         if holder is None:
+            if timeout is not None:
+                raise click.UsageError(
+                    "--timeout bounds the wait for a scheduler, and none runs here: omit it."
+                )
             return await _perform(app, folder_commands, scheduled)
+        if ai is not None:
+            raise click.UsageError(
+                f"--ai is of no use: process {holder.pid} executes the run. Give it to its start."
+            )
         run_id = await folder_commands.trigger(scheduled.schedule_id)
         if wait:
             return await _await(app, run_id, timeout)

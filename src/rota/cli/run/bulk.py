@@ -48,7 +48,11 @@ def run_filters(command: F) -> F:
 
 def selection(client: Client, given: dict[str, Any]) -> RunSelection:
     """The filters that were given, for the client."""
-    chosen = {name: given[name] for name in RunSelection.__annotations__ if given.get(name)}
+    named = {name: given.get(name) for name in RunSelection.__annotations__}
+    chosen: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    if "" in chosen.values():  # as of a variable that is not set: it must not select every run
+        empty = next(name for name, value in chosen.items() if value == "")
+        raise BadInput(f"--{empty.replace('_', '-')} is empty", hint="Omit it, or give a value.")
     for name in ("since", "until"):
         if name in chosen:
             chosen[name] = _time(chosen[name], client.clock.now())

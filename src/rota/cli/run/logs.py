@@ -8,10 +8,9 @@ import json
 from collections.abc import Sequence
 
 import click
-from click.core import ParameterSource
 
 from rota.cli import complete, connect, render
-from rota.cli.base import BaseCommand, CommonOptions, limit_option
+from rota.cli.base import BaseCommand, CommonOptions, is_given, limit_option
 from rota.client.client import Client
 from rota.core.runs.model import LogLine
 from rota.core.time.instants import SECOND
@@ -32,8 +31,7 @@ def logs(call: CommonOptions, run_id: str, after: int, limit: int, follow: bool)
     With --follow and --json, each line is one JSON object.
     """
     if follow:
-        source = click.get_current_context().get_parameter_source("limit")
-        if source is not ParameterSource.DEFAULT:
+        if is_given("limit"):
             raise click.UsageError("--follow prints every line: omit --limit.")
         _follow(call, run_id, after)
         return

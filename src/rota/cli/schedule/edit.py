@@ -93,7 +93,9 @@ def _options(command: F) -> F:
 @click.argument("workflow", shell_complete=complete.workflows)
 @click.argument("words", nargs=-1, metavar="WHEN... [KEY=VALUE]...")
 @_options
-@click.option("--paused", is_flag=True, help="Create it paused; with --replace, pause it.")
+@click.option(
+    "--paused", is_flag=True, default=None, help="Create it paused; with --replace, pause it."
+)
 @click.option("--replace", is_flag=True, help="Replace the schedule if it exists.")
 @click.pass_obj
 def create(

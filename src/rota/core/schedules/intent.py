@@ -57,6 +57,7 @@ _LEAST = {
     **dict.fromkeys(("missed_max", "jitter_us", "on_time_us", "delay_us_max"), 0),
     **dict.fromkeys(("runs_max", "failures_max", "expires_us"), 1),
 }
+MISSED_MAX = 100
 
 
 class Policies(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -64,7 +65,7 @@ class Policies(msgspec.Struct, frozen=True, omit_defaults=True):
 
     overlap: Overlap = Overlap.QUEUE
     missed: Missed = Missed.RUN
-    missed_max: int = 100
+    missed_max: int = MISSED_MAX
     delay_us_max: int | None = None  # later than this is not run at all
     jitter_us: int = 0
     runs_max: int | None = None

@@ -10,7 +10,7 @@ import msgspec
 
 from rota.client.automation_views import AutomationView
 from rota.core.automations.model import EventName, Resolution, SeenInput, SeenRun
-from rota.errors import UnknownAutomation
+from rota.errors import BadInput, UnknownAutomation
 from rota.explain.schedule import why
 from rota.http.documents import (
     ActivityDocument,
@@ -294,7 +294,10 @@ async def publish_event(
     request: WebRequest, name: str, topic: str, body: EventBody
 ) -> RouteReply[PublishedEvent]:
     """Publish an event. 200 when the same event was there already."""
-    message_id = body.message_id or request.headers.get(KEY) or request.request_id
+    key = request.headers.get(KEY)
+    if key is not None and body.message_id not in (None, key):
+        raise BadInput("message_id and Idempotency-Key differ", hint="Give one of them.")
+    message_id = body.message_id or key or request.request_id
     changed = await request.client.automations.publish(
         name, topic, message_id, body.payload, title=body.title
     )

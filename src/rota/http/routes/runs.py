@@ -293,7 +293,13 @@ class RetryBody(RequestFields, frozen=True):
 async def retry_run(request: WebRequest, run_id: str, body: RetryBody) -> RouteReply[StartedRun]:
     """Retry a run from its last finished step."""
     if body.expected is not None:
-        for run in await request.client.runs.chain(run_id):
+        attempts = await request.client.runs.chain(run_id)
+        if body.expected not in [run.id for run in attempts]:
+            raise BadInput(
+                f"{body.expected!r} is not an attempt of run {run_id}",
+                hint="Give the whole id of the attempt that you have seen.",
+            )
+        for run in attempts:
             if run.retry_of == body.expected:
                 return started(run.id, existed=True)
     handle = await request.client.runs.retry(run_id)

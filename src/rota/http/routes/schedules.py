@@ -107,27 +107,28 @@ async def list_schedules(request: WebRequest, query: SchedulesQuery) -> Schedule
 class ZoneBody(RequestFields, frozen=True, kw_only=True):
     """How times of the wall clock become instants."""
 
-    timezone: Text | None = None
-    gap: Text | None = None
-    repeat: Text | None = None
+    timezone: Text | UnsetType = UNSET
+    gap: Text | UnsetType = UNSET
+    repeat: Text | UnsetType = UNSET
 
 
 class OptionsBody(ZoneBody, frozen=True, kw_only=True, omit_defaults=True):
-    """The options and policies of a schedule. Null means that there is no such limit."""
+    """The options and policies of a schedule. Null means that there is no such limit; a field that
+    is not a limit refuses it."""
 
-    input: dict[str, Any] | None = None
-    queue: Text | None = None
-    priority: int | None = None
-    overlap: Overlap | None = None
-    missed: Missed | None = None
-    missed_max: int | None = None
+    input: dict[str, Any] | UnsetType = UNSET
+    queue: Text | UnsetType = UNSET
+    priority: int | UnsetType = UNSET
+    overlap: Overlap | UnsetType = UNSET
+    missed: Missed | UnsetType = UNSET
+    missed_max: int | UnsetType = UNSET
     max_delay: Text | UnsetType | None = UNSET
-    jitter: Text | None = None
+    jitter: Text | UnsetType = UNSET
     max_runs: int | UnsetType | None = UNSET
     pause_after_failures: int | UnsetType | None = UNSET
     retries: int | UnsetType | None = UNSET
     timeout: Text | UnsetType | None = UNSET
-    grace: Text | None = None
+    grace: Text | UnsetType = UNSET
     expires_after: Text | UnsetType | None = UNSET
 
 
@@ -138,7 +139,7 @@ class ScheduleBody(OptionsBody, frozen=True, kw_only=True):
     when: When
     start: datetime | None = None
     end: datetime | None = None
-    paused: bool | None = None
+    paused: bool | UnsetType = UNSET
 
 
 class NewScheduleBody(ScheduleBody, frozen=True, kw_only=True):
@@ -203,11 +204,11 @@ async def _exists(request: WebRequest, name: str) -> bool:
 class EditBody(OptionsBody, frozen=True, kw_only=True):
     """The changes; the rest stays. Null clears a limit or a bound."""
 
-    workflow: Text | None = None
-    when: When | None = None
+    workflow: Text | UnsetType = UNSET
+    when: When | UnsetType = UNSET
     start: datetime | UnsetType | None = UNSET
     end: datetime | UnsetType | None = UNSET
-    confirm: bool | None = None
+    confirm: bool | UnsetType = UNSET
 
 
 @route(
