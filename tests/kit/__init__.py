@@ -157,10 +157,10 @@ async def execute(url: str, *statements: str) -> None:
 
 
 @contextlib.contextmanager
-def own_database(server_url: str) -> Iterator[str]:
+def own_database(server_url: str, options: str = "") -> Iterator[str]:
     """A new, empty database on a server, dropped at the end with all its connections."""
     name = f"d_{secrets.token_hex(6)}"
-    asyncio.run(execute(server_url, f"create database {name}"))
+    asyncio.run(execute(server_url, f"create database {name} {options}"))
     try:
         yield urlunsplit(urlsplit(server_url)._replace(path=f"/{name}"))
     finally:

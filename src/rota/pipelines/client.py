@@ -17,7 +17,7 @@ from rota.core import typed
 from rota.core.pipelines.names import KIND, pipeline_id_of, run_name
 from rota.core.runs.lifecycle import Trigger
 from rota.core.runs.model import NewRun, Run
-from rota.core.runs.names import checked_limit, checked_position, checked_search
+from rota.core.runs.names import checked_limit, checked_position, checked_search, folded
 from rota.core.runs.retry import RetryPolicy
 from rota.core.suggest import suggestion
 from rota.core.typed import JsonReader as TypedReader
@@ -146,10 +146,10 @@ class PipelineClient:
             after: The last name of the page before.
             limit: The most pipelines to return, up to 1,000.
         """
-        text = checked_search(search).lower()
+        text = folded(checked_search(search))
         here = {name for name, at in self._folders.items() if at}
         names = here | await self._names_of_runs()
-        wanted = sorted(name for name in names if text in name.lower() and name > after)
+        wanted = sorted(name for name in names if text in folded(name) and name > after)
         pipelines = []
         for name in wanted[: checked_limit(limit)]:
             last = await self._client.runs.page(name=run_name(name), limit=1)

@@ -15,7 +15,7 @@ import msgspec
 
 from rota.core.runs.ids import SHORT, first_id
 from rota.core.runs.lifecycle import Status
-from rota.core.runs.names import checked_key, checked_name
+from rota.core.runs.names import checked_key, checked_name, folded
 from rota.core.suggest import suggestion
 from rota.core.time.instants import bounded, instant, shown
 from rota.core.typed import json_text
@@ -73,7 +73,7 @@ class RunFilter(msgspec.Struct, frozen=True):
     @property
     def name_like(self) -> str:
         """The pattern of names that hold the searched text; `!` takes a sign as it is."""
-        return f"%{re.sub('[!%_]', lambda sign: f'!{sign[0]}', self.search)}%"
+        return f"%{re.sub('[!%_]', lambda sign: f'!{sign[0]}', folded(self.search))}%"
 
     @property
     def first_id(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from string import ascii_lowercase, ascii_uppercase
 from typing import TypeGuard
 
 from rota.core.time.instants import shown
@@ -12,6 +13,7 @@ NAME_BYTES_MAX = 255
 KEY_BYTES_MAX = 1_000
 PRIORITY_MAX = 2**31 - 1
 LIMIT_MAX = 1_000
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 def checked_name(name: object, what: str) -> str:
@@ -27,6 +29,12 @@ def checked_key(key: object, what: str) -> str:
 def checked_search(text: object, what: str = "search") -> str:
     """A text to look for, which may be empty, or BadInput."""
     return "" if text == "" else checked_key(text, what)
+
+
+def folded(text: str) -> str:
+    """A text without the case of its ASCII letters. That is what `lower` does to a stored name on
+    both databases; that of a parameter would follow the locale of the server."""
+    return text.translate(_LOWER)
 
 
 def is_whole(value: object, least: int, most: int) -> TypeGuard[int]:

@@ -15,6 +15,7 @@ from msgspec.structs import asdict
 
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Schedule
+from rota.core.runs.names import folded
 from rota.core.runs.options import StoredRunOptions
 from rota.core.schedules.intent import (
     NO_FURTHER,
@@ -90,7 +91,7 @@ async def listing(
 ) -> list[Schedule]:
     """Schedules by name, after one, with a text in their names."""
     rows = await tx.rows(
-        "list_schedules", namespace=namespace, after=after, limit=limit, search=search,
+        "list_schedules", namespace=namespace, after=after, limit=limit, search=folded(search),
         status=status,
     )  # fmt: skip
     return [Schedule(*row) for row in rows]
@@ -99,7 +100,7 @@ async def listing(
 async def count(tx: Tx, *, namespace: str, search: str, limit: int) -> tuple[int, int]:
     """How many schedules have a text in their names, up to a limit, and how many are paused."""
     [(total, paused)] = await tx.rows(
-        "count_listed_schedules", namespace=namespace, search=search, limit=limit
+        "count_listed_schedules", namespace=namespace, search=folded(search), limit=limit
     )
     return total, paused
 

@@ -29,14 +29,14 @@ where namespace = :namespace and name = :name and kind = 'schedule'
 select {schedule columns} from runs
 where namespace = :namespace and kind = 'schedule' and name > :after
     and (:status = '' or status = :status)
-    and (:search = '' or replace(lower(name), lower(:search), '') <> lower(name))
+    and (:search = '' or replace(lower(name), :search, '') <> lower(name))
 order by name limit :limit
 
 -- name: count_listed_schedules
 select count(*), coalesce(sum(paused), 0) from (
     select case when status = 'paused' then 1 else 0 end as paused from runs
     where namespace = :namespace and kind = 'schedule'
-        and (:search = '' or replace(lower(name), lower(:search), '') <> lower(name))
+        and (:search = '' or replace(lower(name), :search, '') <> lower(name))
     order by name limit :limit
 ) as listed
 
