@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from rota.core.time.cron import MONTHS, WEEKDAYS, read_cron
+from rota.core.time.cron import MONTH_NAMES, MONTHS, WEEKDAYS, read_cron
 from rota.core.time.describe import describe_timings
 from rota.core.time.phrase_choices import Choices, refuse
 from rota.core.time.phrase_clock import ClockTime, Wall, resolved
@@ -18,6 +18,7 @@ _DAY_AFTER = {
     "MON-FRI": "TUE-SAT",
     "SAT,SUN": "SUN,MON",
 }
+_LENGTHS = {"FEB": 29, **dict.fromkeys(("APR", "JUN", "SEP", "NOV"), 30)}
 _SIZES = {"second": 60, "minute": 60, "hour": 24}
 
 
@@ -265,12 +266,22 @@ def _day_fields(clause: Clause, rate: PhraseRate, choices: Choices) -> list[str]
     for day in days:
         if day.months and clause.months:
             refuse("conflict", "it names the month twice")
+        _refuse_missing(day, day.months or tuple(months))
         grouped.setdefault((day.of, day.months or tuple(months)), []).append(day.text)
     tails = []
     for (of, bound), texts in grouped.items():
         listed, month = ",".join(dict.fromkeys(texts)), ",".join(dict.fromkeys(bound)) or "*"
         tails.append(f"{listed} {month} *" if of == "month" else f"* {month} {listed}")
     return tails
+
+
+def _refuse_missing(day: Day, months: tuple[str, ...]) -> None:
+    """ "the 31st of april and may": cron would skip April silently."""
+    number = int(day.text) if day.of == "month" and day.text.isdigit() else 0
+    for month in months:
+        if number > _LENGTHS.get(month, 31):
+            name = MONTH_NAMES[MONTHS.index(month)]
+            refuse("invalid", f"{name} has no day {number}")
 
 
 def _months(clause: Clause, rate: PhraseRate) -> list[str]:

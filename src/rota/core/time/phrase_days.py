@@ -65,6 +65,9 @@ def read_months(cursor: Cursor) -> list[str] | None:
 
 def of_period(day: Day, unit: str) -> Day:
     """The day of a quarter or a year: the last one is in its last month, others in its first."""
+    if unit == "quarter" and (day.text == "31" or day.text.endswith("#5")):
+        instead = ["the 31st of january, july and october"] if day.text == "31" else []
+        refuse("inexpressible", "cron counts the days of a month, not of a quarter", *instead)
     if unit == "quarter":
         return day._replace(months=_QUARTER_ENDS if day.last else _QUARTER_STARTS)
     if unit == "year":
