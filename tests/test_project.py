@@ -162,7 +162,7 @@ def test_modules_beside_the_file_can_be_imported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "target", "says"),
     [
-        (APP, "jbos:app", r"there is no jbos \(looked in "),
+        (APP, "jbos:app", r"there is no module jbos \(looked in "),
         (APP, "jobs:ap", "jobs has no Rota app called 'ap'"),
         (APP, ":app", "':app' names no module"),
         ("x = 1\n", "jobs.py", "jobs.py has no Rota apps"),

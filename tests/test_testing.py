@@ -15,6 +15,7 @@ import pytest
 from rota import Rota, now, sleep, testing
 from rota.automations import Context, Prepared
 from rota.core.time.instants import SECOND
+from rota.errors import UsageError
 from rota.testing import VirtualClock, virtual
 
 
@@ -268,3 +269,17 @@ async def test_a_thread_that_hangs_does_not_stop_time_for_ever(
         assert await once_passed(app, flow) == "failed:timeout"
     finally:
         may_end.set()
+
+
+async def test_waiting_for_a_result_without_passing_time_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(testing, "STILL_S", 0.05)
+    app, flow, _ = sleepy()
+    async with virtual(app) as world:
+        run = await app.start(flow, 1)
+        with pytest.raises(UsageError, match="virtual time does not pass by itself"):
+            await run.result()
+        waiting = asyncio.create_task(run.result())
+        await world.advance("1s")
+        assert await waiting is None

@@ -22,6 +22,7 @@ from rota.automations.executor import AutomationExecutor
 from rota.client.client import Client
 from rota.client.inbound_webhook import DeclaresWebhooks, WebhookTable
 from rota.core.runs.model import Queue
+from rota.core.runs.names import checked_name
 from rota.core.runs.queue_limits import QueueOptions, stored_queue
 from rota.core.suggest import check_options
 from rota.engine.clock import Clock
@@ -288,7 +289,7 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
         self._weights[name] = limits.get("weight")
 
     def _plain_queue(self, name: str) -> tuple[int, Queue]:
-        return self.settings.slots, Queue(self.settings.namespace, name)
+        return self.settings.slots, Queue(self.settings.namespace, checked_name(name, "queue"))
 
     # -- running ---------------------------------------------------------------------------
 

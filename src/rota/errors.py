@@ -134,7 +134,7 @@ class WrongState(UsageError):
 
     code = "wrong_state"
     exit_code, http_status = 5, 409
-    hint = "Check its status first, for example with `rota run show ID`."
+    hint = "Check its status: `rota run show`, `rota schedule show`, `rota automation show`."
 
 
 class ChangedSince(UsageError):

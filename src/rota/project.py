@@ -191,16 +191,20 @@ def _notification(name: str, raw: Any, path: Path) -> NotificationTable:
 
 def _table(raw: Any, kind: type[Table], where: str) -> Table:
     known = kind.__struct_fields__
+    keys = f"Use one of: {', '.join(known)}."
     for key in raw if isinstance(raw, dict) else ():
         if key not in known:
+            is_misplaced = key in ProjectTable.__struct_fields__
             raise BadSetting(
                 f'{where}: unknown key "{key}"{did_you_mean(key, known)}',
-                hint=f"Use one of: {', '.join(known)}.",
+                hint=f"Write {key} under [project]." if is_misplaced else keys,
             )
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
-        raise BadSetting(f"{where}: {error}", hint=_FORM) from error
+        is_text = "Expected `str" in str(error)
+        hint = "This value is text: write it in quotes." if is_text else keys
+        raise BadSetting(f"{where}: {error}", hint=hint) from error
 
 
 _FORM = (
@@ -351,9 +355,10 @@ def _import(location: str, project: Project) -> ModuleType:
 
 def _broken(location: str, project: Project, error: Exception) -> UsageError:
     missing = isinstance(error, ModuleNotFoundError) and location.startswith(error.name or "\0")
-    if missing or (location.endswith(".py") and not (project.folder / location).is_file()):
+    kind = "" if location.endswith(".py") else "module "
+    if missing or not (kind or (project.folder / location).is_file()):
         return UsageError(
-            f"there is no {location} (looked in {project.folder})",
+            f"there is no {kind}{location} (looked in {project.folder})",
             hint="Name the app as package.module:app or as path/to/file.py.",
         )
     where = _place_of(error)

@@ -24,13 +24,17 @@ from rota.automations.threads import HandlerThread
 from rota.core.time.instants import DAY, Duration, instant, micros, moment
 from rota.engine.maintenance import Maintenance
 from rota.engine.worker import Worker
+from rota.errors import UsageError
 from rota.store.backend.database import Database
+from rota.store.runs.history import ChainResult
 
 START = instant(datetime(2030, 1, 1, tzinfo=UTC))
 # Real time, and turns of the event loop, given to user code that awaits something the virtual clock
 # does not know. A busy machine lengthens the turns, so sockets of the same process are answered.
 GRACE_S = 0.1
 GRACE_ITERATIONS = 100
+# Real time without any progress, after which waiting for a result is an error.
+STILL_S = 10.0
 # The loop knows when threads and child processes end, so the clock waits for them, up to a limit.
 REAL_WORK_S = 5.0
 
@@ -194,6 +198,25 @@ class World:
         self._scheduler = app.runtime.scheduler
         self._notifier = app.runtime.notifier
         self._calls = _Calls(app.connection.database)
+        self._wait = app.connection.results.wait
+        app.connection.results.wait = self._wait_for_result  # type: ignore[method-assign]
+
+    async def _wait_for_result(self, root_id: str) -> ChainResult:
+        """Raise an error instead of waiting forever: only the test moves the clock."""
+        waiting = asyncio.ensure_future(self._wait(root_id))
+        try:
+            while not waiting.done():
+                before = self._calls.count, self.clock.now()
+                await asyncio.wait({waiting}, timeout=STILL_S)
+                is_still = before == (self._calls.count, self.clock.now()) and self._worker.idle
+                if is_still and not waiting.done():
+                    raise UsageError(
+                        f"run {root_id} has not ended, and virtual time does not pass by itself",
+                        hint="Call world.advance(…) or world.drain() before run.result().",
+                    )
+            return waiting.result()
+        finally:
+            waiting.cancel()
 
     async def settle(self) -> None:
         """Do everything that can be done without time passing."""

@@ -75,7 +75,7 @@ async def test_waiting_gives_up_at_its_timeout(database_url: str) -> None:
     async with virtual(app, url=database_url) as world:
         run = await app.start("nap")
         await world.settle()
-        with pytest.raises(TimeoutError):
+        with pytest.raises(TimeoutError, match=f"run {run.id} has not ended within 20ms"):
             await run.result(timeout="20ms")
         with pytest.raises(TimeoutError):
             await app.runs.wait(run.id, timeout=0.02)

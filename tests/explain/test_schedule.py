@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -113,10 +113,12 @@ async def test_a_backfilled_one_says_so(database_url: str) -> None:
     async with virtual(app, url=database_url, start=NOON) as world:
         await app.schedules.create("hourly", "works", "@hourly", timezone="UTC")
         day = datetime(2027, 2, 28, tzinfo=UTC)
-        await app.schedules.backfill("hourly", day, day)
+        await app.schedules.backfill("hourly", day, day + timedelta(hours=1))
+        waits = await ask(app, "hourly", "2027-02-28T01:00")
+        assert "waits for earlier runs of its backfill" in waits.sentence
         await world.settle()
         found = await ask(app, "hourly", "2027-02-28T00:00")
-        assert "ran for Sun 2027-02-28 00:00 UTC by a backfill" in found.sentence
+        assert "was backfilled for Sun 2027-02-28 00:00 UTC, requested at" in found.sentence
 
 
 async def test_a_run_by_hand_is_distinguished(database_url: str) -> None:

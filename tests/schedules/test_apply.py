@@ -434,8 +434,8 @@ async def test_a_time_that_is_over_stops_no_deploy(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"overlap": "skp"}, "'skp' is not a valid Overlap"),
-        ({"missed": "al"}, "'al' is not a valid Missed"),
+        ({"overlap": "skp"}, "overlap='skp' is not a policy"),
+        ({"missed": "al"}, "missed='al' is not a policy"),
         ({"max_runs": 0}, "max_runs: out of range"),
         ({"jitter": "-5s"}, "'-5s' is not a duration"),
         ({"retries": "3"}, "retries='3' is not a number of tries"),

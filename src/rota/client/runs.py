@@ -120,7 +120,7 @@ class Runs(BulkVerbs):
 
         Args:
             run_id: The id of any attempt.
-            timeout: The longest wait; 0 looks once, None waits without limit.
+            timeout: The longest wait; 0 checks once, None waits without limit.
 
         Returns:
             Status, reason, output and error of the last attempt.
@@ -142,7 +142,11 @@ class Runs(BulkVerbs):
                 return ended
             raise TimeoutError(f"run {run.id} has not ended")
         limit_s = None if limit_us is None else limit_us / 1e6
-        return await asyncio.wait_for(connection.results.wait(run.root_id), limit_s)
+        try:
+            return await asyncio.wait_for(connection.results.wait(run.root_id), limit_s)
+        except TimeoutError:
+            late = f"run {run.id} has not ended within {timeout}; it continues"
+            raise TimeoutError(late) from None
 
     async def cancel(self, run_id: str, *, reason: str = "by request") -> Sequence[str]:
         """Cancel a run and its children. In a workflow, call it in a step.

@@ -33,6 +33,7 @@ from rota.schedules.definition import (
     PolicyOptions,
     ScheduleDefinition,
     ScheduleOptions,
+    arguments,
     chosen_policies,
     policies,
 )
@@ -107,8 +108,7 @@ class Schedules(SchedulePages):
         shared = msgspec.structs.replace(
             run_options(rules), queue=options.get("queue"), priority=options.get("priority")
         )
-        args, named = tuple(options.get("args", ())), dict(options.get("input") or {})
-        run = self._client.starter.new_run(workflow, args, named, shared)
+        run = self._client.starter.new_run(workflow, *arguments(options), shared)
         declared = ScheduleDefinition(
             name, when, timezone, host_zone_name(), options.get("gap", "auto"),
             options.get("repeat", "auto"), options.get("start"), options.get("end"),
@@ -123,7 +123,7 @@ class Schedules(SchedulePages):
             if not replace:
                 raise BadSchedule(
                     f"there is a schedule {name!r} already",
-                    hint="Use another name, update it, or create it with replace.",
+                    hint=f"Use another name, or change it with `rota schedule update {name}`.",
                 )
             await self._change(
                 name, lambda old: definition.redefined(old, declared, now=now), if_match=if_match
@@ -183,8 +183,8 @@ class Schedules(SchedulePages):
         def wake(old: Schedule) -> Schedule:
             if old.status != Status.PAUSED:
                 raise WrongState(f"schedule {name} is not paused")
-            shown = evaluable(view_of(old))
-            fresh = store.resumed(old, shown.intent, now=now, catch_up=catch_up)
+            view = evaluable(view_of(old))
+            fresh = store.resumed(old, view.intent, now=now, catch_up=catch_up)
             if fresh.reason == RUNS_DONE:
                 raise WrongState(f"schedule {name} has done all its runs; raise its max runs first")
             if fresh.status == Status.PAUSED:
@@ -364,11 +364,11 @@ class Schedules(SchedulePages):
         """
         refuse_in_workflow("schedules.trigger")
         RunOptions(external_id=external_id).check()
-        shown = await self.get(name)
-        if shown.intent.workflow == LOST:
-            evaluable(shown)
+        view = await self.get(name)
+        if view.intent.workflow == LOST:
+            evaluable(view)
         now = self._now()
-        template, workflow = shown.schedule, shown.intent.workflow
+        template, workflow = view.schedule, view.intent.workflow
         body = template.input
         if input is not None:
             given = self._restored(input, msgspec.json.decode(body or "{}"))
@@ -403,7 +403,7 @@ class Schedules(SchedulePages):
             BadSchedule: The range is wrong, or holds more than 100,000 occurrences.
             UnknownSchedule: There is no schedule of that name.
         """
-        shown = evaluable(await self.get(name))
+        view = evaluable(await self.get(name))
         if parallel < 1:
             raise BadSchedule(f"parallel={parallel} allows no run", hint="Give 1 or more.")
         first, last = instant(start) - 1, instant(end)
@@ -418,7 +418,7 @@ class Schedules(SchedulePages):
                 f"the range ends ({iso(last)}) in the future; it is {iso(now)}",
                 hint="A backfill runs past occurrences: end the range now or earlier.",
             )
-        count = count_between(shown.intent.spec, first, last)
+        count = count_between(view.intent.spec, first, last)
         if count > BACKFILL_MAX:
             raise BadSchedule(
                 f"the range holds {count:,} occurrences; at most {BACKFILL_MAX:,} are run at once",
@@ -426,18 +426,18 @@ class Schedules(SchedulePages):
             )
         if count == 0:
             return Backfill(0, 0, [])
-        dues = between(shown.intent.spec, first, last, limit=BACKFILL_MAX)
+        dues = between(view.intent.spec, first, last, limit=BACKFILL_MAX)
         if dry_run:
             taken = await self._database.read(
-                store.fired_between, shown.schedule.id, from_at=dues[0], to_at=dues[-1]
+                store.fired_between, view.schedule.id, from_at=dues[0], to_at=dues[-1]
             )
             return Backfill(count, len(set(dues) - taken), [])
         refuse_in_workflow("schedules.backfill")
-        earlier = [previous_before(shown.intent.spec, dues[0]), *dues]
+        earlier = [previous_before(view.intent.spec, dues[0]), *dues]
         ids = self._client.ids.take(now, len(dues))
         rows = [
             store.extra_row(
-                shown.schedule, shown.intent, id=run_id, due_at=due, trigger=Trigger.BACKFILL,
+                view.schedule, view.intent, id=run_id, due_at=due, trigger=Trigger.BACKFILL,
                 status=Status.SLEEPING, reason="backfill", previous_at=earlier[index],
             )
             for index, (run_id, due) in enumerate(zip(ids, dues, strict=True))

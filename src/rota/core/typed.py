@@ -293,7 +293,7 @@ class Signature:
         try:
             return self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
-            raise BadInput(f"{what}: {error}") from error
+            raise BadInput(f"{what}: {error}", hint=self._usage(what)) from error
 
     def check(self, text: str, *, what: str, bytes_max: int) -> str | None:
         """Raw JSON from outside (CLI, HTTP): the same checks, then its canonical form."""

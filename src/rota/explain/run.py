@@ -175,6 +175,8 @@ class RunExplainer:
         if run.reason == "after":
             clause = f"waits for a pipeline that it depends on, and checks again {again}"
             return RunState("waits_after", clause, facts)
+        if run.reason == "backfill":
+            return RunState("sleeps", "waits for earlier runs of its backfill", facts)
         steps = [step for step in await self._client.runs.steps(run.id) if step.status == "waiting"]
         signals = [signal_of(step) for step in steps if step.kind == "signal"]
         if signals:

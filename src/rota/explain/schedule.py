@@ -268,7 +268,7 @@ class ScheduleExplainer:
         if row.trigger == Trigger.MANUAL:
             return f"was run by hand at {when}"
         if row.trigger == Trigger.BACKFILL:
-            return f"ran for {when} by a backfill, asked for at {self._wall(row.created_at)}"
+            return f"was backfilled for {when}, requested at {self._wall(row.created_at)}"
         nominal = due_at + jitter_us(self._name, self._policies)
         late = row.created_at - nominal
         if late > self._policies.on_time_us:

@@ -65,8 +65,9 @@ def log_outcome(log: logging.Logger, shown: ScheduleView, origin: str, *, is_new
 
 
 def _refuse(name: str, error: RotaError) -> None:
-    end = "" if error.message.endswith("?") else "."
-    log.error("schedule %s is not applied: %s%s %s", name, error, end, error.advice)
+    text = error.message.partition("\n")[0]  # further lines point into the cron expression
+    end = "" if text.endswith("?") else "."
+    log.error("schedule %s is not applied: %s%s %s", name, text, end, error.advice)
 
 
 def _exists(module: str) -> bool:
@@ -195,7 +196,8 @@ class _Deploy:
             # A mistake in code stops the worker. Times that are over, or one table of a file, are
             # no reason to keep everything else from running.
             if not one.is_file and not isinstance(error, BadSchedule):
-                raise
+                text = f"schedule {one.name}: {error.message}"
+                raise type(error)(text, hint=error.advice) from error
             _refuse(f"{one.name} of {one.origin}", error)
             return
         if shown.intent.owner != CODE:

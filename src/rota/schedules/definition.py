@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, NamedTuple, TypedDict, Unpack, cast
 
 import msgspec
@@ -31,9 +32,9 @@ from rota.core.schedules.intent import (
     jitter_us,
     understand,
 )
-from rota.core.time.instants import SECOND, Duration, micros, timeout_micros
+from rota.core.time.instants import SECOND, Duration, micros, shown, timeout_micros
 from rota.core.time.recurrence import Spec, count_between, next_after, parse
-from rota.errors import BadSchedule, WrongState
+from rota.errors import BadInput, BadSchedule, WrongState
 from rota.schedules import overrides
 from rota.schedules.edit import Retiming, When, bound
 from rota.store.schedules.templates import stored
@@ -99,8 +100,8 @@ def policies(**options: Unpack[PolicyOptions]) -> Policies:
     """Policies from the options that people write."""
     if "grace" in options and micros(options["grace"]) < GRACE_US_MIN:
         raise BadSchedule(
-            f"grace={options['grace']!r} is shorter than a second, so that every occurrence would "
-            "be late",
+            f"grace={options['grace']!r} is shorter than a second, so every occurrence would be "
+            "late",
             hint="Write at least 1s; 30s is the default.",
         )
     most, missed = options.get("missed_max", MISSED_MAX), options.get("missed", Missed.RUN)
@@ -112,21 +113,29 @@ def policies(**options: Unpack[PolicyOptions]) -> Policies:
     delay = options.get("max_delay")
     if delay is not None and micros(delay) < GRACE_US_MIN:
         raise BadSchedule(
-            f"max_delay={delay!r} is shorter than a second, so that no occurrence would run",
+            f"max_delay={delay!r} is shorter than a second, so no occurrence would run",
             hint="Write at least 1s; leave it out for no limit.",
         )
-    try:
-        return Policies(**{POLICY_NAMES[name]: _read(name, one) for name, one in options.items()})
-    except ValueError as error:
-        raise BadSchedule(
-            str(error),
-            hint=f"overlap: {', '.join(Overlap)}; missed: {', '.join(Missed)}.",
-        ) from error
+    kinds: dict[str, type[StrEnum]] = {"overlap": Overlap, "missed": Missed}
+    for name, value in options.items():
+        if (kind := kinds.get(name)) and value not in [*kind]:
+            text = f"{name}={value!r} is not a policy"
+            raise BadSchedule(text, hint=f"Use one of: {', '.join(kind)}.")
+    return Policies(**{POLICY_NAMES[name]: _read(name, one) for name, one in options.items()})
 
 
 def _read(option: str, value: object) -> Any:
     is_plain = option not in _READERS or (value is None and option in _MAY_BE_NONE)
     return value if is_plain else _READERS[option](value)
+
+
+def arguments(options: ScheduleOptions) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of the workflow, by position and by name."""
+    args = options.get("args", ())
+    if isinstance(args, str | bytes | Mapping):
+        hint = "Write args=[…] for arguments by position, input={…} for named ones."
+        raise BadInput(f"args={shown(args)} is not a list", hint=hint)
+    return tuple(args), dict(options.get("input") or {})
 
 
 def check_declared(when: When, zone: str, options: ScheduleOptions) -> None:
@@ -138,6 +147,7 @@ def check_declared(when: When, zone: str, options: ScheduleOptions) -> None:
         start_at=bound(options.get("start"), zone), end_at=bound(options.get("end"), zone),
     )  # fmt: skip
     policies(**chosen_policies(options))
+    arguments(options)
     if (queue := options.get("queue")) is not None:
         checked_name(queue, "queue")
     if (priority := options.get("priority")) is not None:
@@ -341,7 +351,7 @@ def reset(old: Schedule, fields: Iterable[str], now: int, *, confirm: bool) -> S
     intent = understand(old.spec)
     if intent.owner == overrides.OPERATOR:
         raise WrongState(
-            f"no code declares schedule {old.name}, so that there is nothing to restore",
+            f"no code declares schedule {old.name}, so there is nothing to restore",
             hint=f"Change it with `rota schedule update {old.name}`.",
         )
     row, restored = overrides.restored(old, intent, fields)

@@ -285,6 +285,9 @@ async def gather(*work: Awaitable[T], limit: int | None = None) -> list[T]:
     """
     if limit is not None and limit < 1:
         raise UsageError(f"limit={limit} allows no run")
+    if wrong := [type(item).__name__ for item in work if not isinstance(item, Awaitable)]:
+        hint = "Write gather(*calls), with a star before a list; call each step and workflow."
+        raise UsageError(f"gather cannot await a {wrong[0]}", hint=hint)
     waiting = deque(enumerate(work))
     running: dict[int, asyncio.Future[T]] = {}
     results: dict[int, T] = {}

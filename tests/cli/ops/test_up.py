@@ -35,7 +35,7 @@ def status(shell: Shell, run_id: str) -> str:
 
 def test_it_says_who_it_is_works_and_stops_gracefully(either: Shell, up: Up) -> None:
     daemon = up()
-    [line] = daemon.receives("is up").splitlines()
+    line = daemon.receives("is up").splitlines()[0]
     [worker] = either.json("worker", "list")
     assert f"worker {worker['id']} is up on " in line
     assert "namespace default, queues default, 100 slots, workflows add, answer, fails" in line
@@ -135,7 +135,7 @@ def test_with_json_every_log_line_is_an_object(shell: Shell, up: Up) -> None:
     ("words", "says"),
     [
         (["nowhere.py"], "there is no nowhere.py"),
-        (["nowhere:app"], "there is no nowhere"),
+        (["nowhere:app"], "there is no module nowhere"),
         (["jobs:ap"], "jobs has no Rota app called 'ap'"),
         (["--slots", "0"], "settings: slots = 0: expected int >= 1"),
         (["--namespace", "a b"], "settings: namespace = 'a b': expected str matching regex"),
@@ -257,6 +257,12 @@ def test_with_json_every_record_of_a_run_has_its_id(shell: Shell, up: Up) -> Non
     assert [line["run_name"] for line in lines if line["level"] == "error"] == ["breaks"]
     assert "the ship is late" in next(line["trace"] for line in lines if "trace" in line)
     assert all("run_id" not in line for line in lines if line["logger"] == "rota.up")
+
+
+def test_a_refused_address_stops_the_worker_before_any_run(shell: Shell) -> None:
+    run_id = shell.start("add", "n=1")
+    assert "there is no token" in shell.error("up", "--http", "0.0.0.0:0", code=2)
+    assert status(shell, run_id) == "pending"
 
 
 def test_an_address_that_is_named_beats_the_environment(shell: Shell, up: Up) -> None:

@@ -191,7 +191,7 @@ def test_an_operators_schedule_is_left_alone(
         ('workflow = "add"\nwhen = "61 * * * *"', r"\[schedules.s\]: minute: 61 is outside 0-59"),
         ('workflow = "add"\nwhen = "@daily"\ntimezone = "Nowhere"', "unknown time zone"),
         ('workflow = "add"\nwhen = "@daily"\ntimezone = ""', "unknown time zone ''"),
-        ('workflow = "add"\nwhen = "@daily"\noverlap = "maybe"', "'maybe' is not a valid"),
+        ('workflow = "add"\nwhen = "@daily"\noverlap = "maybe"', "overlap='maybe' is not a policy"),
         ('workflow = "add"\nwhen = "@daily"\nmax_delay = "soon"', "'soon' is not a duration"),
         ('workflow = "add"\nwhen = "@daily"\nstart = "soon"', "'soon' is not a time"),
         ('workflow = "add"\nwhen = "5m"\nstart = "tomorrow 9:00"', "start: 'tomorrow 9:00' is not"),
@@ -252,7 +252,7 @@ def test_arguments_that_do_not_fit_the_workflow_stop_only_their_schedule(
     write(shell, '[schedules.bad]\nworkflow = "add"\nwhen = "@daily"\ninput = {}\n' + GOOD)
     deploy(shell)
     assert [one["name"] for one in shell.json("schedule", "list")] == ["good"]
-    assert "is not applied: add: missing a required argument: 'n'. Compare" in caplog.text
+    assert "is not applied: add: missing a required argument: 'n'. Call it as add(" in caplog.text
 
 
 def test_the_doctor_names_a_bad_table(shell: Shell) -> None:
@@ -269,7 +269,7 @@ def test_the_doctor_names_a_bad_table(shell: Shell) -> None:
     ("table", "says", "hint"),
     [
         ('workflow = "ad"\nwhen = "@daily"\n', "there is no workflow 'ad'", "Did you mean add"),
-        ('workflow = "add"\nwhen = "@daily"\n', "add: missing a required argument: 'n'", "Compare"),
+        ('workflow = "add"\nwhen = "@daily"\n', "add: missing a required argument: 'n'", "Call it"),
     ],
 )
 def test_the_doctor_names_a_table_that_the_code_does_not_fit(
@@ -290,7 +290,7 @@ def test_the_doctor_names_code_that_cannot_be_imported(shell: Shell) -> None:
     path.write_text(path.read_text().replace("jobs:", "nowhere:"))
     found = shell.json("doctor", code=1)
     [finding] = [one for one in found["findings"] if one["what"] == "rota.toml"]
-    assert finding["says"].startswith("there is no nowhere")
+    assert finding["says"].startswith("there is no module nowhere")
 
 
 def test_a_time_that_is_over_does_not_keep_a_worker_from_starting(

@@ -102,6 +102,36 @@ def bad_cron_in_project(place: Place) -> str:
     return place.rota("up")
 
 
+@case("schedule without the arguments of its workflow")
+def schedule_without_arguments(place: Place) -> str:
+    _project(place, JOBS + '\n@app.schedule("@daily")\n@app.workflow\nasync def s(n: int): ...\n')
+    return place.rota("up")
+
+
+@case("app of rota.toml outside its table")
+def misplaced_app(place: Place) -> str:
+    place.write("rota.toml", 'app = "jobs:app"\n')
+    return place.rota("up")
+
+
+@case("number in rota.toml where text belongs")
+def unquoted(place: Place) -> str:
+    place.write("rota.toml", "[queues.mail]\nrate = 100\n")
+    return place.rota("up")
+
+
+@case("no such module")
+def no_such_module(place: Place) -> str:
+    place.write("rota.toml", '[project]\napp = "job:app"\n')
+    return place.rota("up")
+
+
+@case("worker for a queue without a name")
+def empty_queue(place: Place) -> str:
+    _project(place)
+    return place.rota("up", "--queue", "")
+
+
 @case("no app in the module")
 def no_app(place: Place) -> str:
     _project(place, "x = 1\n")

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rota import Client, Rota, RunHandle, sleep, wait_for
+from rota import Client, Rota, RunHandle, gather, sleep, wait_for
 from rota.errors import RotaError
 from rota.testing import virtual
 from tests.golden.kit import Place, case
@@ -101,6 +101,18 @@ def sleep_in_step(place: Place) -> Any:
         return work
 
     return _in_step(place, body)
+
+
+@case("gather of a list")
+async def gathers_list(place: Place) -> Any:
+    app = Rota(place.url)
+
+    @app.workflow
+    async def order() -> None:
+        calls: Any = []
+        await gather(calls)
+
+    return await _end(place, app)
 
 
 @case("rota.wait_for outside a workflow")

@@ -172,6 +172,38 @@ def bad_zone(place: Place) -> None:
     async def report() -> None: ...
 
 
+@case("unknown overlap policy")
+def bad_overlap(place: Place) -> None:
+    app = Rota(place.url)
+
+    @app.schedule("0 9 * * *", overlap="queue_all")
+    @app.workflow
+    async def report() -> None: ...
+
+
+@case("arguments of a schedule that are not a list")
+async def bad_args(place: Place) -> None:
+    app = Rota(place.url)
+
+    @app.workflow
+    async def report(n: str) -> None: ...
+
+    async with app.connected():
+        args: Any = {"n": "1"}
+        await app.schedules.create("s", report, "@daily", args=args)
+
+
+@case("missing argument of a workflow")
+async def missing_argument(place: Place) -> None:
+    app = Rota(place.url)
+
+    @app.workflow
+    async def report(n: str) -> None: ...
+
+    async with app.connected():
+        await app.start("report")
+
+
 @case("bad duration")
 def bad_duration(place: Place) -> None:
     app = Rota(place.url)

@@ -133,7 +133,7 @@ def doctor(call: CommonOptions, repairs: bool, full: bool) -> int:
     --repair. The exit code is 0 if nothing is bad, 3 if the database cannot be used, otherwise 1.
     """
     declared = [
-        Finding("bad", "rota.toml", error.message, error.advice)
+        Finding("bad", "rota.toml", error.message.partition("\n")[0], error.advice)
         for error in connect.bad_schedules(call)
     ]
     place = connect.place_of(call)

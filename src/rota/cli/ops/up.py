@@ -174,20 +174,25 @@ class WorkerDaemon:
             await self._app.close()
 
     async def _work(self) -> int:
-        starting = asyncio.create_task(self._app.start_worker(self._queues))
+        starting = asyncio.create_task(self._start())
         stopping = asyncio.create_task(self._signals.stop.wait())
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if not starting.done():  # asked to stop while it still waits for the database
+        if not starting.done():  # stopped while it waits for the database
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
             return exit_codes.INTERRUPTED
         await starting
         await self._say_up()
         if self._server is not None:
-            await self._server.start()
             log.info("API and dashboard: %s", self._server.address)
         await stopping
         return await self._drain()
+
+    async def _start(self) -> None:
+        if self._server is not None:  # first: if its address is refused, no run has begun
+            await self._app.connect()
+            await self._server.start()
+        await self._app.start_worker(self._queues)
 
     async def _drain(self) -> int:
         runtime = self._app.runtime

@@ -28,7 +28,7 @@ _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s|m|h|d|w)")
 # Longer texts are not durations. The bound also keeps the search for parts short.
 _TEXT_CHARS_MAX = 100
 _NUMBER = re.compile(r"\d{1,15}(\.\d{1,6})?")
-_EXAMPLES = 'Write "90s", "5m", "1h30m", "24h" or "2d", or a number of seconds.'
+_EXAMPLES = 'Write "90s", "5m", "1h30m", "24h" or "2d"; in Python also a number, in seconds.'
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
