@@ -62,8 +62,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """An estimate of what a question takes, without asking it; `tokens_max` and `cost_usd_max` at
-    most."""
+    """The estimated usage of a question; `tokens_max` and `cost_usd_max` are upper bounds."""
 
     model: str
     tokens_in: int

@@ -34,8 +34,7 @@ class BudgetUsage(msgspec.Struct, frozen=True):
 
 
 class Amount(msgspec.Struct, frozen=True):
-    """The amount that one call takes; an unknown price counts for nothing where no money is
-    limited."""
+    """The usage of one call. An unknown price counts as 0 unless money is limited."""
 
     nano_usd: int
     tokens: int

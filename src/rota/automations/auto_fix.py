@@ -59,8 +59,7 @@ def compiled(functions: Mapping[str, Function], source: Mapping[str, str]) -> di
 
 
 def _compiled_function(phase: str, before: Function, text: str) -> Function:
-    """The function that a text defines. Its decorators are skipped: they would declare a handler
-    once more."""
+    """The function that a text defines, without its decorators, which would register it again."""
     names = _names_around(before)
     known = set(names)
     wanted = before.__name__

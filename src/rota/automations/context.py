@@ -267,8 +267,7 @@ class Context:
         ]  # fmt: skip
 
     def _decoded(self, topic: Topic, stored: StoredEvent) -> Any:
-        """The payload, typed. One that was stored under another type is noted, so that it can be
-        skipped."""
+        """The payload, typed. A payload of another type is recorded, so that it can be skipped."""
         self.seen[topic.name, stored.message_id] = stored.revision
         redaction.learn(stored.payload)
         try:

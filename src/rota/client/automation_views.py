@@ -44,8 +44,7 @@ T = TypeVar("T")
 
 
 class AutomationView(NamedTuple):
-    """An automation as people see it: its state in a word and a sentence, the verbs that apply, and
-    its parts."""
+    """An automation for display: status, sentence, applicable verbs, and its parts."""
 
     automation: DeployedAutomation
     said: Said
@@ -391,7 +390,7 @@ async def _views(
         root_id = open_run.root_id if open_run else ""
         change, left_out = ledger.get(root_id), tuple(skips.get(one.name, ()))
         error = errors.get(root_id)
-        said = say(
+        sentence = say(
             one, open_run, own, error=error, mutation=change, skips=left_out, code=codes[one.name],
             now=now,
         )  # fmt: skip
@@ -401,7 +400,7 @@ async def _views(
             else None
         )
         shown.append(AutomationView(
-            one, said, schedule_words(own), next_at, open_run, change, own, pending[one.name],
+            one, sentence, schedule_words(own), next_at, open_run, change, own, pending[one.name],
             left_out, error, codes[one.name],
         ))  # fmt: skip
     return shown
@@ -410,8 +409,7 @@ async def _views(
 async def _code_states(
     tx: Tx, found: Sequence[DeployedAutomation], settings: Settings, *, now: int
 ) -> dict[str, CodeState]:
-    """Which live workers have the deployed code of each automation, and which deploys were
-    refused."""
+    """The live workers with the deployed code of each automation, and its refused deploys."""
     namespace = settings.namespace
     rows = await workers.listing(tx, namespace=namespace)
     live = {row.id: row for row in live_workers(rows, settings, now)}

@@ -33,8 +33,8 @@ _TAKES = _APPLIES_TO | {"retry": (Status.FAILED, Status.CRASHED)}
 
 
 class BulkResult(NamedTuple):
-    """The runs that a verb was, or would be, applied to. `has_more` says that further runs fit,
-    which the next call takes. `refused` has the runs that could not follow, with the reason."""
+    """The runs that a verb was, or would be, applied to. `has_more`: further runs match; the next
+    call takes them. `refused` maps runs that could not be changed to the reason."""
 
     matched: int
     has_more: bool

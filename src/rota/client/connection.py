@@ -1,8 +1,7 @@
 """The connection of a client: its database, its listeners, and the worker of its process.
 
-A connection is used in the process and the event loop that opened it, and nowhere else. Threads and
-sockets do not come along into a forked child, and what waits in one event loop is not woken by
-another.
+A connection belongs to the process and the event loop that opened it. A forked child does not have
+its threads and sockets, and one event loop cannot wake a task of another.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ class Connection:
             await database.close()
 
     def leave(self) -> None:
-        """Drop what a fork or a closed event loop has left behind."""
+        """Drop a connection that a fork or a closed event loop has made unusable."""
         home, database = self._home, self._database
         if home is None or database is None:
             return

@@ -73,8 +73,7 @@ class WebhookTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
 
     def is_genuine(self, headers: Mapping[str, str], body: bytes) -> bool:
-        """Whether the sender knows the secret. Without a secret in the environment no sender
-        does."""
+        """Whether the sender knows the secret; never without a secret in the environment."""
         secret = os.environ.get(self.secret_env, "").encode()
         if not secret:
             return False

@@ -53,8 +53,8 @@ class Notifications(ClientPart):
         return [_recorded(one, rules) for one, rules in rows]
 
     async def latest(self, run: Run) -> RecordedNotification | None:
-        """The newest notification about what stopped a run; None after that is over, or when no
-        rule wants its kind.
+        """The newest notification about a stopped run. None if the run continues, or if no rule
+        wants the kind.
 
         Args:
             run: A run, as `app.runs.get` returns it.

@@ -52,8 +52,8 @@ class ActivityBucket(NamedTuple):
 
 
 class ActivitySeries(NamedTuple):
-    """The buckets of a chart, oldest first. They begin at `since`, which is later than was asked
-    for when more runs were created than are looked at."""
+    """The buckets of a chart, oldest first. They begin at `since`, which is later than requested if
+    more runs were created than the query reads."""
 
     buckets: list[ActivityBucket]
     since: datetime
@@ -164,17 +164,17 @@ class Overview(ClientPart):
         live = live_workers(await client.workers(), client.settings, now)
         alive = [name for row in live for name in served(row)]
         names = {*declared, *alive, *(row.queue for row in opened if row.queue)}
-        found = []
+        states = []
         for name in sorted(names):
-            mine = [row for row in opened if row.queue == name]
-            oldest = [row.oldest_at for row in mine if row.status == Status.PENDING]
+            rows = [row for row in opened if row.queue == name]
+            oldest = [row.oldest_at for row in rows if row.status == Status.PENDING]
             queue = declared.get(name)
-            found.append(QueueState(
-                name, bool(queue and queue.paused), _sum(mine, Status.PENDING),
-                _sum(mine, Status.RUNNING), moment(min(oldest)) if oldest else None, queue,
+            states.append(QueueState(
+                name, bool(queue and queue.paused), _sum(rows, Status.PENDING),
+                _sum(rows, Status.RUNNING), moment(min(oldest)) if oldest else None, queue,
                 alive.count(name),
             ))  # fmt: skip
-        return found
+        return states
 
     async def workers(
         self, *, everyone: bool = False, search: str = "", after: str = "", limit: int = 1_000
@@ -262,7 +262,7 @@ def _automation(view: AutomationView) -> AttentionItem:
 
 
 def _reach(runs: Sequence[NewestRun], since: int) -> tuple[datetime, bool]:
-    """The instant from which all runs were read, and whether that is the one asked for."""
+    """The instant from which all runs were read, and whether it is the requested one."""
     is_whole = len(runs) < RECENT_MAX
     return moment(since if is_whole else runs[-1].created_at), is_whole
 

@@ -33,9 +33,9 @@ class RunFilters(RunSelection, total=False):
 
 class RunList(NamedTuple):
     """One page of runs, newest first. `next` is the cursor of the page after it, None at the end.
-    `looked_back_to` is set when the page ended at the bound of its search before it was full.
-    `by_id` belongs to the first page of a search: up to 20 runs of which the id or external id
-    begins with the text, however old; those of `runs` may be among them."""
+    `looked_back_to` is set if the search reached its bound before the page was full.
+    `by_id` belongs to the first page of a search: up to 20 runs of any age with an id or external
+    id that begins with the text. It may overlap with `runs`."""
 
     runs: list[Run]
     next: str | None

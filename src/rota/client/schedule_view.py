@@ -39,7 +39,7 @@ class Occurrence(NamedTuple):
 
 
 class ScheduleView(NamedTuple):
-    """A schedule with what it means; `problem` says why that cannot be evaluated any more."""
+    """A schedule and its meaning; `problem` says why it can no longer be evaluated."""
 
     schedule: Schedule
     intent: Intent
@@ -48,7 +48,7 @@ class ScheduleView(NamedTuple):
 
     @property
     def differences(self) -> Sequence[FieldDifference]:
-        """The fields that an operator has changed, with the code's value and the one in force."""
+        """The fields that an operator has changed, with the declared and the current value."""
         return differences(self.schedule, self.intent)
 
     @property
@@ -90,20 +90,20 @@ def next_of(name: str, intent: Intent, now: int, count: int) -> list[Occurrence]
 
 
 def view_of(schedule: Schedule) -> ScheduleView:
-    """A row with what it means."""
+    """A row and its meaning."""
     intent, problem = definition.found(schedule)
     if problem is not None:  # a poison row is shown, not hidden
         return ScheduleView(schedule, intent, f"cannot be read: {problem}", problem)
     return ScheduleView(schedule, intent, describe(intent.spec))
 
 
-def evaluable(shown: ScheduleView) -> ScheduleView:
+def evaluable(view: ScheduleView) -> ScheduleView:
     """The schedule, or an error when it cannot be evaluated."""
-    if shown.problem is None:
-        return shown
-    name = shown.schedule.name
+    if view.problem is None:
+        return view
+    name = view.schedule.name
     raise BadSchedule(
-        f"schedule {name} cannot be read any more: {shown.problem}",
+        f"schedule {name} cannot be read any more: {view.problem}",
         hint=f"Fix it first: `rota schedule update {name}` with what is wrong or lost.",
     )
 

@@ -1,3 +1,1 @@
-"""Pure decisions: no IO, no clock, no logging, no SQL. Time, ids and random numbers are
-arguments.
-"""
+"""Pure decisions: no IO, clock, logging or SQL. Time, ids and random numbers are arguments."""

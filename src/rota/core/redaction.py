@@ -176,8 +176,7 @@ def mask(text: str, value: str, name: str) -> str:
 
 
 def quoted_forms(value: str) -> list[str]:
-    """A value as it is, quoted for URLs and JSON, in base64, and the path of an address; the
-    longest first."""
+    """Forms of a value: plain, quoted for URLs and JSON, base64, URL path; longest first."""
     quoted = _percent(value, "")
     forms = {value, quoted, _percent(value, "/"), quoted.replace("%20", "+")}
     forms |= {json.dumps(value)[1:-1], *_in_base64(value)}
@@ -197,8 +196,7 @@ def _percent(value: str, safe: str) -> str:
 
 
 def _in_base64(value: str) -> Iterator[str]:
-    """The parts of a base64 text that depend on the value alone: three forms, by where
-    the value begins in it."""
+    """The parts of a base64 text that depend on the value alone, for its three offsets."""
     raw = value.encode("utf-8", "surrogatepass")
     for before in range(3):
         text = base64.b64encode(bytes(before) + raw).decode().rstrip("=")

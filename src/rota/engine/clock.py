@@ -1,7 +1,7 @@
 """The only module that reads the clock. On PostgreSQL all machines follow the server's clock.
 
-`now` is read once per iteration and handed down. A step of the wall clock is noticed, so that
-living runs are not reaped because an hour went by in no time.
+The engine reads `now` once per iteration and passes it down. It detects jumps of the wall clock,
+so that a jump of an hour does not make it reap living runs.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from rota.core.time.instants import SECOND
 
 STEP_US = 1 * SECOND
 STEP_NS = STEP_US * 1000
-# The wall clock is read this often at most. In between, the monotonic clock continues it: a step
-# of a workflow asks for the time twice.
+# Shortest time between reads of the wall clock; the monotonic clock fills in. A step needs the time
+# twice.
 READ_NS = 10_000_000
 
 

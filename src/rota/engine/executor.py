@@ -1,6 +1,4 @@
-"""The protocol of a kind of work. Workflows, automations and pipelines each have one executor; the
-loops know nothing else of them.
-"""
+"""The protocol of an executor: workflows, automations and pipelines each have one."""
 
 from __future__ import annotations
 
@@ -28,12 +26,12 @@ class Executor(Protocol):
 
     @property
     def names(self) -> Collection[str]:
-        """The names it can execute at this moment, whatever their code."""
+        """The names it can execute now, in any version of their code."""
         ...
 
     async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
-        """Execute a claimed run, given what its chain has recorded. Raises LeaseLost when it
-        learns that the run is no longer ours. None: it has settled the run itself."""
+        """Execute a claimed run, given the recorded steps of its chain. Raises LeaseLost if another
+        worker owns the run. Returns None if the executor has settled the run itself."""
         ...
 
 

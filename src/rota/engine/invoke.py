@@ -29,8 +29,8 @@ def in_thread(threads: Threads, function: Callable[[], T]) -> asyncio.Future[T]:
 
 
 async def within(work: asyncio.Future[T], clock: Clock, at: int) -> T:
-    """Wait for `work`. At the instant `at` it is cancelled, and DeadlinePassed is raised when it
-    has ended. A thread cannot be cancelled: it is left behind at once."""
+    """Wait for `work`. At the instant `at`, cancel it and raise DeadlinePassed once it has ended.
+    A thread cannot be cancelled: it is abandoned at once."""
     passed = False
 
     def expire() -> None:
@@ -52,7 +52,7 @@ async def within(work: asyncio.Future[T], clock: Clock, at: int) -> T:
 async def within_or_left(
     work: asyncio.Future[T], clock: Clock, at: int, *, unwind_s: float, what: str
 ) -> T:
-    """The same for `work` that may swallow its cancellation: it is left behind after `unwind_s`,
+    """The same for `work` that may swallow its cancellation: it is abandoned after `unwind_s`,
     even if the caller is cancelled."""
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

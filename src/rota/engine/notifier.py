@@ -34,7 +34,7 @@ from rota.store.notifications.rules import StoredRule
 from rota.store.runs.start import start_runs
 
 BATCH = 500
-# READY is notified for work of every kind; the notifier looks at most this often.
+# READY is sent for work of every kind, so the notifier limits how often it polls.
 GAP_S = 0.5
 # The workflow that sends a message, and its queue: a channel that is down delays no other work.
 DELIVERY = "rota.notification"
@@ -88,7 +88,7 @@ class Notifier(TimedLoop):
             started += done.started
             if done.taken < BATCH:
                 break
-        # A poll that came after the commit counts, also before its answer.
+        # A poll requested after the commit counts, even before the commit is acknowledged.
         polled_at = self.next_at
         if started:
             self._base.wakeups.notify_soon(READY)

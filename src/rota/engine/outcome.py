@@ -1,6 +1,4 @@
-"""The meaning of an exception for a run: the one place that asks the failure table and the retry
-rule, for workflows, automations and pipelines.
-"""
+"""Turns an exception into an outcome, by failure class and retry policy, for all kinds of work."""
 
 from __future__ import annotations
 
@@ -22,18 +20,18 @@ from rota.store.runs.start import successor
 
 
 class JudgedFailure(NamedTuple):
-    """The class of an exception, and what follows from it."""
+    """The failure class of an exception and its consequences."""
 
     kind: Kind
     detail: str  # as it is stored
     asks: bool  # a person has to act first
     passes: bool  # the cause may go away by itself
     names: tuple[str, ...]  # of its class and the bases, for `never` lists
-    retry_after_s: float | None  # asked for by the service that was called
+    retry_after_s: float | None  # from the called service
 
 
 def judge(error: BaseException) -> JudgedFailure:
-    """The class of a failure and what follows from it."""
+    """Classify an exception."""
     kind = kind_of(error)
     return JudgedFailure(
         kind, describe(error), TABLE[kind].status is Status.WAITING, passes(error),
@@ -42,28 +40,27 @@ def judge(error: BaseException) -> JudgedFailure:
 
 
 def judge_handler(error: BaseException) -> JudgedFailure:
-    """The same in a handler of an automation. One that gives up has a fault in its code, which a
-    fix may change: it counts as one of logic."""
-    found = judge(error)
-    if found.kind in (Kind.FATAL, Kind.STRANDED):
-        return found._replace(kind=Kind.LOGIC)
-    return found
+    """The same for a handler of an automation. A fix may change its code, so failures that are
+    final elsewhere count as `logic` here."""
+    failure = judge(error)
+    is_final = failure.kind in (Kind.FATAL, Kind.STRANDED)
+    return failure._replace(kind=Kind.LOGIC) if is_final else failure
 
 
 def passes(error: BaseException) -> bool:
-    """Whether the cause may go away by itself, so that trying again is worth it."""
+    """Whether the cause may go away by itself, so that a retry may succeed."""
     return TABLE[kind_of(error)].passes
 
 
 def retry_delay_us(error: BaseException, policy: RetryPolicy, *, attempt: int) -> int | None:
-    """Microseconds until the next try after `attempt` failed; None when there is none."""
+    """Microseconds until the retry of a failed `attempt`; None if there is no retry."""
     if not TABLE[kind_of(error)].retried:
         return None
     return policy_delay_us(error, policy, attempt=attempt)
 
 
 def policy_delay_us(error: BaseException, policy: RetryPolicy, *, attempt: int) -> int | None:
-    """The same for an error that the caller tries again whatever its class is."""
+    """The same for an error that the caller retries in any failure class."""
     return next_try_us(
         policy, attempt=attempt, error_names=names_of(error),
         retry_after_s=getattr(error, "retry_after_s", None), chance=random.random(),

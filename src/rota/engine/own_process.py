@@ -1,6 +1,6 @@
 """Settings of the interpreter in a process that belongs to Rota: `rota up` and `run_forever`.
 
-A library must not change them in a process of its user.
+A library must not change them in a user's own process.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import gc
 import sys
 from collections.abc import Iterator
 
-# A thread that waits for the interpreter lock asks a busy event loop for it after this. Python's
+# A waiting thread requests the GIL from a busy event loop after this time. Python's
 # own 5 ms are more than a commit takes, and SQLite's writer needs the lock between two statements.
 SWITCH_S, PYTHON_SWITCH_S = 0.0001, 0.005
 # New objects before the young ones are collected. Hundreds of runs are in progress at a time;
-# with Python's own value (2000 since 3.13), their objects are walked through again and again.
+# with Python's own value (2000 since 3.13), the collector visits their objects again and again.
 YOUNG, PYTHON_YOUNG = 10_000, (700, 2000)
 
 

@@ -1,7 +1,7 @@
 """Waiting for results: one query for all runs that this process awaits.
 
-A run that ends in this process answers its waiters at once. One that ends elsewhere is found on the
-next `done` wake-up, or by a poll that slows down while nothing happens.
+A run that ends in this process answers its waiters at once. For runs that end elsewhere, a `done`
+wake-up or a poll reads the result; the poll slows down while nothing happens.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Results:
                 future.set_result(ended)
 
     def close(self) -> None:
-        """Stop polling. Callers that wait get an error: no answer will come."""
+        """Stop polling. Waiting callers get an error."""
         if self._poller is not None:
             self._poller.cancel()
         for root_id, waiters in self.awaited.items():
@@ -95,13 +95,13 @@ class Results:
         while self.awaited:
             self._look.clear()
             try:
-                found = await self._database.read(history.ended, self._some_awaited())
+                results = await self._database.read(history.ended, self._some_awaited())
             except StoreError as error:
                 log.warning("cannot poll for results, trying again: %s", error)
-                found = []
-            for ended in found:
+                results = []
+            for ended in results:
                 self.ended(ended)
             if len(self.awaited) > PAGE:
-                self._look.set()  # the others have not been asked for yet
-            pause = POLL_US_MIN if found else min(pause * 2, POLL_US_MAX)
+                self._look.set()  # the query has not covered the others yet
+            pause = POLL_US_MIN if results else min(pause * 2, POLL_US_MAX)
             await self._clock.wait(self._look, self._clock.now() + pause)

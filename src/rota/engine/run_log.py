@@ -127,13 +127,13 @@ def _seconds(times_us: list[int]) -> list[float]:
 
 def failed(claim: Claim, error: BaseException, *, retry_in_us: int | None = None) -> None:
     """Log that an attempt of a run failed, with its traceback."""
-    said = f"{type(error).__name__}: {message_of(error)}"
+    text = f"{type(error).__name__}: {message_of(error)}"
     if retry_in_us is None:
-        log.error("run %s (%s) failed: %s", claim.id, claim.name, said, exc_info=error)
+        log.error("run %s (%s) failed: %s", claim.id, claim.name, text, exc_info=error)
         return
     log.warning(
         "run %s (%s) failed, attempt %d in %s: %s", claim.id, claim.name, claim.attempt + 1,
-        span(retry_in_us), said, exc_info=error,
+        span(retry_in_us), text, exc_info=error,
     )  # fmt: skip
 
 

@@ -51,27 +51,27 @@ def filled(request: ClaimRequest, claims: Iterable[Claim]) -> dict[str, bool]:
     runs_max, answers = request.runs_max, {}
     for name, free in request.queues:
         if runs_max <= 0:
-            break  # it was not asked
+            break  # the claim did not reach this queue
         answers[name] = taken[name] >= min(free, runs_max)
         runs_max -= taken[name]
     return answers
 
 
 class AloneRuns:
-    """Decides when one worker claims such a run, and when it claims nothing because of one.
+    """Decides when a worker claims a run that executes alone, and when it claims no other run.
 
     An idle worker claims the run, and nothing more until that run ends or suspends. A busy worker
-    pauses its claims for one lease in order to become idle. It does so rarely: the runs that it
-    holds may take much longer than a lease.
+    pauses its claims for one lease to become idle. It does so rarely, because its other runs may
+    take much longer than a lease.
     """
 
     def __init__(self, lease_us: int) -> None:
-        self.waits = False  # whether one may wait for an idle worker
+        self.waits = False  # whether such a run may wait for an idle worker
         self._lease_us = lease_us
         self._paused_until = self._next_pause_at = 0
 
     def expect(self, waits: bool, *, busy: bool, now: int) -> None:
-        """Learn whether such a run waits."""
+        """Set whether such a run waits."""
         self.waits = waits
         between_us = LEASES_BETWEEN_PAUSES * self._lease_us
         # An instant further away than its length is from before the clock was set back.

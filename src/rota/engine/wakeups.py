@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 TIMER, DONE, CANCEL, SCHEDULE, ANY = "timer", "done", "cancel", "schedule", "*"
 LOG = "log"
-# Another process may owe a notification that it never sends, because its event loop has stopped. It
-# was due within a few milliseconds of one that was sent (`postgres.NOTIFY_EVERY_S`,
-# `sqlite_wakeup.REST_S`). So a listener finds the work when it looks again after this.
+# A process with a stopped event loop may never send a notification that it has delayed. The delay
+# is a few milliseconds after another notification (`postgres.NOTIFY_EVERY_S`,
+# `sqlite_wakeup.REST_S`), so a listener that polls again after this time finds the work.
 LOOK_AGAIN_S = 0.025
 
 __all__ = ["ANY", "CANCEL", "DONE", "LOG", "READY", "SCHEDULE", "TIMER", "Wakeups"]
@@ -35,7 +35,7 @@ class Wakeups:
         self._listeners: list[Callable[[str], None]] = []
         self._listening = False
         self._echoes: dict[str, bool] = {}  # topics to pass on again; True: received since
-        # The worker of this process, once it knows its fleet, and the last call it was asked by.
+        # The worker of this process, once it knows its fleet, and the last call that reached it.
         self.fleet: Fleet | None = None
         self._call: WakeupCall | None = None
 

@@ -67,6 +67,6 @@ class Watchdog:
         if frame is None:
             return "(unknown)"
         stack = traceback.extract_stack(frame)
-        # From the first line of user code on: what is above it only brought us here.
+        # From the first line of user code on: the frames above it belong to Rota and asyncio.
         begin = max((n for n, one in enumerate(stack, 1) if _PACKAGE in one.filename), default=0)
         return "".join(traceback.format_list(stack[begin:] or stack))

@@ -1,4 +1,4 @@
-"""The worker: claims in batches as slots get free, executes, settles what ended in one statement.
+"""The worker: claims runs in batches, executes them, and settles ended runs in one statement.
 
 Owns the slots. One iteration settles outcomes and claims the next runs in one commit.
 `maintenance` renews leases and sends the heartbeat; executors execute the runs.
@@ -68,7 +68,7 @@ class Worker:
         self._recorded: Batch[str, Sequence[StoredStep]] = Batch(self._load)
         self._lease_us = micros(base.settings.lease_s)
         self._due_at: int | None = 0
-        # Counted, because a call may come while a claim that looked too early is in progress.
+        # A counter, because a wake-up may arrive during a claim that has read the rows already.
         self._wake_count = 0
         self._claim_outcome_unknown = False
         self._alone = AloneRuns(self._lease_us)
@@ -92,7 +92,7 @@ class Worker:
 
     @property
     def idle(self) -> bool:
-        """No run claimed and nothing left to settle."""
+        """Whether no run is claimed and no outcome is left to settle."""
         return not self._tasks and not self._outcomes and not self._starting
 
     def limit(self, limits: Sequence[Queue]) -> None:
@@ -109,12 +109,12 @@ class Worker:
         self._alone.expect(waits, busy=not self.idle, now=self._clock.now())
 
     async def run(self) -> None:
-        """Iterate until stopped, idle while there is nothing to do."""
+        """Iterate until stopped; wait while there is nothing to do."""
         poll_us = micros(self._settings.poll_s)
         poll_at = self._clock.now() + poll_us
         while not self._stopping:
             self.wake.clear()
-            if not 0 < poll_at - self._clock.now() <= poll_us:  # it came, or the clock went back
+            if not 0 < poll_at - self._clock.now() <= poll_us:  # due, or the clock was set back
                 self.poll()
                 poll_at = self._clock.now() + poll_us
             if await self.iterate():
@@ -127,7 +127,7 @@ class Worker:
                 self._idle = False
 
     def poll(self) -> None:
-        """Look for work at the next iteration, whatever was found before (the poll)."""
+        """Poll for work at the next iteration, even if the last claim was empty."""
         self._due_at = 0
         self._assume_work()
 
@@ -223,7 +223,7 @@ class Worker:
         if request is not None:
             run_log.count_waits(claimed.claims, claimed_at)
             self._note_claim(request, claimed, wake_count)
-        # A claim of a run that is executed alone says nothing about the others.
+        # A claim of a run that executes alone gives no information about other runs.
         look_again = request is not None and request.one_alone
         return bool(moved or outcomes or claimed.claims or look_again)
 
@@ -395,7 +395,7 @@ class Worker:
             return None  # another worker has it
         if self._stopping:
             return Outcome(claim, "release")
-        # Handing it over would make it come back for ever.
+        # Handing it over would repeat this forever.
         error = UsageError(f"workflow {claim.name} let a CancelledError of its own escape")
         return Outcome(claim, "fail", reason=Kind.LOGIC, error=describe(error))
 
@@ -475,7 +475,7 @@ class Worker:
         self._tasks[claim.id].stop()
 
     async def drain(self, until: int) -> None:
-        """Stop claiming, let runs end until the deadline, then hand over what is left."""
+        """Stop claiming, let runs end until the deadline, then hand over the rest."""
         self.stop()
         await asyncio.sleep(0)  # runs claimed just now begin, so that they can be handed over
         while not self.idle and self._clock.now() < until:

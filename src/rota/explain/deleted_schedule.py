@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 
 async def explain_deleted(client: Client, name: str, unknown: UnknownSchedule) -> RunState:
-    """The record of a deleted schedule; otherwise `unknown`, with the namespace that has the
-    name."""
+    """The record of a deleted schedule; otherwise `unknown`, with the namespace of the name."""
     namespace = client.settings.namespace
     gone = await client.connection.database.read(store.deleted, namespace=namespace, name=name)
     if gone is not None:

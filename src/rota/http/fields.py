@@ -1,5 +1,4 @@
-"""Fields that queries and bodies of several routes share, cursors of lists, and the problems of
-most routes."""
+"""Fields that several routes share, cursors of lists, and the problems of most routes."""
 
 from __future__ import annotations
 
@@ -38,8 +37,7 @@ class PageQuery(RequestFields, frozen=True, kw_only=True):
 
 
 class NamesQuery(RequestFields, frozen=True):
-    """A page of a list by name; `search` is a part of the name, `after` the last name of the page
-    before."""
+    """A page of a list by name: `search` is part of the name, `after` the previous last name."""
 
     search: Text = ""
     after: Text = ""

@@ -69,8 +69,7 @@ class Router:
         node.methods[entry.method] = (entry, tuple(names))
 
     def match(self, raw_path: str) -> Match | None:
-        """The entries of a path that is still percent-encoded, or None. A path that is not UTF-8
-        has none."""
+        """The entries of a percent-encoded path; None if it does not fit or is not UTF-8."""
         values: list[str] = []
         node = self._walk(self._root, _segments(raw_path), values)
         if node is None:

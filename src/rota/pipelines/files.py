@@ -56,8 +56,7 @@ def write_result(folder: Path, started_at: int, pieces: Iterable[str]) -> str:
 
 
 def free_result_name(folder: Path, started_at: int) -> str:
-    """`.results/2026-01-26T14-00-00.json` from the time a run began; with a number if it is
-    taken."""
+    """`.results/2026-01-26T14-00-00.json` by the start of a run; numbered if it is taken."""
     stem = f"{RESULTS}/{moment(started_at):%Y-%m-%dT%H-%M-%S}"
     name, number = f"{stem}.json", 1
     while (folder / name).exists():

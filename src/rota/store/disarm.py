@@ -20,7 +20,7 @@ async def disarm(tx: Tx, *, reason: str, now: int) -> None:
 
 
 async def arm(tx: Tx) -> Disarmed | None:
-    """Let workers act again; returns what ended, None if the database was armed."""
+    """Arm the database; returns the state that ended, None if it was armed already."""
     rows = await tx.rows("arm")
     return Disarmed(*rows[0]) if rows else None
 

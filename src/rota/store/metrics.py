@@ -1,5 +1,4 @@
-"""Counts of the present state, in a handful of questions with a cost that does not grow with the
-history."""
+"""Counts of the current state. The cost of these queries does not grow with the history."""
 
 from __future__ import annotations
 
@@ -56,7 +55,7 @@ class AutomationCounts(NamedTuple):
 
 
 class Execution(NamedTuple):
-    """How an execution of a pipeline is, and its result as it is stored."""
+    """The status of a pipeline execution, and its stored result."""
 
     schedule: str
     status: str
@@ -84,7 +83,7 @@ class Counted(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """How far back to look, and at how many rows at most."""
+    """How far back a query reads, and how many rows at most."""
 
     newest_since: int
     newest_max: int

@@ -26,9 +26,7 @@ class ToolTx(Protocol):
     """One transaction on either database."""
 
     async def hold(self, key: str) -> None:
-        """Wait until no other transaction holds this key; then this transaction holds it until the
-        end.
-        """
+        """Lock this key until the end of the transaction, after any other holder."""
 
     async def rows(
         self, statement: Statement, values: dict[str, Any], rows_max: int

@@ -1,6 +1,4 @@
-"""Calls of steps and workflows as user code wrote them: which were never awaited, and how an error
-shows one.
-"""
+"""Calls of steps and workflows in user code: unawaited calls, and their text in errors."""
 
 from __future__ import annotations
 
@@ -16,8 +14,8 @@ _SHORT.maxstring = _SHORT.maxother = 60
 
 
 # Calls that user code has to await: by key, the name and the coroutine. A call removes itself when
-# it begins. (The frame of a coroutine says as much, but reading it is an audit event, which takes a
-# tenth of a step.)
+# it begins. (The frame of a coroutine shows this too, but reading it is an audit event, which takes
+# a tenth of the time of a step.)
 PendingCalls = dict[object, tuple[str, Coroutine[Any, Any, Any]]]
 
 
@@ -47,8 +45,8 @@ OWN_CODE.add(_begun.__code__)
 
 
 def unawaited(pending: PendingCalls) -> list[str]:
-    """The names of what was called and never awaited."""
-    # A task that is cancelled before it begins has awaited its coroutine all the same.
+    """The names of calls that were never awaited."""
+    # A task that is cancelled before it begins counts as having awaited its coroutine.
     return [
         name
         for name, work in pending.values()
@@ -57,7 +55,7 @@ def unawaited(pending: PendingCalls) -> list[str]:
 
 
 def close(pending: PendingCalls) -> None:
-    """Close what was never awaited, so that Python does not warn about each."""
+    """Close calls that were never awaited, so that Python does not warn about each."""
     for _, work in pending.values():
         work.close()
     pending.clear()

@@ -28,7 +28,7 @@ SIBLINGS_MAX = 1000  # children that one poll reads
 
 
 class _Poll:
-    """One reading of many children in progress, and what it found."""
+    """A read of many children in progress, and its results."""
 
     def __init__(self) -> None:
         self.over = asyncio.Event()
@@ -36,8 +36,7 @@ class _Poll:
 
 
 class Siblings:
-    """Children that were started together. One poll reads many of them, so that awaiting them
-    costs a transaction for a thousand and not for each."""
+    """Children that were started together; one poll reads up to 1,000 in one transaction."""
 
     def __init__(self, ids: Sequence[str]) -> None:
         self._unasked = dict.fromkeys(ids)  # the code has not awaited them yet
@@ -70,7 +69,7 @@ class Siblings:
             for sibling in ids:
                 del self._polls[sibling]
             poll.over.set()
-        # An end is final. A child that is open now may have ended when the code asks for it.
+        # An end is final. A child that is open now may have ended when the code awaits it.
         self._ended |= {
             sibling: end
             for sibling, end in poll.ends.items()
@@ -223,7 +222,7 @@ async def _awaited(flow: WorkflowRun, key: str, child_id: str, siblings: Sibling
         if seen.is_gone:
             gone = describe(UnknownRun(GONE, hint=GONE_HINT))
             return ChainResult(child_id, "failed", None, None, gone)
-        # The end of another parent's child wakes only its own parent: look again.
+        # The end of another parent's child wakes only that parent, so poll again.
         look_at = None if seen.is_own else _look_again_at(child_id, flow.clock.now())
         await flow.wait("child", look_at)
 

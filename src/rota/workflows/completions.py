@@ -3,7 +3,7 @@
 A replay has every recorded result at once. Code that sees which branch was first (`asyncio.wait`,
 `asyncio.as_completed`, a list that branches share) would take another path than the first time. So
 results of branches are delivered one at a time, in the order of their `finished_at`, at the first
-execution and at every replay. The next one comes when the code has had time to react to the last.
+execution and at every replay. The next follows when the code has had time to react to the last.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class CompletionOrder:
         self._loop = flow.context.loop
         self._clock = flow.clock
         self._was_killed = flow.claim.claim_count == 1  # a recovered run is a new row
-        self._newest = self._last_at = newest  # when the newest recorded result came
+        self._newest = self._last_at = newest  # when the newest result was recorded
         self._coming: list[tuple[int, int, int, Completion]] = []  # at, position, number
         self._count = 0
         self._checks = CHECKS
@@ -84,7 +84,7 @@ class CompletionOrder:
         return self._repeating or (first is not None and first.at <= self._newest)
 
     def next_at(self) -> int:
-        """The instant of a new result: no two of a run have the same."""
+        """The instant of a new result; it is unique within the run."""
         self._last_at = max(self._clock.now(), self._last_at + 1)
         return self._last_at
 
@@ -94,7 +94,7 @@ class CompletionOrder:
         self._check_soon()
 
     async def deliver(self, completion: Completion) -> None:
-        """Return when it is its turn."""
+        """Return when this result is next."""
         completion.is_written = True
         is_new = completion.at > self._newest
         if is_new and self._first() is completion and (self._settled or self._follows(completion)):
@@ -114,7 +114,7 @@ class CompletionOrder:
         return self._coming[0][-1] if self._coming else None
 
     def _follows(self, completion: Completion) -> bool:
-        """Whether it goes where the last one went: a gather does not look at their order."""
+        """Whether the same gather takes it as the last one: a gather ignores their order."""
         return completion.group is not None and completion.group is self._last_group
 
     def _pass_first(self) -> None:

@@ -1,4 +1,4 @@
-"""The errors of a run that its code does not fit any more (a non-deterministic change)."""
+"""The errors of a run that no longer fits its code (a non-deterministic change)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rota.workflows.calls import shown
 
 
 def not_asked_for(claim: Claim, keys: Collection[str]) -> Stranded:
-    """The error when recorded steps were not asked for again."""
+    """The error for recorded steps that the code no longer calls."""
     lost = ", ".join(sorted(keys)[:5])
     return Stranded(
         f"run {claim.id} ({claim.name}) has finished steps that the code no longer asks for: "
@@ -23,7 +23,7 @@ def not_asked_for(claim: Claim, keys: Collection[str]) -> Stranded:
 def other_arguments(
     claim: Claim, key: str, call: str, args: Any, kwargs: Any, twin: str | None
 ) -> Stranded:
-    """The error when a call has other arguments than the recorded one; those of `twin`, perhaps."""
+    """The error for a call with other arguments than recorded, perhaps those of `twin`."""
     return Stranded(
         f"run {claim.id} ({claim.name}) recorded {key} with other arguments than the code gives it "
         f"now: {shown(call, args, kwargs)}"

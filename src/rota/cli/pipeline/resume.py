@@ -94,9 +94,7 @@ def _report_changes(last: Run, place: Path, path: str) -> None:
 
 
 async def _must_be_free(app: Rota, last: Run, flag: str) -> None:
-    """Refuse a run that another process executes; a run without a living process may be taken by
-    this one.
-    """
+    """Refuse a run that another living process executes."""
     if last.status != "running":
         return
     now = app.clock.now()

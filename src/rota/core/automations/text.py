@@ -227,8 +227,7 @@ _NOT_APPLIED: dict[str, str] = {
 
 
 def deed(run: HandlerRun, change: LedgerRow | None) -> str:
-    """The summary of a handler run, in one sentence: "Processed 3 emails → added to
-    spreadsheet"."""
+    """One sentence about a handler run: "Processed 3 emails → added to spreadsheet"."""
     done = run.phase == Phase.COMMITTED
     if run.kind == "producer":
         found = counted(run.published_count, "event")

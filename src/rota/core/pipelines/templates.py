@@ -64,8 +64,7 @@ class Template:
         return absent
 
     def render(self, values: Mapping[str, Any], *, keeps_missing: bool = False) -> str:
-        """The text with every name replaced by its value. A name without one is an error, or stays
-        as it is."""
+        """The text with every name replaced. A name without a value is an error, or stays."""
         out: list[str] = []
         for before, name, offset in self._parts:
             out.append(before)

@@ -1,6 +1,4 @@
-"""Run ids: UUIDv7 in hex, so that ids sort by time of creation. Time and random numbers are
-arguments.
-"""
+"""Run ids: UUIDv7 in hex, which sort by creation time. Time and random numbers are arguments."""
 
 from __future__ import annotations
 

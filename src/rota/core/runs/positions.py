@@ -57,8 +57,7 @@ class QueuePositions:
     def note(
         self, full: Mapping[str, bool], claims: Iterable[Claim], *, began: int, ended: int
     ) -> None:
-        """Learn from a claim that took this long. Only a queue that gave all that was asked for
-        has a backlog."""
+        """Learn from a claim of this duration. Only a full claim shows a backlog."""
         taken: dict[str, list[Claim]] = {}
         for claim in sorted(claims, key=claim_order):
             taken.setdefault(claim.queue, []).append(claim)

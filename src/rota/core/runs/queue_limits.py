@@ -69,8 +69,7 @@ _ORDERS = ("concurrency_per_key", "open_per_key", "age", "round_robin")
 
 
 def stored_queue(namespace: str, name: str, limits: Mapping[str, Any]) -> Queue:
-    """The row of a queue with these limits. BadInput if they contradict each other or allow no
-    run."""
+    """The row of a queue. Raises BadInput for limits that conflict or allow no run."""
     checked_name(name, "queue")
     orders = [option for option in _ORDERS if limits.get(option)]
     if len(orders) > 1:

@@ -1,5 +1,4 @@
-"""The rules of `notify` that types cannot express: addresses that can be called, receivers that are
-one."""
+"""The rules of `notify` that types cannot express: addresses that work, a channel per receiver."""
 
 from __future__ import annotations
 

@@ -37,8 +37,7 @@ def read_prompt(name: str, folder: Path) -> str:
 
 
 def skill_folders(folder: Path) -> list[Path]:
-    """The folders in which skills are looked for: in the pipeline, beside it, and in .github/skills
-    above it."""
+    """Folders with skills: in the pipeline, beside it, and in .github/skills above it."""
     above = [each / ".github" / "skills" for each in folder.resolve().parents]
     return [folder / "skills", folder.parent / "skills", *above]
 

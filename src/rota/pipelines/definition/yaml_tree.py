@@ -86,8 +86,7 @@ def read_yaml(raw: bytes | str, file: str) -> Document:
 
 
 def _too_deep(text: str) -> FilePosition | None:
-    """The first position with too deep nesting; the composer of the C parser would crash the
-    interpreter."""
+    """The first position nested too deep: the C parser would crash the interpreter."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):

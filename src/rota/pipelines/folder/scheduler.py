@@ -301,8 +301,7 @@ class PipelineScheduler(ScheduleCommands):
         self._report_wait(progress)
 
     def _report_wait(self, progress: Progress) -> None:
-        """Emit an event when an execution begins to wait for its provider, and when it
-        continues."""
+        """Emit an event when an execution begins to wait for its provider or continues."""
         root_id = progress.root_id
         if (progress.waiting is not None) == (root_id in self._waiting):
             return

@@ -107,8 +107,7 @@ async def dependency_state(
 
 
 def patience_us(own: Schedule, due_at: int) -> int:
-    """How long an execution waits for those before it: until its next one, counted from
-    creation."""
+    """How long an execution waits for its dependencies: the time to its next occurrence."""
     upcoming = next_after(read_intent(own.spec).spec, due_at)
     return DAY if upcoming is None else upcoming - due_at
 

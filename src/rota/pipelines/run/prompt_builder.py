@@ -129,8 +129,7 @@ class PromptBuilder:
         return self._question(prompt, self.model.render(values, keeps_missing=True), "")
 
     def shared(self, item: Item) -> tuple[str, ...]:
-        """The values that items must have in common to share a batch: the model, and all names but
-        ITEMS."""
+        """The values that the items of a batch share: the model, and all names but ITEMS."""
         values = values_for(item, self._parameters)
         names = [name for name in self.template.names if name != "ITEMS"]
         return (

@@ -37,8 +37,7 @@ from rota.pipelines.snapshot import Snapshot
 
 
 class Source(NamedTuple):
-    """The place of the items of a stage and their results: own chain first, then those of
-    shards."""
+    """Reads items and results of a stage: of its own chain first, then of its shards."""
 
     reader: RunReader
     item_list: str

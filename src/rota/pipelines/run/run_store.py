@@ -114,9 +114,7 @@ class RunReader:
             after = page[-1].key
 
     async def item_list(self, name: str) -> ItemList | None:
-        """Whether an item list was written to its end, and by which run; the last attempt
-        counts.
-        """
+        """Whether an item list is complete, and which run wrote it; the last attempt counts."""
         return await self._end(f"in/{slash_free(name)}/{_END}/")
 
     async def _end(self, prefix: str) -> ItemList | None:
@@ -201,8 +199,7 @@ class RunStore(RunReader):
         )  # fmt: skip
 
     async def put(self, steps: Sequence[StoredStep], owed: list[Slot] | None = None) -> None:
-        """Write steps and the calls that led to them, all in one commit; durable when this
-        returns."""
+        """Write steps and their calls in one commit; durable when this returns."""
         calls = [] if owed is None else owed
         together = [*self._slot_steps([slot.step for slot in calls]), *steps]
         if together:

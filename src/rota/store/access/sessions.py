@@ -53,6 +53,6 @@ async def put_link(tx: Tx, link: LoginLink, *, namespace: str, digest: str) -> N
 
 
 async def take_link(tx: Tx, *, namespace: str, digest: str) -> LoginLink | None:
-    """Use a link up; None when there is none, or it was used before."""
+    """Use a login link; None if it does not exist or was used before."""
     rows = await tx.rows("take_login_link", namespace=namespace, digest=digest)
     return LoginLink(*rows[0]) if rows else None

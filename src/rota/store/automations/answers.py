@@ -22,7 +22,7 @@ async def put(
     event_id: str | None = None,
     input_id: str | None = None,
 ) -> None:
-    """Write one answer, and what it is about."""
+    """Store an answer and its subject."""
     await tx.rows(
         "put_answer", id=answer.id, **key._asdict(),
         act=act, mutation_id=change and change.id, run_id=open_run and open_run.id,

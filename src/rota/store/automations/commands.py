@@ -35,7 +35,7 @@ _REPLAYABLE = ("idempotent", "reconcilable")
 
 
 class LockedAutomation(NamedTuple):
-    """A person's hand on one automation: its lock, and its open run."""
+    """A command of an operator: the locked automation, and its open run."""
 
     automation: DeployedAutomation
     key: AutomationKey
@@ -72,7 +72,7 @@ async def take(tx: Tx, namespace: str, name: str) -> LockedAutomation:
 
 
 async def stop(tx: Tx, namespace: str, name: str, *, status: str, now: int) -> None:
-    """Pause or archive: active runs are left to end, nothing new begins."""
+    """Pause or archive: active runs end normally, no new run begins."""
     locked = await take(tx, namespace, name)
     await state.set_status(tx, locked.automation, status, now=now)
     await state.suspend_open_run(tx, locked.automation)
@@ -129,7 +129,7 @@ async def publish_all(
     tx: Tx, namespace: str, name: str, fresh: Sequence[NewEvent], *, now: int,
     new_ids: Iterator[str],
 ) -> list[bool]:  # fmt: skip
-    """Publish what several callers brought; whether each event was new or corrected."""
+    """Publish events of several callers; whether each event was new or corrected."""
     changed = [False] * len(fresh)
     for wave in _waves(fresh):
         published = await publish(

@@ -1,7 +1,6 @@
-"""The ledger of side effects: written before the call, settled after it, kept as
-long as its run.
+"""The ledger of side effects: written before the call, settled after it, kept as long as its run.
 
-A chain has at most one that is not a certain failure; the database sees to it.
+A unique index allows a chain one side effect that is not certain to have failed.
 """
 
 from __future__ import annotations

@@ -23,15 +23,15 @@ class AutomationKey(NamedTuple):
 
 
 class EventChanged(Exception):
-    """An event was published again after the run had looked at it, so it was not reserved."""
+    """An event was published again after the run had read it, so it was not reserved."""
 
 
 class Published(NamedTuple):
-    """The effect of publishing: new or corrected events, and the consumers that should look. An
-    event that a run has reserved is not among them: its newer payload waits."""
+    """New and corrected events, and the consumers that should read them. Events that a run has
+    reserved are not included: their newer payload waits."""
 
     events: list[EventName]
-    readers: dict[str, int]  # by name: how often something gave each reason to look
+    readers: dict[str, int]  # by name: the number of marks
 
 
 async def publish(
@@ -45,7 +45,7 @@ async def publish(
     inherited: Sequence[str] = (),
     inputs: Sequence[NewInput] = (),
 ) -> Published:
-    """Publish, register the inputs behind the events, and mark who reads them.
+    """Publish events, register their inputs, and mark their readers.
 
     `inherited` are input ids that every event comes from; `inputs` are registered even when no
     event refers to them."""
@@ -91,7 +91,7 @@ async def _register(
 
 
 async def mark(tx: Tx, key: AutomationKey, topics: Sequence[str]) -> dict[str, int]:
-    """Give the readers of these topics reason to look; returns their marks by name."""
+    """Mark the readers of these topics as due; returns their marks by name."""
     rows = await tx.rows("mark_readers", **key._asdict(), topics=list(topics))
     return {row[0]: row[1] for row in rows}
 
@@ -172,8 +172,8 @@ def _changed(names: Sequence[Sequence[str]]) -> EventChanged:
 
 
 async def complain(tx: Tx, key: AutomationKey, run_id: str, wanted: Reservation) -> None:
-    """BadReservation with what cannot be pinned for the run, or EventChanged. An event that the run
-    holds already is fine: the answer to an earlier try was lost."""
+    """Raise BadReservation for events that cannot be reserved, or EventChanged. An event that the
+    run holds already is fine: the response to an earlier try was lost."""
     complaints, changed = [], list[tuple[str, str]]()
     for topic, ids in wanted.ids.items():
         found = {one.message_id: one for one in await named(tx, key, topic, ids)}
@@ -193,26 +193,26 @@ async def complain(tx: Tx, key: AutomationKey, run_id: str, wanted: Reservation)
 
 
 async def note_refused(tx: Tx, run_id: str, event_ids: Sequence[str], *, now: int) -> None:
-    """Note which events a run could not read: they are what a person may skip."""
+    """Record the events that a run could not read: an operator may skip them."""
     items = [(event_id,) for event_id in event_ids]
     await tx.many("put_reservations", items, run_id=run_id, act="refused", now=now)
 
 
 async def skip(tx: Tx, run_id: str, event_ids: Sequence[str], *, now: int) -> None:
-    """Leave out events because of what became of a run with them."""
+    """Skip events because a run failed on them."""
     await tx.rows("skip_events", ids=list(event_ids), now=now)
     items = [(event_id,) for event_id in event_ids]
     await tx.many("put_reservations", items, run_id=run_id, act="skipped", now=now)
 
 
 async def release(tx: Tx, root_id: str, *, now: int) -> int:
-    """Let go of everything a chain has reserved."""
+    """Release all events that a chain has reserved."""
     await tx.rows("note_owned", root_id=root_id, act="released", now=now)
     return len(await tx.rows("release_events", root_id=root_id, now=now))
 
 
 async def release_corrected(tx: Tx, run_id: str, *, now: int) -> int:
-    """Let go of what a run holds in a version that was corrected since; the correction counts."""
+    """Release reserved events that were corrected since; the correction counts."""
     rows = await tx.rows("release_corrected", run_id=run_id, now=now)
     items = [(row[0],) for row in rows]
     await tx.many("put_reservations", items, run_id=run_id, act="released", now=now)
@@ -220,13 +220,13 @@ async def release_corrected(tx: Tx, run_id: str, *, now: int) -> int:
 
 
 async def use(tx: Tx, ends: Sequence[Row], *, now: int) -> None:
-    """Consume or skip what chains have reserved: the newest run of each holds all of it."""
+    """Consume or skip the reserved events of chains; the newest run of each holds all of them."""
     await tx.many("note_used", ends, now=now)
     await tx.many("use_events", ends, now=now)
 
 
 async def transfer(tx: Tx, root_id: str, run_id: str, *, now: int) -> int:
-    """Hand everything a chain has reserved to its newest run."""
+    """Transfer all reserved events of a chain to its newest run."""
     await tx.rows("note_owned", root_id=root_id, act="transferred", now=now)
     moved = len(await tx.rows("transfer_events", root_id=root_id, run_id=run_id, now=now))
     await tx.rows("note_held", run_id=run_id, act="reserved", now=now)

@@ -1,6 +1,4 @@
-"""Giving events back to their reader that were skipped: skipped ones, and those behind dead
-letters. One transaction under the automation's lock.
-"""
+"""Requeues skipped events, by event or dead letter, in one transaction under the lock."""
 
 from __future__ import annotations
 

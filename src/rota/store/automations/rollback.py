@@ -1,4 +1,4 @@
-"""Versions of automations from before: put one in force again, delete old ones."""
+"""Earlier versions of automations: deploy one again, delete old ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading what an execution waits for. Never writes."""
+"""Reads the dependencies that an execution waits for. Never writes."""
 
 from __future__ import annotations
 

@@ -16,8 +16,7 @@ T = TypeVar("T")
 async def change(
     tx: Tx, step: Callable[[str], tuple[str, T]], *, namespace: str, name: str, blank: str
 ) -> T:
-    """Apply `step` to the stored text, without regard to other workers; `blank` is the first
-    one."""
+    """Apply `step` to the stored text under its row lock; `blank` is the first text."""
     rows = await tx.rows("lock_ai_limits", namespace=namespace, name=name)
     if not rows:
         await tx.rows("put_ai_limits", namespace=namespace, name=name, state=blank)

@@ -13,7 +13,7 @@ from rota.store.runs.retry import resolve_run
 
 
 class StepKey(NamedTuple):
-    """As much of a step as tells whether it is done."""
+    """The fields of a step that show whether it is done."""
 
     key: str
     position: int
@@ -21,7 +21,7 @@ class StepKey(NamedTuple):
     run_attempt: int
 
 
-PROVIDER_WAIT = "wt/provider"  # the key of the step that tells what a run waits for
+PROVIDER_WAIT = "wt/provider"  # the key of the step that records why a run waits
 
 
 class ProviderWait(msgspec.Struct, frozen=True):

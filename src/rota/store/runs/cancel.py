@@ -14,7 +14,7 @@ from rota.store.schedules.overlap import EndedChain, after_ends
 async def cancel_chains(tx: Tx, root_ids: Sequence[str], *, reason: str, now: int) -> list[str]:
     """Cancel the open runs of these chains and of all chains below them."""
     cancelled: list[Row] = []
-    # Again until none is left: while we waited for a row, a child or a successor may have come.
+    # Repeat until none is left: during the wait for a row lock, a child or successor may be added.
     while found := await tx.rows("open_of_chains", roots=await _family(tx, root_ids)):
         ids = sorted(row[0] for row in found)
         cancelled += await tx.rows("cancel_runs", ids=ids, reason=reason, now=now)
@@ -23,7 +23,7 @@ async def cancel_chains(tx: Tx, root_ids: Sequence[str], *, reason: str, now: in
 
 
 async def cancel_children(tx: Tx, parents: Sequence[str], now: int) -> list[str]:
-    """Cancel what is open below chains that ended without a result; detached children stay."""
+    """Cancel the open children of chains that ended without a result, except detached ones."""
     below = await tx.rows("chains_below", parents=sorted(parents)) if parents else []
     children = [row[0] for row in below]
     return await cancel_chains(tx, children, reason=PARENT_ENDED, now=now) if children else []
@@ -38,7 +38,7 @@ class ExpiredRun(NamedTuple):
 
 
 async def expire_runs(tx: Tx, ids: Sequence[str], *, now: int) -> list[ExpiredRun]:
-    """End runs that waited too long before they began; claimed runs are left alone."""
+    """End runs that waited too long before they began; claimed runs continue."""
     rows = await tx.rows("expire_runs", ids=sorted(ids), now=now)
     await after_ends(tx, [EndedChain(row[1], row[2], row[3]) for row in rows], now)
     await record.skipped(tx, [(row[0], row[2] or row[3], row[4]) for row in rows], now=now)

@@ -253,8 +253,7 @@ async def _pick_round_robin(
 
 
 async def _position_of_unkeyed(tx: Tx, place: dict[str, Any], keys: Sequence[str]) -> int:
-    """The position of runs without a key among these keys, which are in the order of their
-    turns."""
+    """The position of runs without a key among these keys, which are in serving order."""
     rows = await tx.rows("served_of", keys=[NO_KEY, *keys], **place)
     served = {row[0]: row[1] for row in rows}
     return sum(served.get(key, 0) < served.get(NO_KEY, 0) for key in keys)

@@ -1,4 +1,4 @@
-"""Reading runs back: one, a chain, a list, the ended ones among many. Never writes."""
+"""Reads runs: one run, a chain, a list, or the ended runs among many. Never writes."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ SEARCH_WINDOW = 1_000
 LONG_WINDOW = 20_000
 # Entries that a search by the beginning of an id or external id looks at.
 BEGINNING_WINDOW = 100
-# Names of automations and pipelines that one page asks for one by one.
+# Names of automations and pipelines that a page queries one by one.
 NAMES_MAX = 40
 
 _UNSUCCESSFUL = (Status.FAILED, Status.CRASHED, Status.CANCELLED, Status.SKIPPED)
@@ -61,7 +61,7 @@ INDEXES = {
 
 
 class FoundIds(NamedTuple):
-    """Ids of a page, newest first, and the last id that was looked at when that was the bound."""
+    """Ids of a page, newest first, and the last id that was read if the bound ended the page."""
 
     ids: list[str]
     looked_to: str | None = None

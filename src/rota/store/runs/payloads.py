@@ -1,4 +1,4 @@
-"""Bodies of runs: short ones lie in the row, larger ones in `payloads`."""
+"""Bodies of runs: short ones are in the row, larger ones in `payloads`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another attempt that an operator asks for, and the end of a wait for a person."""
+"""Manual retries, and the end of a wait for an operator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def retry_chain(
 ) -> Run | None:
     """Give a chain that ended without a result another attempt; None when it has not ended so.
 
-    `queue` moves the new attempt. `even_completed` also retries what completed in part.
+    `queue` moves the new attempt. `even_completed` also retries a chain that completed in part.
     """
     await tx.rows("lock_roots", roots=[root_id])
     attempts = [Run(*row) for row in await tx.rows("chain_of", root_id=root_id)]

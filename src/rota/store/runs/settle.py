@@ -1,6 +1,6 @@
 """Settlement: the end of runs that a worker holds, and what follows from it.
 
-Every change names the status and the claim it expects; no row is an answer with a name.
+Every change names the status and the claim it expects. No changed row means a lost claim.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ _completion = attrgetter("claim.id", "claim.claim_count", "output")
 
 
 class SettleResult(NamedTuple):
-    """The result of a settlement: ids of runs that this worker held, and whether others should look
-    for work.
-    """
+    """Ids of settled runs that this worker held; whether others should poll for work."""
 
     ids: frozenset[str]
     woke: bool
@@ -85,8 +83,7 @@ async def _settle_and_claim_at_once(
 
 
 def _is_minimal(outcome: Outcome, owner: str) -> bool:
-    """A completion by this worker from which nothing follows, with an output that fits into the
-    row."""
+    """A completion by this worker without consequences, with an output that fits into the row."""
     claim, output = outcome.claim, outcome.output
     if outcome.verb != "complete" or outcome.reason is not None or claim.lease_owner != owner:
         return False

@@ -51,7 +51,7 @@ async def beat(
     names: Sequence[str] = (),
     code_id: str = "",
 ) -> Beat:
-    """Report that the worker lives. `queues`, `names` and the code set are what it can execute."""
+    """Store a heartbeat. `queues`, `names` and the code set say what the worker can execute."""
     rows = await tx.rows(
         served_query("beat", code_id), id=worker_id, status=status, now=now,
         queues=list(queues), names=list(names), code_id=code_id or None, alone=True,
@@ -74,7 +74,7 @@ async def listing(tx: Tx, *, namespace: str, everyone: bool = False) -> list[Wor
 
 
 class OtherHeartbeats(NamedTuple):
-    """Heartbeats that other workers have stored, dead or alive: 0 if there is none."""
+    """The newest stored heartbeats of other workers, dead or alive; 0 if there is none."""
 
     until: int  # the newest one until an instant
     newest: int
@@ -89,7 +89,7 @@ async def heartbeats_of_others(
 
 
 async def correct_heartbeats(tx: Tx, worker_id: str, *, namespace: str, now: int) -> None:
-    """Replace heartbeats of the future, which a wrong clock has left behind."""
+    """Replace heartbeats in the future, which a wrong clock has written."""
     await tx.rows("correct_heartbeats", id=worker_id, namespace=namespace, now=now)
 
 

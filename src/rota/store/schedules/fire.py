@@ -42,7 +42,7 @@ from rota.store.schedules.templates import (
 PAUSES = 1000
 # A transaction stays bounded, however many occurrences are caught up on.
 RUNS_MAX = 5000
-# The skip is right: another run did its work, or it was never to come.
+# These skips are not failures: another run did the work, or none was wanted.
 NO_NEWS = frozenset({"merged", "max runs"})
 
 
@@ -161,14 +161,14 @@ class _Round:
         self.moved.append(self._moved(one, intent, plan, spread))
 
     def quarantine(self, one: DueSchedule | Schedule, error: Exception) -> None:
-        """A schedule that cannot be evaluated rests, and says why."""
+        """Quarantine a schedule that cannot be evaluated, with the reason."""
         reason = f"{QUARANTINED_REASON}{error}"
         self.quarantined.append((one.name, reason))
         self.news.append(record.unreadable(one.id, str(error), one.due_at))
         self.moved.append((one.id, one.due_at, Status.PAUSED, reason, None, one.due_at, None, None))
 
     async def write(self, tx: Tx, was: Status = Status.SCHEDULED) -> None:
-        """Insert what is created and move the schedules on, which had this status."""
+        """Insert the new rows and advance the schedules from this status."""
         if self.plain and tx.dialect.fuses:
             await tx.change("fire_and_advance", self.plain, now=self._now)
         elif self.plain:
@@ -237,7 +237,7 @@ _intents: dict[str, Intent] = {}
 
 
 def _understood(text: str) -> Intent | Exception:
-    """Decoding costs more than deciding; schedules due every minute come again and again."""
+    """Cached, because decoding costs more than deciding and frequent schedules repeat."""
     intent = _intents.get(text)
     if intent is None:
         if len(_intents) > 10_000:
@@ -250,8 +250,7 @@ def _understood(text: str) -> Intent | Exception:
 
 
 async def _before(tx: Tx, intents: dict[str, Intent | Exception]) -> dict[str, Before]:
-    """The open and the failed runs, for the schedules with policies that ask for it: two questions
-    in all."""
+    """Open and failed runs of schedules with policies that need them, in two queries."""
     known = {key: value for key, value in intents.items() if isinstance(value, Intent)}
     asking = [key for key, it in known.items() if it.policies.overlap is not Overlap.ALLOW]
     found: dict[str, Before] = {}
@@ -270,7 +269,7 @@ async def _before(tx: Tx, intents: dict[str, Intent | Exception]) -> dict[str, B
 async def _free_ranges(
     tx: Tx, due: Sequence[DueSchedule], intents: dict[str, Intent | Exception]
 ) -> dict[str, FreeRange]:
-    """For the schedules with outcomes behind what is due: how far they may fire in this round."""
+    """For schedules with outcomes after the due occurrence: how far they may fire in this round."""
     found: dict[str, FreeRange] = {}
     for one in due:
         intent = intents[one.id]

@@ -66,8 +66,7 @@ async def first_free(tx: Tx, schedule_id: str, spec: Spec, at: int | None) -> in
 
 
 async def free_range(tx: Tx, schedule_id: str, spec: Spec, at: int) -> FreeRange | None:
-    """The range without outcomes that begins with the occurrence `at`; None if no outcome ends
-    it."""
+    """The range without outcomes from the occurrence `at`; None if no outcome ends it."""
     recorded = await recorded_from(tx, schedule_id, at=at, limit=1)
     if not recorded:
         return None

@@ -45,10 +45,10 @@ async def after_ends(tx: Tx, ended: Sequence[EndedChain], now: int) -> bool:
 
 
 async def _release_next(tx: Tx, ended: Sequence[EndedChain], now: int) -> bool:
-    """Release what waited behind these chains of schedules, and record those that ended well and
-    are worth a notification. Returns whether there is something to do."""
+    """Release runs that waited behind these chains, and record completions that need a
+    notification. Returns whether there is something to do."""
     ids = sorted({end.schedule_id for end in ended if end.schedule_id})
-    # Firing holds this lock too: it decides who has to wait by what it sees open.
+    # Firing holds this lock too: the open runs that it sees decide which runs wait.
     locked = await tx.rows("lock_templates", ids=ids)
     reported = await record.completed(
         tx, [end.completed for end in ended if end.completed],
@@ -90,8 +90,8 @@ async def _release_backfill(tx: Tx, schedule_id: str | None, count: int, now: in
 async def release_stuck(tx: Tx, *, namespace: str, now: int) -> int:
     """Release runs that wait behind no run; returns how many.
 
-    No end of a run leaves one behind today. One that an earlier version or a repair by hand left
-    would wait for ever, and every later occurrence would merge into it."""
+    The end of a run always releases the next. A run that an earlier version or a manual repair left
+    in the queue would wait forever, and every later occurrence would merge into it."""
     found = [*await _stuck(tx, namespace, "turn"), *await _stuck(tx, namespace, "backfill")]
     await tx.rows("lock_templates", ids=sorted(set(found)))
     # Again: no process can end or fire one now.

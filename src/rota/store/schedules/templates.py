@@ -37,7 +37,7 @@ PAGE = 1000
 
 
 def stored(intent: Intent) -> str:
-    """An intent as it is kept."""
+    """An intent in its stored form."""
     return json_text(intent)
 
 
@@ -120,7 +120,7 @@ async def origins_in(tx: Tx, *, namespace: str, package: str) -> list[str]:
 
 
 async def ailing(tx: Tx, *, namespace: str, limit: int) -> list[Schedule]:
-    """Schedules that an operator should look at."""
+    """Schedules that need an operator."""
     rows = await tx.rows("ailing_schedules", namespace=namespace, limit=limit)
     return [Schedule(*row) for row in rows]
 
@@ -175,7 +175,7 @@ async def deleted(tx: Tx, *, namespace: str, name: str) -> DeletedSchedule | Non
 
 
 async def forget_deleted(tx: Tx, *, namespace: str, before: int) -> None:
-    """Prune what is kept of schedules that were deleted before an instant."""
+    """Prune the records of schedules that were deleted before an instant."""
     await tx.rows("forget_deleted_schedules", namespace=namespace, before=before, alone=True)
 
 
@@ -186,7 +186,7 @@ async def namespaces_with(tx: Tx, *, namespace: str, name: str) -> list[str]:
 
 
 async def add_runs(tx: Tx, rows: Sequence[Row], *, now: int) -> list[str]:
-    """Insert runs of one template (trigger, backfill); ones that exist are left alone."""
+    """Insert runs of one template (trigger, backfill); existing runs stay unchanged."""
     return [row[0] for row in await tx.many("fire_runs", rows, now=now)]
 
 
@@ -203,8 +203,7 @@ async def backfill(tx: Tx, rows: Sequence[Row], *, parallel: int, now: int) -> l
 async def replace(
     tx: Tx, old: Schedule, fresh: Schedule, *, now: int, new_ids: Iterator[str]
 ) -> Schedule:
-    """Write a changed template. Occurrences that it owed and will not run any more go into the
-    ledger."""
+    """Write a changed template; occurrences that it no longer owes go into the ledger."""
     before, after = _readable(old.spec), _readable(fresh.spec)
     if after is None:  # poison as before: only its state changes
         await change(tx, fresh)
@@ -262,7 +261,7 @@ async def left_out(
     until = now if fresh.due_at is None else min(now, fresh.due_at - 1)
     if until < old.due_at:
         return []
-    if before is None:  # what cannot be read owed this one; more could not be named
+    if before is None:  # an unreadable schedule owed this occurrence; others are unknown
         skip = Skip(old.due_at, "quarantined", old.due_at, 1)
         return [skip_row(next(new_ids), old.id, read_intent(fresh.spec), skip, now)]
     if old.due_at <= before.outcomes_until:

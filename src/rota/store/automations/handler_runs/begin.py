@@ -1,6 +1,6 @@
-"""The beginning of handler runs: what each is for, written down before any of it happens. One
-transaction under the locks of the automations and the claims of the runs; a worker that lost its
-lease changes nothing. Runs that begin at the same time share the transaction and its statements.
+"""Begins handler runs: records what each will do before it does anything. One transaction holds the
+locks of the automations and the claims of the runs, so a worker that lost its lease changes
+nothing. Runs that begin at the same time share the transaction and its statements.
 
 The later steps are in `checkpoint`, and the end in `commit`.
 """
@@ -31,7 +31,7 @@ _OWN = len(DeployedAutomation.__struct_fields__)
 
 
 class Work(NamedTuple):
-    """A handler run to execute, from where it is."""
+    """A handler run to execute, from its current phase."""
 
     automation: DeployedAutomation
     handler: DeployedHandler | None  # None: it is no longer declared
@@ -56,9 +56,7 @@ class Notes(NamedTuple):
 
 
 class Held(NamedTuple):
-    """An open run at work that this worker holds: its automation, locked, with its handlers by
-    name.
-    """
+    """A running open run of this worker: its locked automation, and its handlers by name."""
 
     automation: DeployedAutomation
     handlers: dict[str, DeployedHandler]
@@ -90,7 +88,7 @@ async def hold_all(tx: Tx, claims: Sequence[Claim]) -> dict[str, Held]:
 
 
 class Beginning(NamedTuple):
-    """A claimed turn, and what the code of this worker says about it."""
+    """A claimed open run, and facts from this worker's code."""
 
     claim: Claim
     digest: str
@@ -98,7 +96,7 @@ class Beginning(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Turns that begin in one transaction: what they share, and the handler runs to insert."""
+    """Handler runs that begin in one transaction: shared values, and the rows to insert."""
 
     recoveries_max: int
     now: int
@@ -114,7 +112,7 @@ async def begin_all(
     now: int,
     new_ids: Iterator[str],
 ) -> list[Work | HandlerRunSettled | LeaseLost]:
-    """Decide what each of these open runs is for, and write it down before any of it happens."""
+    """Decide what each open run will do, and record it before anything happens."""
     held = await hold_all(tx, [one.claim for one in beginnings])
     group = Group(recoveries_max, now, new_ids, [])
     answers: list[Work | HandlerRunSettled | LeaseLost] = []
@@ -153,8 +151,7 @@ async def _begin(tx: Tx, one: Beginning, held: Held, group: Group) -> Work | Han
 
 
 def _is_killer(one: Beginning, last: HandlerRun | None, way: Way, group: Group) -> bool:
-    """Whether the item of the last run is to be skipped. It never is once its change has happened,
-    or may have."""
+    """Whether to skip the item of the last run: never if its change may have happened."""
     return (
         last is not None
         and way is Way.AGAIN
@@ -170,7 +167,7 @@ def died_of(times: int) -> str:
 
 
 def is_first(claim: Claim) -> bool:
-    """Whether it is the first claim of its chain's first run: nothing can have been left."""
+    """Whether it is the first claim of its chain, so that no earlier state exists."""
     return claim.claim_count == 1 and claim.root_id == claim.id
 
 
@@ -209,7 +206,7 @@ def _again(claim: Claim) -> str:
 
 
 async def let_go(tx: Tx, claim: Claim, mutation: LedgerRow | None, now: int) -> None:
-    """Release what the chain holds; a change that was only proposed is dropped."""
+    """Release the events of the chain, and drop a change that was only proposed."""
     await events.release(tx, claim.root_id, now=now)
     if mutation is not None and mutation.status == Mutation.PROPOSED:
         dropped = mutation.moved(Mutation.FAILED, now=now, resolved_by="never called")
@@ -253,7 +250,7 @@ async def _put_runs(tx: Tx, namespace: str, group: Group) -> None:
 
 
 async def _adopt(tx: Tx, claim: Claim, work: Work, group: Group) -> HandlerRun:
-    """A new run continues with what the one before it has prepared and reserved."""
+    """Let a new run continue with the plan and events of the previous run."""
     await events.transfer(tx, claim.root_id, claim.id, now=group.now)
     await effects.adopt(tx, claim)
     run = replace(
@@ -266,9 +263,9 @@ async def _adopt(tx: Tx, claim: Claim, work: Work, group: Group) -> HandlerRun:
 
 
 async def _sleep(tx: Tx, claim: Claim, held: Held, now: int) -> HandlerRunSettled:
-    """There is nothing to do after all: the same row rests on."""
+    """There is nothing to do: suspend the same row again."""
     at = next_start_of(held.automation, held.handlers.values(), now)
-    if at.status == Status.PENDING:  # it became due between two looks; claimed again at once
+    if at.status == Status.PENDING:  # it became due meanwhile; claimed again at once
         await settle(tx, Outcome(claim, "release"), now)
         return HandlerRunSettled(now)
     await settle(tx, Outcome(claim, "suspend", reason=at.reason, wake_at=at.available_at), now)

@@ -48,7 +48,7 @@ from rota.store.notifications import record
 
 
 class Commit(NamedTuple):
-    """Everything a handler run leaves when it succeeds."""
+    """All results of a handler run that succeeded."""
 
     plan: HandlerPlan
     state: str | None
@@ -60,7 +60,7 @@ class Commit(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """A handler run that succeeded, and all that it leaves."""
+    """A handler run that succeeded, and its results."""
 
     claim: Claim
     work: Work
@@ -303,7 +303,7 @@ def _counted(automation: DeployedAutomation, stop: Stop, now: int) -> _Count:
 async def _begin_again(
     tx: Tx, held: Held, left_out: LeftOut, now: int, new_id: str
 ) -> HandlerRunSettled:
-    """Skip what blocked it: the chain is over, and a new one takes what is next."""
+    """End the chain after a skip; a new open run continues with the next work."""
     await automations.count_troubles(tx, held.automation, failures=0, fixes=0)
     at = next_start_of(held.automation, _after_run(held, left_out.readers, left_out.changed), now)
     await put_open_runs(tx, [NewOpenRun(held.automation, new_id, at)], now=now)
