@@ -38,7 +38,7 @@ async def explain_deleted(client: Client, name: str, unknown: UnknownSchedule) -
     )
     if unknown.advice == UnknownSchedule.hint:
         unknown.advice = (
-            "List what there is: `rota schedule list`, `rota automation list`, `rota run list`."
+            "See `rota schedule list`, `rota automation list`, `rota run list --name WORKFLOW`."
         )
     if others:
         unknown.message += f" in namespace {namespace}"

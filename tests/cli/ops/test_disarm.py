@@ -19,7 +19,7 @@ def test_every_look_at_a_disarmed_database_says_so(either: Shell) -> None:
     run_id = either.start("add", "n=1")
     assert "is armed already" in either.run("arm").stdout
     said = either.run("disarm", "--reason", "restored").stdout
-    assert "is disarmed: nothing fires, runs or is sent until `rota arm`" in said
+    assert f"is disarmed {WARNING} until `rota arm`" in said
     again = either.json("disarm", "--reason", "twice")
     assert again["reason"] == "restored", "the first one counts"
     for words in (

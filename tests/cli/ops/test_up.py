@@ -73,7 +73,7 @@ def test_runs_in_hand_may_end_before_it_stops(shell: Shell, up: Up) -> None:
     run_id = shell.start("long", "seconds=1.5")
     eventually(lambda: status(shell, run_id) == "running")
     daemon.send(signal.SIGINT)
-    assert "1 run still running" in daemon.receives("stopping")
+    assert "1 run may take up to" in daemon.receives("stopping")
     assert daemon.wait() == 0
     assert status(shell, run_id) == "completed"
 

@@ -96,7 +96,8 @@ def disarm(call: CommonOptions, reason: str) -> None:
         since = iso_if_known(disarmed.at)
         render.document({"database": where, "disarmed_at": since, "reason": disarmed.reason})
         return
-    render.say(f"{where} is disarmed: nothing fires, runs or is sent until `rota arm`")
+    why = disarmed.reason  # of the first call: a disarmed database keeps its reason
+    render.say(f"{where} is disarmed ({why}): nothing fires, runs or is sent until `rota arm`")
     if on:
         render.say(
             f"{render.count(on, 'worker')} may be running: they notice it at their next heartbeat"

@@ -198,10 +198,9 @@ class WorkerDaemon:
         runtime = self._app.runtime
         assert runtime is not None
         worker = runtime.worker
-        log.info(
-            "stopping: %s still running, %.0f s to end; a second signal stops at once",
-            render.count(len(worker.held), "run"), self._app.settings.stop_s,
-        )  # fmt: skip
+        runs = render.count(len(worker.held), "run")
+        rest = f"{runs} may take up to {self._app.settings.stop_s:.0f} s to end; "
+        log.info("stopping: %sa second signal stops at once", rest if worker.held else "")
         stop = self._app.stop_worker
         how, code = await self._signals.drain(stop(), lambda: stop(0))
         log.info("worker %s stopped %s", worker.id, how)
