@@ -18,7 +18,7 @@ from rota.client.start import RunOptions
 from rota.core.runs.filters import RunFilter, RunSelection
 from rota.core.runs.queue_limits import QueueOptions
 from rota.core.schedules.intent import POLICY_NAMES
-from rota.errors import BadInput, BadSetting, UnknownOption, UsageError
+from rota.errors import BadInput, BadSetting, UnknownOption, UnknownWorkflow, UsageError
 from rota.schedules.definition import PolicyOptions, ScheduleOptions
 from rota.settings import SettingOptions, Settings
 from rota.testing import virtual
@@ -328,3 +328,16 @@ def test_options_for_type_checkers_are_those_of_the_code() -> None:
         "worker_concurrency", "concurrency", "concurrency_per_key", "rate", "open_per_key",
         "weight", "age", "round_robin",
     }  # fmt: skip
+
+
+async def test_an_app_refuses_to_start_a_workflow_of_another_app() -> None:
+    app, other = Rota(), Rota()
+
+    @other.workflow
+    async def report() -> None: ...
+
+    async with virtual(app):
+        with pytest.raises(UnknownWorkflow, match="there is no workflow 'report'"):
+            await app.start(report)
+        with pytest.raises(UnknownWorkflow, match="there is no workflow 'report'"):
+            await app.start_many(report, [()])

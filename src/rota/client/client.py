@@ -83,7 +83,7 @@ class Starter:
         Example:
             run = await app.start(fulfil, "order-7")
         """
-        _checked(workflow)
+        self._check(workflow)
         return has_to_be_awaited(
             "start", lambda: self.starter.start(workflow, args, kwargs, self._given)
         )
@@ -116,10 +116,21 @@ class Starter:
         Example:
             runs = await app.start_many(send, [("ann",), ("bob",)])
         """
-        _checked(workflow)
+        self._check(workflow)
         return has_to_be_awaited(
             "start_many", lambda: self.starter.start_many(workflow, items, self._given)
         )
+
+    def _check(self, workflow: object) -> None:
+        """Refuse a step, a function without a decorator, and a workflow of another app."""
+        if isinstance(workflow, Startable):
+            self.starter.workflow_named(workflow.name)
+        elif not isinstance(workflow, str):
+            name = getattr(workflow, "__name__", None) or repr(workflow)
+            raise UsageError(
+                f"{name} is not a workflow",
+                hint="Decorate the function with @app.workflow, or give the name of a workflow.",
+            )
 
 
 class Client(Starter):
@@ -288,13 +299,3 @@ class Client(Starter):
         declared = stored_queue(self.settings.namespace, name, limits)
         await self.connection.wakeups.write((READY,), workers.put_queues, [declared])
         return next(queue for queue in await self.queues() if queue.name == name)
-
-
-def _checked(workflow: object) -> None:
-    """Refuse what is not a registered workflow: a function without its decorator, a step."""
-    if not isinstance(workflow, str | Startable):
-        name = getattr(workflow, "__name__", None) or repr(workflow)
-        raise UsageError(
-            f"{name} is not a workflow",
-            hint="Decorate the function with @app.workflow, or give the name of a workflow.",
-        )

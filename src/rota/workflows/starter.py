@@ -1,5 +1,4 @@
-"""Starts runs from anywhere in an app. A start in the code of a workflow becomes a child run: tied
-to its parent, started once, and awaited durably."""
+"""Starts runs of an app. In a workflow, a start becomes a child, started once, awaited durably."""
 
 from __future__ import annotations
 

@@ -29,8 +29,7 @@ class QueueLimits(TypedDict, total=False):
 
 
 class QueueOptions(QueueLimits, total=False):
-    """The limits of a queue, for `app.queue`. `worker_concurrency` and `weight` count in this
-    process."""
+    """The limits of `app.queue`. `worker_concurrency` and `weight` count in this process."""
 
     worker_concurrency: int | None
     weight: int | None

@@ -1,5 +1,4 @@
-"""The rules of the linear form that types cannot express: which keys go together, and what they
-must hold."""
+"""Rules of the linear form that types cannot express: keys that belong together, and values."""
 
 from __future__ import annotations
 

@@ -188,8 +188,7 @@ def item_after(outcome: ItemOutcome) -> Item:
 
 
 async def _as_outcomes(items: AsyncIterator[Item]) -> AsyncIterator[ItemOutcome]:
-    """Items of a node as results of no input. A failed item is its own input, and has its error in
-    a field."""
+    """Items of a node as results without input. A failed item is its own input, with its error."""
     position = 0
     async for item in items:
         error = item.pop(ERROR, None)

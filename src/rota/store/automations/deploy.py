@@ -1,6 +1,4 @@
-"""Puts versions of automations in force: many new ones with a few statements, a changed one under
-its lock, part by part.
-"""
+"""Deploys automations: new ones together in a few statements, a changed one under its lock."""
 
 from __future__ import annotations
 
