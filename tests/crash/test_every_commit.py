@@ -64,7 +64,10 @@ async def _check(url: str, effects: Effects, nth: int) -> None:
     ends = await select(url, LAST)
     assert [status for _, status in ends] == ["completed"] * 2, f"kill {nth}: {ends}"
     labels = {effect.label for effect in effects.read()}
-    assert labels == {word for line in expected("o1") for word in line.split() if "/" in word}
+    assert labels == {
+        "fulfil/o1/undo#0",
+        *(word for line in expected("o1") for word in line.split() if "/" in word),
+    }
 
 
 @pytest.mark.timeout(600)

@@ -15,6 +15,7 @@ from rota import (
     RetryPolicy,
     Rota,
     RunHandle,
+    StepFailed,
     sleep,
 )
 from rota.core.runs.model import Run, StoredStep
@@ -165,3 +166,49 @@ class Endless:
         except asyncio.CancelledError:
             self.interrupted += 1
             raise
+
+
+class Shop:
+    """Steps that note their calls; `charge` fails so many times."""
+
+    def __init__(self, failures: int = 1) -> None:
+        self.app = Rota()
+        self.calls: list[str] = []
+        calls = self.calls
+
+        @self.app.step
+        async def reserve() -> str:
+            calls.append("reserve")
+            return "reserved"
+
+        @self.app.step
+        async def charge() -> str:
+            calls.append("charge")
+            if calls.count("charge") <= failures:
+                raise ConnectionError("down")
+            return "paid"
+
+        @self.app.step
+        async def release() -> None:
+            calls.append("release")
+
+        @self.app.step
+        async def alert() -> None:
+            calls.append("alert")
+
+        @self.app.step
+        async def audit() -> None:
+            calls.append("audit")
+            if calls.count("audit") == 1:
+                raise OSError("disk full")
+
+        self.reserve, self.charge, self.release = reserve, charge, release
+        self.alert, self.audit = alert, audit
+
+
+async def charge_with_cleanup(shop: Shop) -> str:
+    try:
+        return await shop.charge()
+    except StepFailed:
+        await shop.release()
+        raise

@@ -333,36 +333,3 @@ async def test_the_last_failure_is_logged_with_its_hint(
     assert run.id in caplog.text
     assert "broken for good" in caplog.text
     assert Fatal.hint in caplog.text
-
-
-@pytest.mark.parametrize("cleans_up", [True, False])
-async def test_a_retry_that_does_not_repeat_the_failed_step_is_logged(
-    database_url: str, caplog: pytest.LogCaptureFixture, cleans_up: bool
-) -> None:
-    app = Rota()
-    calls: list[str] = []
-
-    @app.step
-    async def bad() -> None:
-        calls.append("bad")
-        raise ConnectionError("down")
-
-    @app.step
-    async def clean_up() -> None:
-        calls.append("clean up")
-
-    @app.workflow(retries=1)
-    async def flow() -> None:
-        try:
-            await bad()
-        finally:
-            if cleans_up:
-                await clean_up()
-
-    async with virtual(app, url=database_url) as world:
-        run = await app.start(flow)
-        await world.drain()
-        assert await run.status() == "failed:transient"
-    assert calls == (["bad", "clean up"] if cleans_up else ["bad", "bad"])
-    logged = "the failure of bad#0 counts as caught" in caplog.text
-    assert logged is cleans_up

@@ -83,19 +83,23 @@ class OutcomeMaker:
         deadline_at: int | None = None,
         output: str | None = None,
         again: tuple[str, ...] = (),
+        handling: tuple[str, ...] = (),
     ) -> Outcome:
-        """The outcome. No retry begins after `deadline_at`, which is one for the whole chain;
-        `again` are failed steps that a further attempt tries again."""
+        """The outcome. No retry begins after `deadline_at`, which is one for the whole chain; a
+        further attempt tries the failed steps `again`, and the calls that handled them."""
         failure = judge(error)
         if failure.asks:
             run_log.asks(claim, error)
-            return Outcome(claim, "ask", failure.kind, error=failure.detail, again=again)
+            return Outcome(
+                claim, "ask", failure.kind, error=failure.detail, again=again, handling=handling
+            )
         wait_us = retry_delay_us(error, policy, attempt=claim.attempt)
         run_log.failed(claim, error, retry_in_us=wait_us)
         retry = None if wait_us is None else self._retry(claim, wait_us, deadline_at)
         return Outcome(
-            claim, "fail", failure.kind, output, failure.detail, retry=retry, again=again
-        )
+            claim, "fail", failure.kind, output, failure.detail, retry=retry, again=again,
+            handling=handling,
+        )  # fmt: skip
 
     def _retry(self, claim: Claim, wait_us: int, deadline_at: int | None) -> NewRun | None:
         now = self._clock.now()

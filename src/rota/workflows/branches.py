@@ -10,23 +10,25 @@ import asyncio
 import contextvars
 import inspect
 import random
+import sys
 import weakref
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from typing import Any, cast
 
 from rota.client import caller
 from rota.errors import UsageError
 from rota.store.backend.background import is_own
 from rota.workflows.calls import OWN_CODE, STEP_CODE
+from rota.workflows.raised_failures import RaisedFailure, handled_in
 
-NONE: frozenset[str] = frozenset()
+NONE: dict[str, RaisedFailure] = {}  # never changed: most branches have no failures
 
 
 class Branch:
     """One task of a flow, with the counts of its calls by name."""
 
     __slots__ = (
-        "chance", "children", "context", "counts", "failures", "flow", "group",
+        "chance", "children", "context", "counts", "failures", "flow", "group", "handles",
         "living", "path", "task",
     )  # fmt: skip
 
@@ -37,7 +39,8 @@ class Branch:
         self.counts: dict[str, int] = {}
         self.children: list[Branch] = []
         self.living: list[Branch] = []  # those of them that have not ended, and perhaps others
-        self.failures: frozenset[str] = NONE  # raised here and not known to be caught
+        self.failures = NONE  # raised here and not known to be caught
+        self.handles = NONE  # of other branches: the code that made this one handled them
         self.chance: random.Random | None = None
         self.context: contextvars.Context | None = None  # of its task, once there is one
         self.group: object = None  # the gather that alone awaits it, if it runs no code of the user
@@ -48,16 +51,19 @@ class Branch:
         self.counts[name] = count + 1
         return f"{name}#{self.path}{count}"
 
-    def went_on(self) -> None:
-        """The code continued to another call: exceptions raised before have been caught."""
-        self.failures = NONE
+    def with_ended(self) -> Iterator[Branch]:
+        """This branch, and those below that have ended."""
+        yield self
         for child in self.children:
             if child.is_over():
-                child.went_on()
+                yield from child.with_ended()
 
-    def uncaught(self) -> frozenset[str]:
+    def all_failures(self) -> dict[str, RaisedFailure]:
         """Failures that are not known to be caught, here and below."""
-        return self.failures.union(*(child.uncaught() for child in self.children))
+        found = dict(self.failures)
+        for child in self.children:
+            found |= child.all_failures()
+        return found
 
     def is_over(self) -> bool:
         """Whether its task has ended."""
@@ -192,6 +198,8 @@ class TaskFactory:
                 hint="Give each task its own: `context=contextvars.copy_context()`.",
             )
         fresh = Branch(parent.flow, f"{parent.path}{len(parent.children)}.", None)
+        if (error := sys.exception()) is not None or parent.handles:
+            fresh.handles = handled_in(parent, error)
         parent.children.append(fresh)
         parent.living.append(fresh)
         fresh.context = context

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from rota.core.time.instants import SECOND
 from rota.errors import UnknownRun
 from rota.store.runs.history import ChainResult
 from rota.store.runs.steps import ChildEnd
+from rota.workflows.raised_failures import note_call
 from rota.workflows.results import new_result, record_result, repeat_result
 from rota.workflows.run import WorkflowRun
 
@@ -172,18 +174,20 @@ async def child_result(
 ) -> Any:
     """The result of a child run; raises RunFailed when it ended without one."""
     key = f"result {child_id}"
+    note_call(flow.branch, key, sys.exception() or flow.handling, is_new=False)
     known = flow.recall(key)
     if known is None or known.status == "waiting":
         await flow.permit_new()
-    if known is None and flow.failed_before(key):
+    if known is None and key in flow.failed_before:
         known = await _retry_child(flow, key, child_id)
     if known is None or known.status == "waiting":
         known = await _child_end(flow, key, child_id, siblings or Siblings([]))
     else:
         await repeat_result(flow, known)
     if known.status == "failed":
-        flow.fails(key)
-        raise run_failed(child_id, known.error)
+        failure = run_failed(child_id, known.error)
+        flow.fails(key, failure)
+        raise failure
     return flow.read_recorded(returns, known, f"the result of run {child_id}")
 
 

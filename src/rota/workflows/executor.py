@@ -24,7 +24,6 @@ from rota.errors import (
     BadInput,
     RunInterrupted,
     RunTimeout,
-    StepFailed,
     Suspended,
     Unstorable,
     UsageError,
@@ -33,6 +32,7 @@ from rota.settings import Settings
 from rota.workflows import branches
 from rota.workflows.calls import unawaited
 from rota.workflows.definition import Workflow
+from rota.workflows.raised_failures import failed_calls
 from rota.workflows.run import LINGER_S, WorkflowContext, WorkflowRun
 from rota.workflows.starter import AppStarter
 from rota.workflows.timeouts import undetected
@@ -145,24 +145,20 @@ class WorkflowExecutor:
     def _failed(
         self, error: BaseException, flow: WorkflowRun, retry: RetryPolicy, limit: _Deadline
     ) -> Outcome:
-        again = flow.uncaught()
-        outcome = self._outcomes.failed(flow.claim, error, retry, deadline_at=limit.at, again=again)
-        if outcome.retry is not None and (step := _caught_before(error, again)):
+        again = flow.repeated(error)
+        outcome = self._outcomes.failed(
+            flow.claim, error, retry, deadline_at=limit.at,
+            again=tuple(sorted(again.failed)), handling=tuple(sorted(again.handling)),
+        )  # fmt: skip
+        caught = failed_calls(error) - again.failed
+        if outcome.retry is not None and caught:
             log.warning(
                 "run %s (%s): the failure of %s counts as caught, because the code made another "
-                "durable call after it. A retry of the run does not call the step again. Give the "
-                "step itself `retries`.", flow.claim.id, flow.claim.name, step,
+                "durable call after it, outside of its `except` or `finally` block. A retry of the "
+                "run does not call the step again. Give the step itself `retries`.",
+                flow.claim.id, flow.claim.name, min(caught),
             )  # fmt: skip
         return outcome
-
-
-def _caught_before(error: BaseException | None, again: Sequence[str]) -> str | None:
-    """The step that caused the error and that no retry of the run repeats."""
-    while error is not None:
-        if isinstance(error, StepFailed) and error.facts["step"] not in again:
-            return str(error.facts["step"])
-        error = error.__cause__ or error.__context__
-    return None
 
 
 def _arguments(workflow: Workflow[..., Any], claim: Claim) -> dict[str, Any]:

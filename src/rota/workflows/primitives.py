@@ -162,8 +162,9 @@ def wait_for(
 async def _wait_for(flow: WorkflowRun, name: str, limit_us: int | None, type_: Any) -> Any:
     step = await take_signal(flow, name, limit_us, type_)
     if step.status == "failed":
-        flow.fails(step.key)
-        raise TimeoutError(f"no signal {name!r} came in time")
+        timeout = TimeoutError(f"no signal {name!r} came in time")
+        flow.fails(step.key, timeout)
+        raise timeout
     return flow.read_recorded(JsonReader(type_), step, f"signal {name}")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 import threading
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import Executor as Threads
@@ -31,7 +32,7 @@ from rota.errors import (
     Unstorable,
     UsageError,
 )
-from rota.workflows import branches
+from rota.workflows import branches, raised_failures
 from rota.workflows.calls import PendingCalls, noted
 from rota.workflows.calls import close as close_calls
 from rota.workflows.completions import CompletionOrder
@@ -43,9 +44,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 T_Error = TypeVar("T_Error", bound=RotaError)
-
-# The `wake_at` of a failed step that ended its attempt: it is not part of the next one.
-FORGOTTEN = 0
 
 # Turns of the event loop without any sign of activity after which all branches count as blocked.
 QUIET_CHECKS = 8
@@ -85,9 +83,9 @@ class WorkflowRun:
 
     # Slots: thousands of runs are made a second, and their attributes are read at every call.
     __slots__ = (
-        "_activity", "_busy", "_checking", "_failed_before", "_held", "_lingered", "_order",
-        "_patching", "_position", "_recorded", "_root", "_seed", "_undecided", "_used_keys",
-        "_waits", "cancelled", "claim", "clock", "context", "interrupted", "new_children",
+        "_activity", "_busy", "_checking", "_held", "_lingered", "_order", "_patching", "_position",
+        "_recorded", "_root", "_seed", "_undecided", "_used_keys", "_waits", "cancelled", "claim",
+        "clock", "context", "failed_before", "handling", "interrupted", "new_children",
         "pending_calls", "refusal", "suspending", "task", "threaded", "unasked", "waits_for",
         "wake_at",
     )  # fmt: skip
@@ -106,7 +104,7 @@ class WorkflowRun:
         self.claim = claim
         self.task = asyncio.current_task(context.loop)
         self.threaded = threaded
-        self.interrupted = self.suspending = False
+        self.interrupted = self.suspending = self._lingered = self._checking = False
         self.refusal: RotaError | None = None
         self.wake_at: int | None = None
         self.waits_for: Collection[str] = ()
@@ -116,7 +114,8 @@ class WorkflowRun:
         self._position = self._busy = self._activity = 0
         self._recorded: dict[str, StoredStep] = {}
         self.unasked: set[str] | None = None  # recorded, and not asked for again
-        self._failed_before: Collection[str] = ()
+        self.failed_before: Collection[str] = ()  # in an earlier attempt, for good
+        self.handling: BaseException | None = None  # by the thread of a sync workflow
         self._waits: dict[asyncio.Future[None], tuple[str, int | None]] = {}
         self._held: dict[asyncio.Future[None], None] = {}
         self._undecided: dict[asyncio.Future[None], None] = {}
@@ -125,19 +124,18 @@ class WorkflowRun:
         self._used_keys: set[str] = set()
         self._patching: asyncio.Lock | None = None
         self._order: CompletionOrder | None = None  # once there are branches
-        self._lingered = self._checking = False
         if recorded:
             self._learn(recorded)
 
     def _learn(self, recorded: Sequence[StoredStep]) -> None:
-        # A failure that ended an earlier attempt is forgotten: a retry tries that step again. A
-        # failure that user code caught is recorded, and is raised again at every replay.
+        # A failure that ended an earlier attempt is forgotten, with the calls that handled it: a
+        # retry makes them again. A failure that user code caught is raised again at every replay.
         self._recorded = {
             step.key: step
             for step in recorded
-            if step.wake_at != FORGOTTEN or step.run_attempt >= self.claim.attempt
+            if not step.is_forgotten or step.run_attempt >= self.claim.attempt
         }
-        self._failed_before = {step.key for step in recorded} - self._recorded.keys()
+        self.failed_before = {step.key for step in recorded} - self._recorded.keys()
         # A patch may be removed from the code, once it has done its work. A step that the code
         # cancels may be cancelled before it begins.
         self.unasked = {
@@ -184,17 +182,18 @@ class WorkflowRun:
         branch = branches.current(self._root)
         if not self.threaded and asyncio.current_task(self.context.loop) is not branch.task:
             self._check_task(branch)
-        if branch.failures or branch.children:
-            branch.went_on()
         if explicit is None:
-            return branch.next_key(name)
-        key = f"{name}:{explicit}"
-        if key in self._used_keys:
-            raise UsageError(
-                f"this run calls {name.removeprefix('start ')} with key {explicit!r} twice",
-                hint="Give each call its own key: a key represents one result.",
-            )
-        self._used_keys.add(key)
+            key = branch.next_key(name)
+        else:
+            key = f"{name}:{explicit}"
+            if key in self._used_keys:
+                raise UsageError(
+                    f"this run calls {name.removeprefix('start ')} with key {explicit!r} twice",
+                    hint="Give each call its own key: a key represents one result.",
+                )
+            self._used_keys.add(key)
+        if branch.failures or branch.children or branch.handles:
+            raised_failures.note_call(branch, key, sys.exception() or self.handling)
         return key
 
     def _check_task(self, branch: branches.Branch) -> None:
@@ -213,14 +212,13 @@ class WorkflowRun:
         self.refusal = self.refusal or problem
         return problem
 
-    def fails(self, key: str) -> None:
-        """Note that the final failure of a step is about to be raised into user code."""
-        branch = branches.current(self._root)
-        branch.failures |= {key}
+    def fails(self, key: str, error: BaseException) -> None:
+        """Note that the final failure of a call is about to be raised into user code."""
+        raised_failures.raises(self.branch, key, error)
 
-    def uncaught(self) -> tuple[str, ...]:
-        """The failed steps that user code did not catch; a retry tries them again."""
-        return tuple(sorted(self._root.uncaught()))
+    def repeated(self, error: BaseException) -> raised_failures.RepeatedCalls:
+        """The calls that a retry makes again after this error has ended the run."""
+        return raised_failures.repeated_calls(self._root, error)
 
     def recall(self, key: str) -> StoredStep | None:
         """The record under a key; asking counts as having replayed it."""
@@ -255,10 +253,6 @@ class WorkflowRun:
             return returns.read(step.output, what=what)
         except BadInput as error:
             raise self.refuse(other_type(self.claim, step, error)) from error
-
-    def failed_before(self, key: str) -> bool:
-        """Whether this failed for good in an earlier attempt."""
-        return key in self._failed_before
 
     def next_position(self) -> int:
         """The position of the next step in the chain."""
@@ -474,7 +468,11 @@ class WorkflowRun:
     def block_on(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run `work` on the event loop and wait for it, from a sync workflow's thread."""
         self.check_open()
-        return asyncio.run_coroutine_threadsafe(work, self.context.loop).result()
+        self.handling = sys.exception()  # the event loop has an exception state of its own
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self.context.loop).result()
+        finally:
+            self.handling = None
 
     def check_open(self) -> None:
         """Raise when user code continues although its run has been suspended or taken away."""

@@ -181,8 +181,9 @@ async def _until_retry(
             await _wait_for_cancel(flow, known)
         if error is None:
             await repeat_result(flow, known)
-        flow.fails(known.key)
-        raise _step_failed(step, known) from error
+        failure = _step_failed(step, known)
+        flow.fails(known.key, failure)
+        raise failure from error
     while flow.clock.now() < known.wake_at:
         try:
             await flow.wait("retry", known.wake_at)
@@ -222,7 +223,7 @@ def _note_cancelled(flow: WorkflowRun, step: StoredStep, stop: asyncio.Cancelled
     """Remember that the step was cancelled, until it is clear who cancelled it."""
     if flow.suspending or flow.interrupted:
         return
-    flow.fails(step.key)
+    flow.fails(step.key, stop)
     record = msgspec.structs.replace(
         step, status="failed", output=None, error=describe(stop), wake_at=None,
         finished_at=flow.clock.now(),
@@ -251,9 +252,9 @@ async def _wait_for_cancel(flow: WorkflowRun, known: StoredStep) -> None:
     timer = flow.clock.call_at(flow.clock.now() + 2 * took_us + PATIENCE_US, give_up)
     try:
         await waiting
-    except asyncio.CancelledError:
+    except asyncio.CancelledError as stop:
         if not flow.suspending:
-            flow.fails(known.key)
+            flow.fails(known.key, stop)
         raise
     finally:
         timer.cancel()

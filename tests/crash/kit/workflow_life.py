@@ -15,7 +15,17 @@ import os
 import signal
 from typing import Any
 
-from rota import RetryPolicy, Rota, Transient, faults, gather, sleep, this_run, wait_for
+from rota import (
+    RetryPolicy,
+    Rota,
+    StepFailed,
+    Transient,
+    faults,
+    gather,
+    sleep,
+    this_run,
+    wait_for,
+)
 from rota.errors import WrongState
 from tests.kit import PATIENCE_S, Effects
 
@@ -27,8 +37,26 @@ QUICK: dict[str, Any] = {
 AGAIN = RetryPolicy(attempts=4, delay_s=0.02, factor=1)
 
 
+def _delivery(app: Rota, effects: Effects) -> tuple[Any, Any]:
+    """A step that fails in the first attempt of its run, and its cleanup."""
+
+    @app.step
+    async def deliver(label: str, attempt: int) -> str:
+        effects.add(label)
+        if attempt == 1:
+            raise Transient("the first attempt always fails")
+        return label
+
+    @app.step
+    async def undo(label: str) -> None:
+        effects.add(label)
+
+    return deliver, undo
+
+
 def make_app(url: str, effects: Effects, **overrides: Any) -> Rota:
-    """An app with a workflow that uses everything: steps, sleep, child, retries, signal, gather."""
+    """An app with a workflow that uses everything: steps, sleep, child, retries, signal, gather,
+    and a cleanup after a failed step."""
     app = Rota(url, migrate=True, **(QUICK | overrides))
 
     @app.step
@@ -48,6 +76,8 @@ def make_app(url: str, effects: Effects, **overrides: Any) -> Rota:
             raise Transient("the first try always fails")
         return label
 
+    deliver, undo = _delivery(app, effects)
+
     @app.workflow
     async def pack(order: str) -> str:
         first = await note(f"pack/{order}/note#0")
@@ -63,8 +93,11 @@ def make_app(url: str, effects: Effects, **overrides: Any) -> Rota:
         said.append(await shaky(f"fulfil/{order}/shaky#0"))
         said.append(await pack(order))
         said.append(await wait_for("paid"))
-        if this_run().attempt == 1:
-            raise Transient("the first attempt always fails")
+        try:
+            said.append(await deliver(f"fulfil/{order}/deliver#0", this_run().attempt))
+        except StepFailed:
+            await undo(f"fulfil/{order}/undo#0")
+            raise
         said.append(await note(f"fulfil/{order}/note#1"))
         return said
 
@@ -80,6 +113,7 @@ def expected(order: str) -> list[str]:
         f"{own}/shaky#0",
         f"pack/{order}/note#0 pack/{order}/note#1",
         "with a card",
+        f"{own}/deliver#0",
         f"{own}/note#1",
     ]
 

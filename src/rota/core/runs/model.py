@@ -173,6 +173,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     wake_at: int | None = None
     retry: NewRun | None = None
     again: tuple[str, ...] = ()  # failed steps that a further attempt tries again
+    handling: tuple[str, ...] = ()  # calls that handled these failures: it makes them again too
 
 
 class StoredStep(msgspec.Struct, frozen=True, gc=False):
@@ -192,6 +193,11 @@ class StoredStep(msgspec.Struct, frozen=True, gc=False):
     started_at: int
     finished_at: int | None
     digest: int | None = None  # of the arguments; None: not compared
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether it ended its attempt, or handled that failure: it is not part of the next one."""
+        return self.wake_at == 0
 
 
 class LogLine(msgspec.Struct, frozen=True, gc=False):

@@ -257,7 +257,7 @@ def step_views(
     run: Run, steps: Sequence[StoredStep], clock: WallClock
 ) -> tuple[list[chart.Tick], list[StepView]]:
     """The steps that this attempt ran or kept, on its time axis."""
-    own = [step for step in steps if step.run_attempt <= run.attempt and not _is_shadow(step)]
+    own = [step for step in steps if _is_part(step, run)]
     first = run.started_at or min((step.started_at for step in own), default=clock.now)
     last = max(
         run.finished_at or (clock.now if not run.is_final else first),
@@ -268,6 +268,13 @@ def step_views(
     return chart.span_ticks(last - first), shown
 
 
+def _is_part(step: StoredStep, run: Run) -> bool:
+    """Whether the page of this attempt shows it: the attempt ran it or kept it."""
+    if _is_shadow(step) or step.run_attempt > run.attempt:
+        return False
+    return step.run_attempt == run.attempt or not step.is_forgotten
+
+
 def _is_shadow(step: StoredStep) -> bool:
     """Whether it only records that a child ended: the child's own row says so too."""
     return step.kind == "result" or (bool(step.child_id) and step.key.startswith("result "))
@@ -275,6 +282,9 @@ def _is_shadow(step: StoredStep) -> bool:
 
 def step_name(key: str) -> str:
     """A key for people: `charge`, and `charge (3)` for its third call."""
+    key, _, forgotten = key.partition(" (attempt ")  # it handled a failure of that attempt
+    if forgotten:
+        return f"{step_name(key)} (attempt {forgotten}"
     name, _, index = key.removeprefix("start ").partition("#")
     numbers = [int(part) for part in index.split(".") if part.isdigit()]
     call = max(numbers, default=0)
@@ -311,9 +321,9 @@ def _step_state(step: StoredStep, now: int) -> StatusView:
 
 def steps_line(run: Run, steps: Sequence[StoredStep], clock: WallClock) -> str:
     """`8.9 s · 3 executed, 2 kept`."""
-    shown = [step for step in steps if not _is_shadow(step)]
+    shown = [step for step in steps if _is_part(step, run)]
     own = sum(step.run_attempt == run.attempt for step in shown)
-    kept = sum(step.run_attempt < run.attempt for step in shown)
+    kept = len(shown) - own
     parts = [run_took(run, clock), f"{own} executed" + (f", {kept} kept" if kept else "")]
     return " · ".join(part for part in parts if part != MISSING)
 

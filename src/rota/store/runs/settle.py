@@ -112,6 +112,7 @@ async def _settle_others(
     await tx.many("put_payloads", [row for row in bodies if row[0] in status])
     ours = [o for o in outcomes if o.claim.id in status]
     await tx.many("forget_failures", [(o.claim.root_id, key) for o in ours for key in o.again])
+    await tx.many("forget_handling", [(o.claim.root_id, key) for o in ours for key in o.handling])
     woke = any(value == Status.PENDING for value in status.values())
     woke |= await _follow(tx, ours, now)
     over = [o.claim.root_id for o in ours if o.verb == "fail" and o.retry is None]

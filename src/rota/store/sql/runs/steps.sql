@@ -41,20 +41,31 @@ where root_id = :root_id and position >= :position and (position > :position or 
 order by position, key limit :limit
 
 -- name: forget_failures
--- The failures that ended an attempt do not belong to the next one (see workflows/run.py).
-update steps set wake_at = 0
+-- The failures that ended an attempt do not belong to the next one (see workflows/run.py). A wait
+-- for a signal that is over is never begun again, so the next attempt needs its key.
+update steps set wake_at = 0,
+    key = case kind when 'signal' then steps.key || ' (attempt ' || run_attempt || ')'
+        else steps.key end
 {from items: root_id text, key text}
 where steps.root_id = item.root_id and steps.key = item.key and steps.status = 'failed'
 
+-- name: forget_handling
+-- Nor do the calls that handled these failures. The next attempt makes them again under their keys.
+update steps set wake_at = 0, key = steps.key || ' (attempt ' || run_attempt || ')'
+{from items: root_id text, key text}
+where steps.root_id = item.root_id and steps.key = item.key
+
 -- name: copy_steps
+-- They count as those of the first attempt. Forgotten calls stay behind.
 insert into steps (root_id, key, position, kind, status, attempt, run_attempt, output,
     error, wake_at, child_id,
     started_at, finished_at, digest)
-select :to_root, key, position, kind, status, attempt, run_attempt, output,
+select :to_root, key, position, kind, status, attempt, 1, output,
     error, wake_at, child_id,
     started_at, finished_at, digest
 from steps
-where root_id = :from_root and position < :position and (status <> 'failed' or wake_at is null)
+where root_id = :from_root and position < :position
+    and (wake_at is null or (status <> 'failed' and wake_at <> 0))
 
 -- name: send_signal
 insert into signals (id, root_id, name, body, created_at)
