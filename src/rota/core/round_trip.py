@@ -33,7 +33,7 @@ _Found = tuple[str, Any, Any]
 
 
 def _first(value: Any, back: Any, path: str, strict: bool) -> _Found | None:
-    if _equal(value, back):
+    if equal(value, back):
         return None
     if (names := _fields_of(value)) is not None and not isinstance(back, PLAIN):
         return _first_in_object(names, value, back, path, strict)
@@ -49,7 +49,7 @@ def _first(value: Any, back: Any, path: str, strict: bool) -> _Found | None:
     if strict:
         return path, value, back
     is_number = type(value) in (int, float) and type(back) in (int, float)
-    is_other = is_number or (type(value) is type(back) and _equal(value, value))
+    is_other = is_number or (type(value) is type(back) and equal(value, value))
     return (path, value, back) if is_other else None
 
 
@@ -68,7 +68,8 @@ def _first_of(parts: Iterable[tuple[str, Any, Any]], strict: bool) -> _Found | N
     return next((one for one in found if one is not None), None)
 
 
-def _equal(value: Any, back: Any) -> bool:
+def equal(value: Any, back: Any) -> bool:
+    """Whether two values are equal, whatever they are."""
     try:
         return bool(value == back)
     except Exception:  # an `__eq__` of the user's

@@ -15,8 +15,10 @@ from itertools import starmap
 from typing import Any, NamedTuple, Union, get_type_hints
 
 import msgspec
+from msgspec.structs import astuple
 
-from rota.core.round_trip import difference
+from rota.core.misread import first_misread, may_misread, parts_of
+from rota.core.round_trip import difference, equal
 from rota.errors import BadInput, NotSerialisable, PayloadTooBig
 
 
@@ -135,12 +137,17 @@ class JsonReader:
 
     def __init__(self, kind: Any) -> None:
         self._hint = _Hint(kind)
+        self._is_checked = self._hint.is_checked
         self._decoder = msgspec.json.Decoder(self._hint.kind, dec_hook=_decode_other)
 
     def read_back(self, value: Any, text: str, *, what: str) -> Any:
         """Read what was just written; NotSerialisable if it comes back as another value."""
-        back = self.read(text, what=what, hint="Correct the value or the type hint.")
-        if self._hint.is_checked:
+        try:
+            back = self.read(text, what=what, hint="Correct the value or the type hint.")
+        except BadInput:
+            self._hint.refuse_misread(value, what)
+            raise
+        if self._is_checked and not equal(value, back):
             self._hint.check(value, back, what)
         return back
 
@@ -177,17 +184,16 @@ class Signature:
         self._signature = signature.replace(parameters=kept)
         hints = _hints(function)
         fields: list[Any] = []
-        self._checked: dict[str, _Hint] = {}  # the parameters that JSON may change
+        self._hints = {one.name: _Hint(hints.get(one.name, Any)) for one in kept}
+        # The parameters that JSON may change.
+        self._checked = [name for name, hint in self._hints.items() if hint.is_checked]
         for parameter in self._signature.parameters.values():
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
                 raise BadInput(
                     f"{function.__name__} takes {parameter}, which has no name a caller could use",
                     hint="Name each parameter: inputs are stored as JSON by name.",
                 )
-            hint = _Hint(hints.get(parameter.name, Any))
-            kind = hint.kind
-            if hint.is_checked:
-                self._checked[parameter.name] = hint
+            kind = self._hints[parameter.name].kind
             if parameter.default is parameter.empty:
                 fields.append((parameter.name, kind))
             else:
@@ -218,9 +224,16 @@ class Signature:
         return self._names
 
     def write(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, what: str, bytes_max: int
+        self,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        what: str,
+        bytes_max: int,
+        is_json: bool = False,
     ) -> str | None:
-        """Arguments as JSON text, checked against the type hints. None when there are none."""
+        """Arguments as JSON text, checked against the type hints. None when there are none. In
+        JSON from outside (`is_json`) bytes are text."""
         arguments: Any
         if args and not kwargs and len(args) == self._positional == len(self._names):
             arguments = self._shape(*args)
@@ -236,16 +249,31 @@ class Signature:
         try:
             back = self._reader.read(text, what=what)
         except BadInput as error:
+            for name, value in self._bind(args, kwargs, what).items():
+                self._hints[name].refuse_misread(value, f"argument {name} of {what}", is_json)
             error.advice = self._usage(what)
             raise
-        if self._checked:
-            self._check(self._bind(args, kwargs, what), back, what)
+        try:
+            is_same = not self._checked or args == astuple(back)
+        except Exception:  # an `__eq__` of the user's
+            is_same = False
+        if not is_same:
+            named = (
+                arguments
+                if isinstance(arguments, dict)
+                else dict(zip(self._names, args, strict=True))
+            )
+            self._check(named, back, what, is_json)
         return text
 
-    def _check(self, arguments: Mapping[str, Any], back: Any, what: str) -> None:
-        for name, hint in self._checked.items():
+    def _check(
+        self, arguments: Mapping[str, Any], back: Any, what: str, is_json: bool = False
+    ) -> None:
+        for name in self._checked:
             if name in arguments:
-                hint.check(arguments[name], getattr(back, name), f"argument {name} of {what}")
+                value, read = arguments[name], getattr(back, name)
+                if not equal(value, read):
+                    self._hints[name].check(value, read, f"argument {name} of {what}", is_json)
 
     def described(self, name: str) -> str:
         """The function with its parameters, as one would write it."""
@@ -280,7 +308,7 @@ class Signature:
                 has_dicts = raw.count(b"{") > len(items)
                 if has_dicts and not all(map(_reads_whole, raw.splitlines())):
                     raise ValueError("equal keys")
-                if self._checked:
+                if self._checked and list(map(astuple, read)) != items:
                     for args, back in zip(items, read, strict=True):
                         self._check(dict(zip(names, args, strict=True)), back, what)
                 if len(texts) == len(items) and _each_within(bytes_max, raw):
@@ -314,7 +342,7 @@ class Signature:
                 f"{what} needs {', '.join(missing)}",
                 hint=self._usage(what),
             )
-        return self.write((), value, what=what, bytes_max=bytes_max)
+        return self.write((), value, what=what, bytes_max=bytes_max, is_json=True)
 
     def read(self, text: str | None, *, what: str) -> dict[str, Any]:
         """Keyword arguments for the function, typed."""
@@ -394,11 +422,25 @@ class _Hint:
             except TypeError as error:  # msgspec cannot express it
                 self._text, self._problem = str(hint), str(error).splitlines()[0]
                 self.kind = Any
-        self.is_checked = bool(self._problem) or _has_objects(self.kind)
+        self._info = msgspec.inspect.type_info(self.kind)
+        parts = list(parts_of(self._info))
+        self._has_objects = any(map(_is_object, parts))
+        self.is_checked = bool(self._problem) or self._has_objects or any(map(may_misread, parts))
 
-    def check(self, value: Any, back: Any, what: str) -> None:
+    def refuse_misread(self, value: Any, what: str, is_json: bool = False) -> None:
+        """Refuse a value of another type than the hint that would be read as another value."""
+        found = first_misread(self._info, value, is_json=is_json)
+        if found is not None:
+            raise BadInput(
+                f"{what}: {found.text()}",
+                hint="Give a value of that type, or correct the type hint.",
+            )
+
+    def check(self, value: Any, back: Any, what: str, is_json: bool = False) -> None:
         """Refuse a value that comes back from JSON as another one."""
-        lost = difference(value, back, strict=bool(self._problem))
+        self.refuse_misread(value, what, is_json)
+        is_kept = self._has_objects or self._problem
+        lost = difference(value, back, strict=bool(self._problem)) if is_kept else None
         if lost is None:
             return
         hint = "Name the class itself in the type hint, and let JSON hold all of its fields."
@@ -410,19 +452,6 @@ class _Hint:
         raise NotSerialisable(f"JSON cannot hold {what}: {lost}", hint=hint)
 
 
-def _has_objects(kind: Any) -> bool:
-    """Whether a value of the type may hold objects, which are written field by field."""
-    if kind is Any or kind in _BUILT_IN:
-        return False
-    todo: list[Any] = [msgspec.inspect.type_info(kind)]
-    while todo:
-        one = todo.pop()
-        if hasattr(one, "fields") or isinstance(one, msgspec.inspect.CustomType):
-            return True
-        todo += [getattr(one, name) for name in _PARTS if hasattr(one, name)]
-        todo += getattr(one, "types", None) or getattr(one, "item_types", None) or ()
-    return False
-
-
-_BUILT_IN = (None, bool, int, float, str, bytes, list, dict)
-_PARTS = ("item_type", "key_type", "value_type")
+def _is_object(part: msgspec.inspect.Type) -> bool:
+    """Whether values of the type may be objects, which are written field by field."""
+    return hasattr(part, "fields") or isinstance(part, msgspec.inspect.CustomType)

@@ -1,0 +1,121 @@
+"""Values that JSON and a type hint turn into another value without an error. Pure.
+
+JSON writes bytes as base64 text, so a hint of `str` would read that text, and a hint of `bytes`
+would decode any text. A float has 53 bits for the digits of an integer.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterable, Iterator
+from itertools import repeat
+from typing import Any, NamedTuple
+
+from msgspec import inspect
+
+_BYTES = (bytes, bytearray, memoryview)
+_BYTES_KINDS = {
+    inspect.BytesType: "bytes", inspect.ByteArrayType: "bytearray",
+    inspect.MemoryViewType: "memoryview",
+}  # fmt: skip
+_ARRAYS = (list, tuple, set, frozenset)
+_ANY = inspect.AnyType()
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
+
+
+class Misread(NamedTuple):
+    """A part of a value that would be read as another one."""
+
+    path: str
+    value: Any
+    expected: str
+
+    def text(self) -> str:
+        """The complaint of an error message."""
+        shown = f"`{self.path}` is {_SHORT.repr(self.value)}, which"
+        if self.expected == "float":
+            return f"{shown} a float cannot hold"
+        given = type(self.value).__name__
+        return f"{shown} is of type {given}; the type hint says {self.expected}"
+
+
+def parts_of(kind: inspect.Type) -> Iterator[inspect.Type]:
+    """The types in a type hint; without those of the fields of objects."""
+    todo: list[Any] = [kind]
+    while todo:
+        one = todo.pop()
+        yield one
+        todo += [getattr(one, name) for name in _PARTS if hasattr(one, name)]
+        todo += getattr(one, "types", None) or getattr(one, "item_types", None) or ()
+
+
+_PARTS = ("item_type", "key_type", "value_type")
+
+
+def may_misread(part: inspect.Type) -> bool:
+    """Whether this type reads some values as other ones."""
+    return isinstance(part, inspect.StrType | inspect.FloatType) or type(part) in _BYTES_KINDS
+
+
+def first_misread(kind: inspect.Type, value: Any, *, is_json: bool) -> Misread | None:
+    """The first part of a value that the hint would misread. JSON from outside holds bytes as
+    text."""
+    found = _first(kind, value, "$")
+    return None if is_json and found and found.expected != "float" else found
+
+
+def _first(kind: Any, value: Any, path: str) -> Misread | None:
+    if isinstance(kind, inspect.UnionType):
+        if any(_takes(one, value) for one in kind.types):
+            return None
+        return _first_of((one, value, path) for one in kind.types)
+    expected = _expected(kind, value)
+    return _first_of(_inside(kind, value, path)) if not expected else Misread(path, value, expected)
+
+
+def _first_of(parts: Iterable[tuple[Any, Any, str]]) -> Misread | None:
+    found = (_first(*part) for part in parts)
+    return next((one for one in found if one is not None), None)
+
+
+def _takes(kind: Any, value: Any) -> bool:
+    """Whether a type of a union is the one of the value."""
+    if isinstance(value, _BYTES):
+        return type(kind) in _BYTES_KINDS
+    return isinstance(kind, inspect.StrType if isinstance(value, str) else inspect.IntType)
+
+
+def _expected(kind: Any, value: Any) -> str:
+    """The name of the type in the hint, if it would misread the value."""
+    if isinstance(kind, inspect.StrType):
+        return "str" if isinstance(value, _BYTES) else ""
+    if isinstance(kind, inspect.FloatType):
+        return "float" if isinstance(value, int) and _is_rounded(value) else ""
+    return _BYTES_KINDS.get(type(kind), "") if isinstance(value, str) else ""
+
+
+def _is_rounded(value: int) -> bool:
+    try:
+        return float(value) != value
+    except OverflowError:
+        return True
+
+
+def _inside(kind: Any, value: Any, path: str) -> Iterator[tuple[Any, Any, str]]:
+    """The parts of a value with the type of each in the hint."""
+    if hasattr(kind, "fields"):
+        for one in kind.fields:
+            if isinstance(value, dict) and one.encode_name in value:
+                yield one.type, value[one.encode_name], f"{path}.{one.encode_name}"
+            elif type(value) is getattr(kind, "cls", None) and hasattr(value, one.name):
+                yield one.type, getattr(value, one.name), f"{path}.{one.name}"
+    elif isinstance(value, dict) and isinstance(kind, inspect.DictType):
+        for key, each in value.items():
+            yield kind.key_type, key, path
+            yield kind.value_type, each, f"{path}.{key}"
+    elif isinstance(value, _ARRAYS):
+        types = getattr(kind, "item_types", None) or repeat(getattr(kind, "item_type", _ANY))
+        for n, (one, each) in enumerate(zip(types, value, strict=False)):
+            yield one, each, f"{path}[{n}]"
