@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rota import Rota, now, sleep, testing
+from rota import Rota, blocking, now, sleep, testing
 from rota.automations import Context, Prepared
 from rota.core.time.instants import SECOND
 from rota.errors import UsageError
@@ -283,3 +283,32 @@ async def test_waiting_for_a_result_without_passing_time_is_an_error(
         waiting = asyncio.create_task(run.result())
         await world.advance("1s")
         assert await waiting is None
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_the_time_in_a_step_is_that_of_the_virtual_clock(
+    database_url: str, is_async: bool
+) -> None:
+    app = Rota()
+
+    @app.step
+    async def read() -> datetime:
+        return await now()
+
+    @app.step
+    def read_blocking() -> datetime:
+        return blocking.now()
+
+    @app.workflow
+    async def flow() -> list[datetime]:
+        step = read.aio if is_async else read_blocking.aio
+        first = await step()
+        await sleep("30d")
+        return [first, await step()]
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        began = world.clock.moment()
+        await world.drain()
+        assert await run.result() == [began, began + timedelta(days=30)]
+        assert abs(await now() - datetime.now(UTC)) < timedelta(minutes=5)  # outside of any run

@@ -16,6 +16,7 @@ from collections.abc import Callable, Container, Iterator
 from typing import Any, cast
 
 from rota.client import caller
+from rota.engine.clock import Clock
 from rota.errors import UsageError
 from rota.store.backend.background import is_own
 from rota.workflows.calls import OWN_CODE, STEP_CODE
@@ -118,11 +119,12 @@ class Branch:
 class InStep:
     """Marks code inside a step: it belongs to no branch."""
 
-    __slots__ = ("name",)
+    __slots__ = ("clock", "name")
     flow = None
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.clock: Clock | None = None  # of the engine that executes the step
 
 
 def _retrieve(task: asyncio.Future[Any]) -> None:

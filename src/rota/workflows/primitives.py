@@ -169,13 +169,18 @@ async def _wait_for(flow: WorkflowRun, name: str, limit_us: int | None, type_: A
 
 
 def now() -> Coroutine[Any, Any, datetime]:
-    """The current time in UTC, recorded: it is the same at every replay."""
+    """The current time in UTC, recorded: it is the same at every replay.
+
+    In a step it is the time of the engine, not recorded.
+    """
     flow = current_run()
-    return _real_now() if flow is None else flow.noted("now", lambda: _now(flow))
+    return _plain_now() if flow is None else flow.noted("now", lambda: _now(flow))
 
 
-async def _real_now() -> datetime:
-    return moment(SystemClock().now())
+async def _plain_now() -> datetime:
+    place = branches.here.get()
+    clock = place.clock if isinstance(place, branches.InStep) else None
+    return moment((clock or SystemClock()).now())
 
 
 async def _now(flow: WorkflowRun) -> datetime:

@@ -78,6 +78,7 @@ async def _attempt(
     try:
         with flow:
             # The code of a step is not inside the workflow: it calls other steps plainly.
+            step.inside.clock = flow.clock
             outside = branches.here.set(step.inside)
             try:
                 work = _begun(flow, step, args, kwargs)
