@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from rota import NeedsLogin, Rota
 from rota.core.time.instants import SECOND, moment
 from rota.errors import BadInput, RunFailed
-from rota.store.runs import workers
+from rota.store.runs import lists, workers
 from rota.testing import virtual
 from tests.kit.builders import sql, worker_row
 
@@ -133,9 +134,9 @@ async def test_failures_are_the_last_attempts_of_their_chains(database_url: str)
         again = (await app.runs.chain(tried.id))[-1]
         assert again.id != tried.id
         found = await app.overview.failures(since=before)
-        assert [run.id for run in found] == [again.id, alone.id]
+        assert [run.id for run in found.runs] == [again.id, alone.id]
         await world.advance("1h")
-        assert not await app.overview.failures(since=moment(app.clock.now()))
+        assert not (await app.overview.failures(since=moment(app.clock.now()))).runs
         with pytest.raises(BadInput, match="limit"):
             await app.overview.failures(since=before, limit=0)
 
@@ -150,7 +151,7 @@ async def test_failures_are_found_behind_earlier_attempts(database_url: str) -> 
             await app.runs.retry(tried.id)
             await world.settle()
         found = await app.overview.failures(since=before, limit=2)
-        assert [run.root_id for run in found] == [tried.id, alone.id]
+        assert [run.root_id for run in found.runs] == [tried.id, alone.id]
 
 
 async def test_failures_are_newest_first_whatever_their_status(database_url: str) -> None:
@@ -166,7 +167,7 @@ async def test_failures_are_newest_first_whatever_their_status(database_url: str
         last = await app.start("bad")
         await world.settle()
         found = await app.overview.failures(since=before)
-        assert [run.id for run in found] == [last.id, crashed.id, first.id]
+        assert [run.id for run in found.runs] == [last.id, crashed.id, first.id]
 
 
 async def test_top_level_failures_are_found_behind_failed_children(database_url: str) -> None:
@@ -185,7 +186,45 @@ async def test_top_level_failures_are_found_behind_failed_children(database_url:
         await app.start("parent")
         await world.settle()
         newest = await app.overview.failures(since=before, limit=3)
-        assert len(newest) == 3
-        assert all(run.parent_id is not None for run in newest)
+        assert len(newest.runs) == 3
+        assert all(run.parent_id is not None for run in newest.runs)
         found = await app.overview.failures(since=before, limit=1, top_level=True)
-        assert [run.id for run in found] == [alone.id]
+        assert [run.id for run in found.runs] == [alone.id]
+        assert found.looked_back_to is None
+
+
+async def test_failures_say_how_far_back_they_looked(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists, "WINDOW", 3)
+    app = an_app()
+    async with virtual(app, url=database_url) as world:
+        before = moment(app.clock.now())
+        for _ in range(3):
+            await app.start("bad")
+            await world.advance("1m")
+        assert (await app.overview.failures(since=before)).looked_back_to is None
+        await app.start("bad")
+        await world.settle()
+        found = await app.overview.failures(since=before)
+        assert (len(found.runs), found.looked_back_to) == (3, before + timedelta(minutes=1))
+        full = await app.overview.failures(since=before, limit=3)
+        assert full.looked_back_to is None  # the limit ended it
+
+
+async def test_crashed_children_do_not_hide_what_needs_attention(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.client.overview.ATTENTION_MAX", 2)
+    app = an_app()
+    async with virtual(app, url=database_url) as world:
+        alone, parent = [await app.options(delay="1d").start("good") for _ in range(2)]
+        await world.advance("1s")
+        below = await app.options(delay="1d").start_many("good", [()] * 2)
+        listed = ", ".join(f"'{run.id}'" for run in [alone, *below])
+        await sql(app.connection.database, "update runs set status = 'crashed',"
+            f" finished_at = created_at where id in ({listed})")  # fmt: skip
+        listed = ", ".join(f"'{run.id}'" for run in below)
+        await sql(app.connection.database,
+            f"update runs set parent_id = '{parent.id}' where id in ({listed})")  # fmt: skip
+        assert [item.run_id for item in await app.overview.attention()] == [alone.id]

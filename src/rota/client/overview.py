@@ -14,6 +14,7 @@ from rota.client.answers import every_automation
 from rota.client.automation_views import AutomationView
 from rota.client.connection import ClientPart
 from rota.client.doctor import absence, live_workers, served
+from rota.client.run_pages import RunList
 from rota.core.automations.text import Word
 from rota.core.runs.filters import RunFilter, checked_filter
 from rota.core.runs.ids import created_at_of as created_at
@@ -204,7 +205,10 @@ class Overview(ClientPart):
         ]  # fmt: skip
 
     async def attention(self) -> Sequence[AttentionItem]:
-        """Everything that waits for an operator, oldest first. Runs and schedules: 200 at most."""
+        """Everything that waits for an operator, oldest first. Runs and schedules: 200 at most.
+
+        A child run that crashed is omitted: its parent reports it.
+        """
         client = self._client
         namespace, now = self._namespace, self._now()
         items: list[AttentionItem] = []
@@ -217,11 +221,11 @@ class Overview(ClientPart):
         async for view in every_automation(client.automations):
             if view.said.word is Word.ATTENTION:
                 items.append(_automation(view))
-        for run in await self._database.read(
+        crashed = await self._database.read(
             store.last_failures, Status.CRASHED, namespace=namespace,
-            since=max(0, now - 7 * DAY), limit=ATTENTION_MAX,
-        ):  # fmt: skip
-            items.append(_quarantined(run))
+            since=max(0, now - 7 * DAY), limit=ATTENTION_MAX, top_level=True,
+        )  # fmt: skip
+        items += map(_quarantined, crashed.runs)
         for row in await self._database.read(
             store.stopped_schedules, namespace=namespace, limit=ATTENTION_MAX
         ):
@@ -233,22 +237,28 @@ class Overview(ClientPart):
 
     async def failures(
         self, *, since: datetime, limit: int = 50, top_level: bool = False
-    ) -> list[Run]:
+    ) -> RunList:
         """List runs that failed or crashed and have no later attempt, newest first.
 
         Args:
             since: Only runs created since then.
             limit: The most runs to return, of failed and crashed ones each, up to 1,000.
             top_level: Omit child runs and runs of automations.
+
+        Returns:
+            The `runs`. `looked_back_to` is set if more have failed than were searched.
         """
         since_at = checked_filter(since=since).since_at or 0
-        found: list[Run] = []
-        for status in (Status.FAILED, Status.CRASHED):
-            found += await self._database.read(
+        found = [
+            await self._database.read(
                 store.last_failures, status, namespace=self._namespace, since=since_at,
                 limit=checked_limit(limit), top_level=top_level,
-            )  # fmt: skip
-        return sorted(found, key=lambda run: run.id, reverse=True)
+            )
+            for status in (Status.FAILED, Status.CRASHED)
+        ]  # fmt: skip
+        runs = sorted((run for one in found for run in one.runs), key=lambda run: run.id)
+        ends = [one.searched_to for one in found if one.searched_to is not None]
+        return RunList(runs[::-1], None, moment(max(ends)) if ends else None)
 
 
 def _automation(view: AutomationView) -> AttentionItem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from rota.core.automations.model import serial_key
-from rota.core.runs.ids import first_id
+from rota.core.runs.ids import created_at_of, first_id
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run, Schedule, WorkerRecord
 from rota.store.backend.database import Tx
@@ -158,15 +158,29 @@ async def open_runs(tx: Tx, *, namespace: str, now: int) -> list[OpenRuns]:
     return [OpenRuns(*row) for row in await tx.rows("count_open", namespace=namespace, now=now)]
 
 
+class FailuresFound(NamedTuple):
+    """Runs that failed or crashed for good, newest first. `searched_to` is set if the search ended
+    at its bound before it had found as many as were asked for."""
+
+    runs: list[Run]
+    searched_to: int | None
+
+
 async def last_failures(
     tx: Tx, status: Status, *, namespace: str, since: int, limit: int, top_level: bool = False
-) -> list[Run]:
-    """Runs that failed or crashed for good, newest first. It reads a bounded number (0067)."""
-    rows = await tx.rows(
-        "last_failures", namespace=namespace, status=status, since_id=first_id(since),
-        limit=limit, top_level=int(top_level), window=lists.WINDOW,
-    )  # fmt: skip
-    return [Run(*row) for row in rows]
+) -> FailuresFound:
+    """Runs that failed or crashed for good. It reads a bounded number (0067)."""
+    given: dict[str, Any] = {
+        "namespace": namespace, "status": status, "since_id": first_id(since),
+    }  # fmt: skip
+    found = await tx.rows(
+        "last_failures", **given, limit=limit, top_level=int(top_level), window=lists.WINDOW
+    )
+    end = []
+    if len(found) < limit:
+        end = await tx.rows("end_of_failures", **given, window=lists.WINDOW - 1)
+    searched_to = created_at_of(end[0][0]) if len(end) > 1 else None
+    return FailuresFound([Run(*row) for row in found], searched_to)
 
 
 async def stopped_schedules(tx: Tx, *, namespace: str, limit: int) -> list[Schedule]:

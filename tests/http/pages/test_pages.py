@@ -16,6 +16,7 @@ from rota import Rota, gather
 from rota.automations import Prepared
 from rota.http.pages import PAGES, automation_tables, overview, schedule_ledger, schedules
 from rota.http.pages.attention import FAILED_LOOK
+from rota.store.runs import lists
 from rota.testing import virtual
 from rota.tools import tool
 from tests.http.kit import BASE, browsing
@@ -326,6 +327,20 @@ async def test_failed_children_do_not_hide_other_failures(database_url: str) -> 
         text = html.unescape((await http.get("/")).text)
         assert f"/runs/{parent_id}/retry" in text
         assert f"/runs/{below[0].id}/retry" not in text
+
+
+async def test_the_overview_says_if_it_did_not_read_all_failures(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with browsed(database_url) as (app, http, _):
+        said = "more runs failed than the overview reads"
+        assert said not in (await http.get("/")).text
+        monkeypatch.setattr(lists, "WINDOW", 2)
+        many = await app.options(delay="1d").start_many("work", [(True,)] * 3)
+        listed = ", ".join(f"'{run.id}'" for run in many)
+        await sql(app.connection.database, "update runs set status = 'failed',"
+            f" available_at = null, finished_at = created_at where id in ({listed})")  # fmt: skip
+        assert said in (await http.get("/")).text
 
 
 async def test_all_children_can_be_reached(database_url: str) -> None:

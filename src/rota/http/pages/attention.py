@@ -67,9 +67,10 @@ async def inbox_of(
         inbox.append((_automation if item.kind == "automation" else _waiting)(item, clock))
         seen.add(item.run_id)
     since = moment(clock.now - FAILED_US)
-    for run in await client.overview.failures(since=since, limit=FAILED_LOOK, top_level=True):
-        if run.id not in seen:
-            inbox.append(_failed(run, clock))
+    failed = await client.overview.failures(since=since, limit=FAILED_LOOK, top_level=True)
+    inbox += [_failed(run, clock) for run in failed.runs if run.id not in seen]
+    if failed.looked_back_to is not None:
+        inbox.append(_unread(instant(failed.looked_back_to), clock))
     for name, known in outcomes.items():
         if any(
             outcome.due_at >= clock.now - FAILED_US
@@ -125,6 +126,15 @@ def _failed(run: Run, clock: WallClock) -> InboxItem:
         run.id, run_state(run), pipeline_id_of(run.name), href, run.id,
         f"{run_state(run).word}, no attempt left", clipped(cause_line(run.error), TEXT_WIDTH),
         clock.stamp(at), at, "Retry", f"{href}/retry",
+    )  # fmt: skip
+
+
+def _unread(at: int, clock: WallClock) -> InboxItem:
+    """More runs have failed than one page searches."""
+    return InboxItem(
+        "unread", STATES["attention"], "Failed runs", "/runs?status=failed", "",
+        "more runs failed than the overview reads", f"Looked back to {clock.day(at)}.",
+        clock.stamp(at), at, "Show",
     )  # fmt: skip
 
 

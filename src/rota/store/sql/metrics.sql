@@ -110,6 +110,13 @@ where id in (
     and {last attempt runs}
 order by id desc limit :limit
 
+-- name: end_of_failures
+-- The last of the runs that `last_failures` searched, if there are more.
+select id from runs
+where namespace = :namespace and status = :status and finished_at is not null
+    and status <> 'completed' and id >= :since_id
+order by id desc limit 2 offset :window
+
 -- name: stopped_schedules
 -- Schedules that were quarantined, because they cannot be read.
 select {schedule columns} from runs
