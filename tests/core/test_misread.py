@@ -44,7 +44,7 @@ class Pair(NamedTuple):
 
 
 def there_and_back(kind: Any, value: Any) -> Any:
-    text = encode(value, what="the result", bytes_max=1000)
+    text = encode(value, what="the result", bytes_max=100_000)
     return JsonReader(kind).read_back(value, text, what="the result")
 
 
@@ -107,6 +107,15 @@ def test_other_values_pass(kind: Any, value: Any, back: Any) -> None:
     assert there_and_back(kind, value) == back
 
 
+def test_deep_values_are_checked_too() -> None:
+    tree: dict[str, Any] = {"name": "leaf"}
+    for _ in range(300):
+        tree = {"name": "above", "below": [tree]}
+    assert there_and_back(Node, tree).name == "above"
+    with pytest.raises(BadInput, match="Expected `int`, got `array`"):
+        there_and_back(int, [[[]]])
+
+
 def send(body: bytes, name: str = "", weight: float = 1) -> None:
     raise NotImplementedError((body, name, weight))
 
@@ -143,5 +152,5 @@ def test_json_from_outside_holds_bytes_as_base64() -> None:
     assert signature.read(text, what="send") == {"body": b"raw"}
     with pytest.raises(BadInput, match="Invalid base64"):
         signature.check('{"body": "?"}', what="send", bytes_max=1000)
-    with pytest.raises(BadInput, match="which a float cannot hold"):
+    with pytest.raises(BadInput, match=r"argument weight of send: .* which a float cannot hold"):
         signature.check(f'{{"body": "", "weight": {ROUNDED}}}', what="send", bytes_max=1000)

@@ -7,7 +7,7 @@ would decode any text. A float has 53 bits for the digits of an integer.
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -19,7 +19,6 @@ _BYTES_KINDS = {
     inspect.MemoryViewType: "memoryview",
 }  # fmt: skip
 _ARRAYS = (list, tuple, set, frozenset)
-_ANY = inspect.AnyType()
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
@@ -62,22 +61,18 @@ def may_misread(part: inspect.Type) -> bool:
 def first_misread(kind: inspect.Type, value: Any, *, is_json: bool) -> Misread | None:
     """The first part of a value that the hint would misread. JSON from outside holds bytes as
     text."""
-    found = _first(kind, value, "$")
-    return None if is_json and found and found.expected != "float" else found
-
-
-def _first(kind: Any, value: Any, path: str) -> Misread | None:
-    if isinstance(kind, inspect.UnionType):
-        if any(_takes(one, value) for one in kind.types):
-            return None
-        return _first_of((one, value, path) for one in kind.types)
-    expected = _expected(kind, value)
-    return _first_of(_inside(kind, value, path)) if not expected else Misread(path, value, expected)
-
-
-def _first_of(parts: Iterable[tuple[Any, Any, str]]) -> Misread | None:
-    found = (_first(*part) for part in parts)
-    return next((one for one in found if one is not None), None)
+    todo: list[tuple[Any, Any, str]] = [(kind, value, "$")]  # no recursion: values may be deep
+    while todo:
+        part, given, path = todo.pop()
+        if isinstance(part, inspect.UnionType):
+            if not any(_takes(one, given) for one in part.types):
+                todo += [(one, given, path) for one in part.types]
+            continue
+        expected = _expected(part, given)
+        if expected and (expected == "float" or not is_json):
+            return Misread(path, given, expected)
+        todo += reversed([*_inside(part, given, path)])
+    return None
 
 
 def _takes(kind: Any, value: Any) -> bool:
@@ -116,6 +111,7 @@ def _inside(kind: Any, value: Any, path: str) -> Iterator[tuple[Any, Any, str]]:
             yield kind.key_type, key, path
             yield kind.value_type, each, f"{path}.{key}"
     elif isinstance(value, _ARRAYS):
-        types = getattr(kind, "item_types", None) or repeat(getattr(kind, "item_type", _ANY))
+        each_type = getattr(kind, "item_type", None)
+        types = getattr(kind, "item_types", ()) if each_type is None else repeat(each_type)
         for n, (one, each) in enumerate(zip(types, value, strict=False)):
             yield one, each, f"{path}[{n}]"
