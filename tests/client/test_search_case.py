@@ -1,4 +1,4 @@
-"""A search for schedules and pipelines ignores the case of ASCII letters and of no others."""
+"""A search for runs, schedules and pipelines ignores the case of ASCII letters and of no others."""
 
 from __future__ import annotations
 
@@ -41,5 +41,6 @@ async def test_a_search_ignores_the_case_of_ascii_letters_only(located_url: str)
                 len(await client.schedules.list(search=text)),
                 (await client.schedules.count(search=text))[0],
                 len(await pipelines.known(search=text)),
+                len((await client.runs.page(search=text)).runs),
             ]
-            assert lengths == [int(found)] * 3, text
+            assert lengths == [int(found)] * 4, text

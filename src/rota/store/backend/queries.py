@@ -105,7 +105,7 @@ _FITS = re.compile(r"\{fits (\w+)\}")
 # A search: a part of the name, the beginning of the external id, an end of the id.
 _SEARCHED = (
     ":search = ''",
-    "lower(seen.name) like lower(:name_like) escape '!'",
+    "lower(seen.name) like :name_like escape '!'",
     "substr(seen.external_id, 1, length(:search)) = :search",
     "(:id_part <> '' and substr(seen.id, 1, length(:id_part)) = :id_part)",
     "(:id_part <> '' and substr(seen.id, length(seen.id) - length(:id_part) + 1) = :id_part)",
