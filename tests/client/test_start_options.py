@@ -234,6 +234,17 @@ async def test_a_wrong_conflict_policy_is_refused() -> None:
         app.options(on_conflict="rejct")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("tags", [["a"], "a", {"a": 1}, {1: "a"}, {"a": None}, 7])
+async def test_tags_that_no_filter_could_find_are_refused(tags: Any) -> None:
+    app, flow = echo_app()
+    async with virtual(app):
+        with pytest.raises(BadInput, match="is not a dict of texts"):
+            await flow.options(tags=tags).start(**GIVEN)
+        with pytest.raises(BadInput, match="is not a dict of texts"):
+            await flow.options(tags=tags).start_many([Start(kwargs=GIVEN)])
+        assert await app.runs.list() == []
+
+
 async def test_a_workflow_starts_by_the_app_that_registers_it() -> None:
     app, echo = echo_app()
     with pytest.raises(UsageError, match="not connected"):

@@ -17,7 +17,7 @@ from rota.client.handle import RunHandle
 from rota.core import spans, typed
 from rota.core.redaction import Redactor
 from rota.core.runs.model import NewRun, Started
-from rota.core.runs.names import checked_key, checked_name, checked_priority
+from rota.core.runs.names import checked_key, checked_name, checked_priority, checked_tags
 from rota.core.runs.options import StoredRunOptions
 from rota.core.runs.retry import RetryPolicy
 from rota.core.suggest import check_options
@@ -185,6 +185,8 @@ class RunOptions(msgspec.Struct, frozen=True):
             checked_name(self.queue, "queue")
         if self.priority is not None:
             checked_priority(self.priority)
+        if self.tags is not None:
+            checked_tags(self.tags)
 
     def stored(self) -> str | None:
         """Policies that differ from the workflow's, as JSON."""

@@ -79,3 +79,13 @@ def _checked(text: object, what: str, bytes_max: int) -> str:
     if size > bytes_max:
         raise BadInput(f"{what} has {size:,} bytes; the limit is {bytes_max:,}", hint=hint)
     return text
+
+
+def checked_tags(tags: object) -> None:
+    """Refuse tags that no filter could find: anything but a dict of texts."""
+    if not isinstance(tags, dict) or not all(
+        isinstance(text, str) for pair in tags.items() for text in pair
+    ):
+        raise BadInput(
+            f"tags={tags!r} is not a dict of texts", hint='Write tags={"customer": "7"}.'
+        )
