@@ -63,11 +63,15 @@ def is_given(option: str) -> bool:
     return source is not ParameterSource.DEFAULT
 
 
-def add_options(options: Sequence[Callable[[Any], Any]], command: F) -> F:
-    """Give a command several options; help lists them in this order."""
-    for option in reversed(options):
-        command = option(command)
-    return command
+def option_group(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """A decorator for options that several commands share; help lists them in this order."""
+
+    def add(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
 SEARCH = click.option("--search", default="", metavar="TEXT", help="Only names with this part.")
@@ -78,8 +82,12 @@ NAME_COLUMNS = 50  # an option and its choices, on one line of help
 COMMON = tuple(parameter.name for parameter in _common())
 
 
-class _Page(click.Command):
-    """A help page that keeps the common options apart."""
+class BaseCommand(click.Command):
+    """A command that takes the common options after its name. Its help page keeps them apart."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.params += _common()
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         own: list[tuple[str, str]] = []
@@ -104,22 +112,10 @@ def _narrow(option: click.Option, record: tuple[str, str]) -> tuple[str, str]:
     return name, f"{record[1]} One of: {', '.join(option.type.choices)}."
 
 
-class BaseCommand(_Page):
-    """A command that takes the common options after its name."""
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self.params += _common()
-
-
-class CommandGroup(_Page, click.Group):
+class CommandGroup(BaseCommand, click.Group):
     """The commands of one noun. For an unknown command it suggests the nearest names."""
 
     command_class = BaseCommand
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self.params += _common()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Print the help page if there is no argument, but not while a shell completes."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 import click
 
 from rota.cli import exit_codes
@@ -30,17 +28,8 @@ EPILOG = "\b\nExit codes:\n" + "\n".join(
 )
 
 
-def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted and not context.resilient_parsing:
-        click.echo(f"rota {version('rota')}")
-        context.exit()
-
-
 @click.group("rota", cls=Root, epilog=EPILOG)
-@click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version,
-    help="Show the version and exit.",
-)  # fmt: skip
+@click.version_option(package_name="rota", message="rota %(version)s")
 def cli() -> None:
     """Run durable workflows, schedules, automations and pipelines."""
 

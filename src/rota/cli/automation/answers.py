@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any, Unpack, get_args
 
 import click
 
 from rota.cli import connect, render, values
-from rota.cli.base import BaseCommand, CommonOptions, F
-from rota.client.answers import Answer
+from rota.cli.base import BaseCommand, CommonOptions, option_group
+from rota.client.answers import Answer, BulkAnswer, BulkOptions
+from rota.client.client import Client
 
 RESULT = click.option("--result", metavar="JSON", help="With happened: the tool's result, as JSON.")
 
-
-def PERSON(command: F) -> F:  # noqa: N802 - a pair of options
-    """Who answers, and why."""
-    noted = click.option("--note", help="Reason, stored with the answer.")(command)
-    return click.option("--by", metavar="NAME", help="Name of the operator. Default: you.")(noted)
+# Who answers, and why.
+PERSON = option_group(
+    click.option("--by", metavar="NAME", help="Name of the operator. Default: you."),
+    click.option("--note", help="Reason, stored with the answer."),
+)
 
 
 def result_of(text: str | None) -> Any:
@@ -35,15 +36,11 @@ def result_of(text: str | None) -> Any:
 @click.pass_obj
 def resolve(
     call: CommonOptions,
-    *,
+    /,
     how: Answer,
-    name: str,
-    reason: str | None,
-    tool: str | None,
     yes: bool,
     result: str | None,
-    by: str | None,
-    note: str | None,
+    **chosen: Unpack[BulkOptions],
 ) -> None:
     """Resolve all automations that wait for the same answer.
 
@@ -51,13 +48,11 @@ def resolve(
     changed: the automations are counted and listed.
     """
 
-    done = connect.ask(
-        call,
-        lambda client: client.automations.answer_all(
-            how, dry_run=not yes, result=result_of(result), name=name, reason=reason, tool=tool,
-            by=by, note=note,
-        ),
-    )  # fmt: skip
+    async def answer(client: Client) -> BulkAnswer:
+        given = result_of(result)
+        return await client.automations.answer_all(how, dry_run=not yes, result=given, **chosen)
+
+    done = connect.ask(call, answer)
     if call.json:
         render.document({
             "answer": how, "dry_run": not yes, "count": done.count, "names": done.names,

@@ -12,7 +12,7 @@ import click
 
 from rota.ai import Request, invoker_of
 from rota.cli import render
-from rota.cli.base import F, add_options
+from rota.cli.base import option_group
 from rota.core.pipelines.templates import RESERVED
 from rota.errors import BadInput, MissingExtra, UsageError
 from rota.pipelines.definition.loader import Loaded
@@ -32,7 +32,8 @@ PARAMETERS = click.option(
     "-p", "--param", "params", multiple=True, metavar="NAME=VALUE",
     help="A parameter; may be repeated.",
 )  # fmt: skip
-_OPTIONS = (
+# Which items, with which parameters, and for which model.
+choices = option_group(
     PARAMETERS,
     click.option(
         "--params", "params_file", metavar="FILE", type=click.Path(path_type=Path),
@@ -53,11 +54,6 @@ _OPTIONS = (
     ),
     click.option("--model", metavar="MODEL", help="This model for every call: provider:model."),
 )  # fmt: skip
-
-
-def choices(command: F) -> F:
-    """Give a command the options."""
-    return add_options(_OPTIONS, command)
 
 
 class PreparedRun(NamedTuple):

@@ -13,7 +13,7 @@ import msgspec
 
 from rota.app import Rota
 from rota.cli import complete, exit_codes, render
-from rota.cli.base import BaseCommand, CommonOptions, F, add_options
+from rota.cli.base import BaseCommand, CommonOptions, option_group
 from rota.cli.pipeline import location
 from rota.cli.pipeline.options import AI, choices, must_be_ready, piped, prepare
 from rota.cli.pipeline.progress import Meter, money
@@ -34,7 +34,8 @@ HINTS = {
     "NeedsPermission": "Grant the account the permission or the credit, then continue.",
 }
 
-_OUT = (
+# The options of commands that execute a run in this process.
+ending = option_group(
     click.option(
         "-o", "--output", "out", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
         help="Write the result to this file instead of stdout.",
@@ -42,11 +43,6 @@ _OUT = (
     AI,
     click.option("-q", "--quiet", is_flag=True, help="Show no progress, only problems."),
 )  # fmt: skip
-
-
-def ending(command: F) -> F:
-    """Give a command the options of those that execute a run in this process."""
-    return add_options(_OUT, command)
 
 
 @click.command("run", cls=BaseCommand)

@@ -9,7 +9,7 @@ from typing import Any, cast
 import click
 
 from rota.cli import complete, connect, render
-from rota.cli.base import CommonOptions, F, add_options
+from rota.cli.base import CommonOptions, option_group
 from rota.client.bulk import BulkResult, BulkVerb
 from rota.client.client import Client
 from rota.core.runs.filters import KINDS, STATUSES, RunSelection
@@ -18,7 +18,8 @@ from rota.errors import BadInput
 from rota.schedules.host_zone import host_zone_name
 from rota.schedules.preview import time_in
 
-_OPTIONS = (
+# The options that select runs.
+run_filters = option_group(
     click.option("--name", help="Only runs of this workflow.", shell_complete=complete.workflows),
     click.option(
         "--status", type=click.Choice([s.value for s in STATUSES]),
@@ -39,11 +40,12 @@ _OPTIONS = (
     click.option("--since", metavar="TIME", help="Created since: 2h, 9:00, 2027-03-28."),
     click.option("--until", metavar="TIME", help="Created before: 2h, 9:00, 2027-03-28."),
 )  # fmt: skip
-
-
-def run_filters(command: F) -> F:
-    """Give a command the options that select runs."""
-    return add_options(_OPTIONS, command)
+# The options that apply a command to many runs.
+many_options = option_group(
+    click.option("--all", "every", is_flag=True, help="All runs that fit the filters."),
+    click.option("--yes", is_flag=True, help="With --all: do it; otherwise only count."),
+    run_filters,
+)
 
 
 def selection(client: Client, given: dict[str, Any]) -> RunSelection:
@@ -75,13 +77,6 @@ def _time(text: str, now: int) -> datetime:
 
 
 # -- one verb for many runs ---------------------------------------------------------------------
-
-
-def many_options(command: F) -> F:
-    """Give a command the options that apply it to many runs."""
-    yes = click.option("--yes", is_flag=True, help="With --all: do it; otherwise only count.")
-    every = click.option("--all", "every", is_flag=True, help="All runs that fit the filters.")
-    return every(yes(run_filters(command)))
 
 
 def check(run_id: str | None, every: bool, given: dict[str, Any]) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 import click
 
 from rota.cli import render
-from rota.cli.base import BaseCommand, CommonOptions, F, add_options
+from rota.cli.base import BaseCommand, CommonOptions, option_group
 from rota.client.schedule_view import Occurrence
 from rota.core.time.instants import instant, iso_if_known, span
 from rota.core.time.spec import GAPS, REPEATS
 from rota.schedules.preview import Preview, look_ahead, utc, wall
 
-_ZONE_OPTIONS = (
+# About the time zone and the changes of its clock.
+zone_options = option_group(
     click.option("--timezone", metavar="ZONE",
         help="Time zone: Europe/Berlin. Default: that of this machine."),
     click.option("--gap", type=click.Choice(GAPS),
@@ -22,11 +23,6 @@ _ZONE_OPTIONS = (
     click.option("--repeat", type=click.Choice(REPEATS),
         help="Run a repeated wall time the first, second or both times."),
 )  # fmt: skip
-
-
-def zone_options(command: F) -> F:
-    """Give a command the options about its time zone and the changes of its clock."""
-    return add_options(_ZONE_OPTIONS, command)
 
 
 @click.command("next", cls=BaseCommand)
