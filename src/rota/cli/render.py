@@ -78,6 +78,19 @@ def report(as_json: bool, value: Any, text: str) -> None:
         say(text)
 
 
+def page(
+    as_json: bool,
+    content: T,
+    to_document: Callable[[T], object],
+    print_text: Callable[[T], None],
+) -> None:
+    """One thing: its document with --json, otherwise its page for people."""
+    if as_json:
+        document(to_document(content))
+    else:
+        print_text(content)
+
+
 def result(text: str | None) -> None:
     """A stored result as JSON: unchanged for a pipe, indented on a terminal."""
     body = shown_text(text or "null")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import click
 
@@ -14,6 +14,7 @@ from rota.cli import complete, connect, render, values
 from rota.cli.automation import answers, lists, page
 from rota.cli.base import AFTER, SEARCH, CommandGroup, CommonOptions
 from rota.client.automation_views import AutomationView
+from rota.client.automations import Automations
 from rota.client.client import Client
 from rota.core.automations.model import CodeState, RefusedDeploy, StoredEvent
 from rota.core.automations.phases import EventStatus
@@ -21,6 +22,7 @@ from rota.core.counts import some
 from rota.core.suggest import suggestion
 from rota.errors import BadAutomation, BadInput, UnknownAutomation, UsageError
 
+P = ParamSpec("P")
 T = TypeVar("T")
 STALE_SHOWN = 3
 PAGE_SIZE = 1000  # the most that `client.automations.list` returns
@@ -81,10 +83,7 @@ def show(call: CommonOptions, name: str) -> None:
     A change that waits for approval is shown with exactly the parameters it will be made with.
     """
     content = connect.ask(call, lambda client: page.read(client, name))
-    if call.json:
-        render.document(page.page_document(content))
-    else:
-        page.print_page(content)
+    render.page(call.json, content, page.page_document, page.print_page)
 
 
 for command in (
@@ -217,7 +216,7 @@ def rollback(call: CommonOptions, name: str, version: int) -> None:
     that starts with the code you rolled back from does not deploy it again; new code is deployed,
     and `rota automation deploy` deploys any.
     """
-    done, view = _command(call, name, lambda client: client.automations.rollback(name, version))
+    done, view = _command(call, Automations.rollback, name, version)
     if done.version == done.before:
         words = f"{name} is at version {done.version} already"
     else:
@@ -239,9 +238,7 @@ def prune(call: CommonOptions, name: str, keep: int) -> None:
     The version in force stays, and so does the newest one that was deployed. Runs keep the number
     of their version.
     """
-    pruned, view = _command(
-        call, name, lambda client: client.automations.prune_versions(name, keep=keep)
-    )
+    pruned, view = _command(call, Automations.prune_versions, name, keep=keep)
     words = f"{render.count(len(pruned), 'version')} of {name} deleted"
     report(call, view, words, pruned=list(pruned))
 
@@ -255,12 +252,17 @@ def _joined(broken: Sequence[BadAutomation]) -> BadAutomation:
 
 
 def _command(
-    call: CommonOptions, name: str, verb: Callable[[Client], Awaitable[T]]
+    call: CommonOptions,
+    verb: Callable[Concatenate[Automations, str, P], Awaitable[T]],
+    name: str,
+    *args: P.args,
+    **options: P.kwargs,
 ) -> tuple[T, AutomationView]:
     """Run the command; returns its answer, and the state of the automation afterwards."""
 
     async def work(client: Client) -> tuple[T, AutomationView]:
-        return await verb(client), await client.automations.show(name)
+        answer = await verb(client.automations, name, *args, **options)
+        return answer, await client.automations.show(name)
 
     return connect.ask(call, work)
 
@@ -286,7 +288,7 @@ def run_now(call: CommonOptions, name: str) -> None:
 
     Rota refuses it while a run is active, or while something has to be resolved first.
     """
-    queued, view = _command(call, name, lambda client: client.automations.run_now(name))
+    queued, view = _command(call, Automations.run_now, name)
     words = f"{name} runs now: {', '.join(queued)}" if queued else f"{name} has no producers"
     report(call, view, words, queued=list(queued))
 
@@ -296,7 +298,7 @@ def run_now(call: CommonOptions, name: str) -> None:
 @click.pass_obj
 def pause(call: CommonOptions, name: str) -> None:
     """Pause an automation. A handler run in progress ends."""
-    _, view = _command(call, name, lambda client: client.automations.pause(name))
+    _, view = _command(call, Automations.pause, name)
     report(call, view, f"{name} is paused")
 
 
@@ -308,7 +310,7 @@ def resume(call: CommonOptions, name: str) -> None:
 
     Handler runs that wait for an operator keep waiting: see `rota run resolve`.
     """
-    _, view = _command(call, name, lambda client: client.automations.resume(name))
+    _, view = _command(call, Automations.resume, name)
     report(call, view, f"{name} is resumed")
 
 
@@ -317,7 +319,7 @@ def resume(call: CommonOptions, name: str) -> None:
 @click.pass_obj
 def archive(call: CommonOptions, name: str) -> None:
     """Archive an automation: pause it and hide it from lists."""
-    _, view = _command(call, name, lambda client: client.automations.archive(name))
+    _, view = _command(call, Automations.archive, name)
     report(call, view, f"{name} is archived; `rota automation resume {name}` brings it back")
 
 
@@ -412,11 +414,7 @@ def requeue(
         raise BadInput(
             "name one event, or give --all", hint=f"See `rota automation events {name}`."
         )
-    requeued, view = _command(
-        call,
-        name,
-        lambda client: client.automations.requeue(name, topic, event_id, by=by, note=note),
-    )
+    requeued, view = _command(call, Automations.requeue, name, topic, event_id, by=by, note=note)
     words = f"{render.count(len(requeued), 'event')} requeued"
     if len(requeued) == 1:
         words = f"event {requeued[0].message_id} of topic {requeued[0].topic} is requeued"
@@ -446,19 +444,11 @@ def skip(
     run resolve`.
     """
     if input_id is not None and topic is None:
-        count, view = _command(
-            call,
-            name,
-            lambda client: client.automations.skip_input(name, input_id, by=by, note=note),
-        )
+        count, view = _command(call, Automations.skip_input, name, input_id, by=by, note=note)
         words = f"input {input_id} is skipped, with {render.count(count, 'event')}"
         report(call, view, words, skipped={"input_id": input_id, "event_count": count})
     elif topic is not None and event_id is not None and input_id is None:
-        _, view = _command(
-            call,
-            name,
-            lambda client: client.automations.skip_event(name, topic, event_id, by=by, note=note),
-        )
+        _, view = _command(call, Automations.skip_event, name, topic, event_id, by=by, note=note)
         words = f"event {event_id} of topic {topic} is skipped"
         report(call, view, words, skipped={"topic": topic, "id": event_id})
     else:

@@ -41,10 +41,7 @@ def list_(call: CommonOptions) -> None:
         {"month": archived.month, "runs": archived.chain_count}
         for archived in connect.ask(call, lambda client: client.operations.archive_months())
     ]
-    if call.json:
-        render.document(months)
-    else:
-        render.table(months, "the archive is empty")
+    render.listing(call.json, months, dict, dict, "the archive is empty")
 
 
 @archive.command("drop")

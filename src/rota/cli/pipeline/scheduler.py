@@ -107,10 +107,8 @@ def _status_of_scheduler(call: CommonOptions, folder: str | None) -> None:
 
     root, now = with_commands(call, folder, query)
     holder = lock_file.living(root, now=now)
-    if call.json:
-        render.document(scheduler_page.holder_document(holder))
-    else:
-        render.say(scheduler_page.holder_line(root, holder, now))
+    line = scheduler_page.holder_line(root, holder, now)
+    render.report(call.json, scheduler_page.holder_document(holder), line)
     if holder is None:
         click.get_current_context().exit(1)
 
@@ -146,13 +144,10 @@ def history(call: CommonOptions, schedule_id: str, limit: int, folder: str | Non
 def upcoming(call: CommonOptions, limit: int, folder: str | None) -> None:
     """Show the next executions of all pipelines."""
     executions, now = with_commands(call, folder, lambda commands: commands.get_upcoming(limit))
-    if call.json:
-        render.document([
-            {"scheduleId": execution.schedule_id, "pipelineId": execution.pipeline_id,
-             "nextRun": execution.next_run.isoformat()} for execution in executions
-        ])  # fmt: skip
-    else:
-        scheduler_page.upcoming(executions, now)
+    render.listing(
+        call.json, executions, scheduler_page.upcoming_document,
+        lambda execution: scheduler_page.upcoming_row(execution, now), "no upcoming executions",
+    )  # fmt: skip
 
 
 # -- commands ----------------------------------------------------------------------------------

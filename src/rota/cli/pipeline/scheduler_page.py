@@ -54,12 +54,7 @@ def table(scheduled: Sequence[Scheduled], broken: dict[str, str], now: int, empt
 
 def when(text: str | None, now: int) -> str:
     """When something comes next, by the time in a state file."""
-    return "-" if text is None else render.due(_instant(text), now)
-
-
-def _instant(text: str) -> int:
-    """A time of a state file."""
-    return read_time(text)
+    return "-" if text is None else render.due(read_time(text), now)
 
 
 def _last(info: Scheduled, now: int) -> str:
@@ -68,9 +63,9 @@ def _last(info: Scheduled, now: int) -> str:
         return "never"
     if run.completed_at is None:
         how = "waits, began" if _waits(info) else "began"
-        return f"{how} {render.ago(_instant(run.started_at), now)}"
+        return f"{how} {render.ago(read_time(run.started_at), now)}"
     how = "ok" if run.success else "failed"
-    return f"{how} {render.ago(_instant(run.completed_at), now)}"
+    return f"{how} {render.ago(read_time(run.completed_at), now)}"
 
 
 def _waits(info: Scheduled) -> bool:
@@ -216,19 +211,22 @@ def _outcome(run: RunRecord) -> str:
     return known if run.outcome is UNSET else run.outcome
 
 
-def upcoming(executions: Sequence[Upcoming], now: int) -> None:
-    """The next execution."""
-    rows = []
-    for execution in executions:
-        at = instant(execution.next_run)
-        rows.append(
-            {"at": render.clock(at), "in": render.ago(at, now), "pipeline": execution.pipeline_id}
-        )
-    render.table(rows, "no upcoming executions")
+def upcoming_row(execution: Upcoming, now: int) -> render.Row:
+    """An execution to come, for people."""
+    at = instant(execution.next_run)
+    return {"at": render.clock(at), "in": render.ago(at, now), "pipeline": execution.pipeline_id}
+
+
+def upcoming_document(execution: Upcoming) -> dict[str, Any]:
+    """The same for machines."""
+    return {
+        "scheduleId": execution.schedule_id, "pipelineId": execution.pipeline_id,
+        "nextRun": execution.next_run.isoformat(),
+    }  # fmt: skip
 
 
 def _clock(text: str | None) -> str:
-    return "-" if text is None else render.clock(_instant(text))
+    return "-" if text is None else render.clock(read_time(text))
 
 
 def _millis(duration: object) -> str:
@@ -249,8 +247,8 @@ def holder_line(root: Path, holder: LockContent | None, now: int) -> str:
     """The scheduler of the folder, in a sentence."""
     if holder is None:
         return f"no scheduler runs in {root}; start one with `rota scheduler start`"
-    beat = span(max(0, now - _instant(holder.heartbeat)) // SECOND * SECOND)
-    since = render.ago(_instant(holder.started_at), now)
+    beat = span(max(0, now - read_time(holder.heartbeat)) // SECOND * SECOND)
+    since = render.ago(read_time(holder.started_at), now)
     return (
         f"process {holder.pid} on {holder.hostname} runs the scheduler of {root}; "
         f"it began {since}, last heartbeat {beat} ago"

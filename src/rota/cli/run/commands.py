@@ -81,15 +81,10 @@ def show_(call: CommonOptions, run_id: str, watch: bool) -> None:
 
     ID is the id of the run, its short id, a beginning that fits one run only, or its external id.
     """
-
-    def show(content: page.RunPage) -> None:
-        if call.json:
-            render.document(page.document(content))
-        else:
-            page.print_page(content)
-
     watching.show_answer(
-        call, lambda client: page.read(client, run_id), show, watch=watch,
+        call, lambda client: page.read(client, run_id),
+        lambda content: render.page(call.json, content, page.document, page.print_page),
+        watch=watch,
         shape=lambda content: (content.attempts, content.steps),
         is_over=lambda content: content.last.is_final,
     )  # fmt: skip
@@ -109,9 +104,7 @@ def result(call: CommonOptions, run_id: str, timeout: str | None) -> None:
     async def wait(client: Client) -> None:
         await waiter.wait(client, (await client.runs.get(run_id)).id)
 
-    with waiter.interruptible():
-        connect.ask(call, wait)
-    waiter.show()
+    waiter.run(lambda: connect.ask(call, wait))
 
 
 @run.command("cancel")

@@ -66,9 +66,7 @@ def start(
         if wait:
             await waiter.wait(client, ref.id, existed=ref.existed)
 
-    with waiter.interruptible():
-        connect.run_checked(call, name, given, begin)
-    waiter.show()
+    waiter.run(lambda: connect.run_checked(call, name, given, begin))
 
 
 def _start_options(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import click
 
@@ -75,11 +75,11 @@ class Waiter:
                 hint = "" if answer.hint is None else f"\n→ {answer.hint}"
                 click.echo(f"{answer.sentence}{hint}", err=True)
 
-    @contextlib.contextmanager
-    def interruptible(self) -> Iterator[None]:
-        """Ctrl-C ends the waiting, not the run."""
+    def run(self, work: Callable[[], None]) -> None:
+        """Do the work, which may wait for a run, and show how that run ended. Ctrl-C ends the
+        waiting, not the run."""
         try:
-            yield
+            work()
         except KeyboardInterrupt:
             if self._run_id is None:
                 raise
@@ -87,8 +87,9 @@ class Waiter:
                 f"stopped waiting; run {self._run_id} continues",
                 hint=f"`rota run cancel {self._run_id}` cancels it.",
             ) from None
+        self._show()
 
-    def show(self) -> None:
+    def _show(self) -> None:
         """Print the result, or raise the error that the run ended with."""
         if self._problem is not None:
             raise self._problem

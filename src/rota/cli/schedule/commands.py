@@ -65,10 +65,7 @@ def _next(shown: ScheduleView, now: int) -> str:
 def show(call: CommonOptions, name: str) -> None:
     """Show a schedule: meaning, next and last occurrences."""
     content = connect.ask(call, lambda client: page.read(client, name))
-    if call.json:
-        render.document(page.page_document(content))
-    else:
-        page.print_page(content)
+    render.page(call.json, content, page.page_document, page.print_page)
 
 
 schedule.add_command(update)
@@ -194,9 +191,7 @@ def trigger(call: CommonOptions, name: str, wait: bool, timeout: str | None) -> 
         if wait:
             await waiter.wait(client, run_id, existed=False)
 
-    with waiter.interruptible():
-        connect.ask(call, fire)
-    waiter.show()
+    waiter.run(lambda: connect.ask(call, fire))
 
 
 @schedule.command("backfill")

@@ -20,10 +20,9 @@ from rota.core.time.instants import micros
 from rota.errors import UsageError
 from rota.schedules.host_zone import zone_or_host
 from rota.schedules.preview import read_when, time_in, wall, zone_of
+from rota.schedules.toml import POLICIES
 
 Callback = Callable[[click.Context, click.Parameter, str | None], int | str | None]
-POLICIES = ("overlap", "missed", "missed_max", "max_delay", "jitter", "max_runs",
-    "pause_after_failures", "retries", "timeout", "grace", "expires_after")  # fmt: skip
 NONE = "none"  # clears a limit
 _PAIR = re.compile(r"(?!(?:CRON_)?TZ=)[A-Za-z_]\w*=", re.DOTALL)
 
@@ -219,10 +218,7 @@ def _bounds(options: dict[str, Any], zone: str, now: int) -> dict[str, Any]:
 
 def report(call: CommonOptions, shown: ScheduleView) -> None:
     """A schedule after a command changed it."""
-    if call.json:
-        render.document(page.document(shown))
-    else:
-        render.say(_in_a_line(shown))
+    render.page(call.json, shown, page.document, lambda view: render.say(_in_a_line(view)))
 
 
 def _in_a_line(shown: ScheduleView) -> str:
