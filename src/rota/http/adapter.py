@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from functools import partial
 from http import HTTPStatus
 from typing import cast
 
@@ -50,27 +51,22 @@ def _raw_request(request: Request) -> RawRequest:
         request.method, path.partition(b"?")[0].decode("latin-1"),
         request.scope["query_string"].decode("latin-1"), headers,
         sum(len(name) + len(value) for name, value in raw),
-        request.client.host if request.client else "", BodyReader(request),
+        request.client.host if request.client else "", partial(_read_body, request),
     )  # fmt: skip
 
 
-class BodyReader:
-    """Reads the body once, counting as it comes."""
-
-    def __init__(self, request: Request) -> None:
-        self._request = request
-
-    async def __call__(self, limit: int) -> bytes:
-        length = self._request.headers.get("content-length", "0")
-        if length.isdecimal() and int(length) > limit:
+async def _read_body(request: Request, limit: int) -> bytes:
+    """Read the body, counting as it comes."""
+    length = request.headers.get("content-length", "0")
+    if length.isdecimal() and int(length) > limit:
+        raise _too_big(limit)
+    chunks, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
             raise _too_big(limit)
-        chunks, size = [], 0
-        async for chunk in self._request.stream():
-            size += len(chunk)
-            if size > limit:
-                raise _too_big(limit)
-            chunks.append(chunk)
-        return b"".join(chunks)
+        chunks.append(chunk)
+    return b"".join(chunks)
 
 
 def _too_big(limit: int) -> RequestRefused:

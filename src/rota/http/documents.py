@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from rota.client.run_pages import RunList
 from rota.core.redaction import shown
 from rota.core.time.instants import instant, iso
 
@@ -31,7 +32,7 @@ def document(kind: type[S], row: Any, **more: Any) -> S:
     values = {}
     for name in kind.__struct_fields__:
         value = more[name] if name in more else getattr(row, name)
-        if name == "at" or name.endswith(("_at", "_until")):
+        if isinstance(value, datetime) or name == "at" or name.endswith(("_at", "_until")):
             value = written(value)
         elif name in STORED_JSON:
             value = shown(stored(value) if isinstance(value, str) else value)
@@ -106,6 +107,14 @@ class RunListDocument(ApiDocument, frozen=True):
     next: str | None = None
     looked_back_to: Instant | None = None
     by_id: list[ListedRun] = msgspec.field(default_factory=list)
+
+
+def run_list(listed: RunList) -> RunListDocument:
+    """A page of runs for a program."""
+    return document(
+        RunListDocument, listed, runs=documents(ListedRun, listed.runs),
+        by_id=documents(ListedRun, listed.by_id),
+    )  # fmt: skip
 
 
 class StartedRun(ApiDocument, frozen=True):

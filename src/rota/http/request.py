@@ -88,10 +88,7 @@ class SiteState:
     logins: Any = None  # Logins
     url: str = ""  # the address of the overview, without a slash at its end
     store_key: str = ""
-    attention: tuple[float, int] = (
-        float("-inf"),
-        0,
-    )  # when, how many things waited
+    attention: tuple[float, int] = (float("-inf"), 0)  # when, how many things waited
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, cast
@@ -10,7 +10,6 @@ from typing import Any, cast
 import msgspec
 
 from rota.client.automation_views import AutomationView
-from rota.client.automations import Automations
 from rota.core.automations.graph import AutomationGraph
 from rota.core.automations.model import LedgerRow, Resolution, SeenInput, SeenRun
 from rota.core.automations.planner import due_of
@@ -39,9 +38,8 @@ from rota.http.pages.text import (
     number,
     stored_value,
 )
-from rota.http.pages.view import PageProblem, clock_of, form_target, link, page
+from rota.http.pages.view import PageProblem, button, clock_of, form_target, link, page
 from rota.http.request import Answer, WebRequest
-from rota.http.table import PageHandler
 
 LIVE = "automation run"
 FLOWS = 8
@@ -374,21 +372,13 @@ async def answer(request: WebRequest) -> str:
     return f"{href}?done=answered"
 
 
-def _button(command: Callable[[Automations, str], Awaitable[object]], done: str) -> PageHandler:
-    """The target of a button without further fields; `done` is the notice afterwards."""
-
-    @form_target(show)
-    async def target(request: WebRequest) -> str:
-        name = request.parameters["name"]
-        await command(request.client.automations, name)
-        return f"{automation_href(name)}?done={done}"
-
-    return target
-
-
-pause = _button(lambda automations, name: automations.pause(name), "paused")
-resume = _button(lambda automations, name: automations.resume(name), "resumed")
-run_now = _button(lambda automations, name: automations.run_now(name), "queued")
+pause = button(show, automation_href, "paused", lambda client, name: client.automations.pause(name))
+resume = button(
+    show, automation_href, "resumed", lambda client, name: client.automations.resume(name)
+)
+run_now = button(
+    show, automation_href, "queued", lambda client, name: client.automations.run_now(name)
+)
 
 
 @form_target(show)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from http import HTTPStatus
 from typing import Any
 
-from rota.client.doctor import absence, known
+from rota.client.doctor import known, live_workers
 from rota.client.overview import RecentCounts
 from rota.client.run_pages import RunList
 from rota.client.start import Startable
@@ -242,13 +242,8 @@ class StartForm:
 async def known_names(request: WebRequest) -> list[str]:
     """The workflows that live workers have."""
     client = request.client
-    now = client.clock.now()
-    names = {
-        name
-        for worker in await client.workers()
-        if absence(worker, client.settings, now) is None
-        for name in known(worker)
-    }
+    live = live_workers(await client.workers(), client.settings, client.clock.now())
+    names = {name for worker in live for name in known(worker)}
     return sorted(name for name in names if not name.startswith(("pipeline", "rota.")))
 
 

@@ -30,7 +30,7 @@ from rota.http.pages.run import Fact
 from rota.http.pages.schedule_ledger import ledger_of
 from rota.http.pages.status import STATES
 from rota.http.pages.text import WallClock, city, counted, duration, form_text, rough, schedule_href
-from rota.http.pages.view import PageProblem, clock_of, form_target, link, page
+from rota.http.pages.view import PageProblem, button, clock_of, form_target, link, page
 from rota.http.pages.why_view import WhyClause, schedule_walk
 from rota.http.request import Answer, Redirect, WebRequest
 from rota.schedules.preview import read_time, time_in, zone_of
@@ -326,9 +326,4 @@ async def trigger(request: WebRequest) -> str:
     return f"/runs/{run_id}?done=triggered"
 
 
-@form_target(show)
-async def reset(request: WebRequest) -> str:
-    """Restore the code's values."""
-    name = request.parameters["name"]
-    await request.client.schedules.reset(name)
-    return f"{schedule_href(name)}?done=reset"
+reset = button(show, schedule_href, "reset", lambda client, name: client.schedules.reset(name))

@@ -35,6 +35,17 @@ STATES: dict[str, StatusView] = {
     "attention": StatusView("Needs attention", "s-warn", "warn"),
     "ended": StatusView("Ended", "s-cancel", "rest"),
 }
+# Reasons that make another state of a status.
+_OF_REASON: dict[tuple[str, str | None], str] = {
+    ("completed", "partial"): "partial",
+    ("waiting", "reconciliation"): "unknown",
+    ("skipped", "missed"): "missed",
+    ("skipped", "too late"): "missed",
+    ("skipped", "overlap"): "overlap",
+    ("skipped", "merged"): "overlap",
+    ("skipped", "overtaken"): "overlap",
+    ("skipped", "paused"): "paused",
+}
 # Automations by the word that `rota automation list` has for them.
 AUTOMATION_WORDS: dict[str, StatusView] = {
     "Running": STATES["running"],
@@ -83,17 +94,7 @@ def run_state(run: Run) -> StatusView:
 
 def state_of(status: str, reason: str | None) -> StatusView:
     """The state of a run or an occurrence."""
-    if status == "completed" and reason == "partial":
-        return STATES["partial"]
-    if status == "waiting" and reason == "reconciliation":
-        return STATES["unknown"]
-    if status == "skipped" and reason in ("missed", "too late"):
-        return STATES["missed"]
-    if status == "skipped" and reason in ("overlap", "merged", "overtaken"):
-        return STATES["overlap"]
-    if status == "skipped" and reason == "paused":
-        return STATES["paused"]
-    return named(STATES, status)
+    return named(STATES, _OF_REASON.get((status, reason), status))
 
 
 def named(table: dict[str, StatusView], word: str) -> StatusView:

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 from minijinja import Environment
 
 from rota import __version__ as version
+from rota.client.client import Client
 from rota.core.runs.ids import short_id
 from rota.errors import RotaError
 from rota.http.files import static_url
@@ -167,3 +168,21 @@ def form_target(
         return handler
 
     return make
+
+
+def button(
+    show: Callable[[WebRequest, PageProblem], Awaitable[Answer]],
+    href: Callable[[str], str],
+    done: str,
+    command: Callable[[Client, str], Awaitable[object]],
+) -> PageHandler:
+    """The target of a button without further fields: a command about the thing that the path
+    names. `href` is the page to go to, `done` the notice there."""
+
+    @form_target(show)
+    async def target(request: WebRequest) -> str:
+        name = request.parameters["name"]
+        await command(request.client, name)
+        return f"{href(name)}?done={done}"
+
+    return target

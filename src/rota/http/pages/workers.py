@@ -10,7 +10,7 @@ from rota.core.time.instants import instant, span
 from rota.http.pages.chart import share
 from rota.http.pages.status import STATES, WORKERS, StatusView, named
 from rota.http.pages.text import Stamp, WallClock, counted, number, rough
-from rota.http.pages.view import SEARCH_FROM, PageProblem, clock_of, form_target, link, page
+from rota.http.pages.view import SEARCH_FROM, PageProblem, button, clock_of, link, page
 from rota.http.request import Answer, WebRequest
 
 LIVE = "worker run"
@@ -183,15 +183,9 @@ def sentences(fleet: FleetView) -> tuple[str, str]:
     return head, " ".join(notes[:4])
 
 
-@form_target(show)
-async def pause(request: WebRequest) -> str:
-    """Stop claiming from a queue."""
-    await request.client.pause_queue(request.parameters["name"])
-    return "/workers?done=paused"
+def _href(_: str) -> str:
+    return "/workers"
 
 
-@form_target(show)
-async def resume(request: WebRequest) -> str:
-    """Claim from a queue again."""
-    await request.client.pause_queue(request.parameters["name"], paused=False)
-    return "/workers?done=resumed"
+pause = button(show, _href, "paused", lambda client, name: client.pause_queue(name))
+resume = button(show, _href, "resumed", lambda client, name: client.pause_queue(name, paused=False))

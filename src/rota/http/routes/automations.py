@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated, Any
 
 import msgspec
 
 from rota.client.automation_views import AutomationView
-from rota.core.automations.model import EventName, Resolution, SeenInput, SeenRun
+from rota.core.automations.model import Resolution, SeenInput, SeenRun
 from rota.errors import BadInput, UnknownAutomation
 from rota.explain.schedule import why
 from rota.http.documents import (
@@ -342,11 +341,7 @@ async def resolve_wait(request: WebRequest, name: str, body: ResolveBody) -> Eve
         name, body.how, expected=body.expected, result=body.result, by=request.identity.name,
         note=body.note,
     )  # fmt: skip
-    return _names(skipped)
-
-
-def _names(events: Sequence[EventName]) -> EventNames:
-    return EventNames([EventKey(event.topic, event.message_id) for event in events])
+    return EventNames(documents(EventKey, skipped))
 
 
 class SkipEventBody(NoteBody, frozen=True, kw_only=True):
@@ -386,9 +381,10 @@ class RequeueBody(NoteBody, frozen=True, kw_only=True):
 @route("POST", "/automations/{name}/events/requeue", "operate", "automations.requeue")
 async def requeue_events(request: WebRequest, name: str, body: RequeueBody) -> EventNames:
     """Requeue skipped events, or those behind dead letters, for their consumer."""
-    return _names(await request.client.automations.requeue(
+    requeued = await request.client.automations.requeue(
         name, body.topic, body.message_id, by=request.identity.name, note=body.note
-    ))  # fmt: skip
+    )
+    return EventNames(documents(EventKey, requeued))
 
 
 class RollbackBody(RequestFields, frozen=True):

@@ -16,8 +16,7 @@ from rota.http.documents import (
     RunListDocument,
     StartedRun,
     document,
-    documents,
-    written,
+    run_list,
 )
 from rota.http.fields import CONFLICT, Limit, NamesQuery, PageQuery, RequestFields, Text
 from rota.http.request import Download, WebRequest
@@ -25,7 +24,6 @@ from rota.http.route import KEY, PREFIX, RouteReply, route
 from rota.pipelines.client import KnownPipeline
 from rota.pipelines.definition.overrides import adjusted
 from rota.pipelines.outcome import CostPage, CostUnit, ItemsPage, PipelineResult, shown_item
-from rota.pipelines.preview.dry_run import Forecast
 
 After = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 
@@ -129,21 +127,17 @@ async def start_pipeline(
             )
         loaded = adjusted(client.load(folder), limit=body.limit)
         forecast = await client.forecast(loaded, parameters=body.parameters, model=body.model)
-        return RouteReply(PipelineStarted(forecast=_forecast(forecast)), HTTPStatus.OK)
+        estimate = document(
+            ForecastDocument, forecast.total(), items=forecast.items, kept=forecast.kept,
+            notes=forecast.notes,
+        )  # fmt: skip
+        return RouteReply(PipelineStarted(forecast=estimate), HTTPStatus.OK)
     given = msgspec.structs.asdict(body)
     del given["dry_run"]
     handle = await client.start(folder, external_id=request.headers.get(KEY), **given)
     status = HTTPStatus.OK if handle.existed else HTTPStatus.CREATED
     where = {"location": f"{PREFIX}/pipeline-runs/{handle.id}"}
     return RouteReply(PipelineStarted(handle.id, handle.existed), status, where)
-
-
-def _forecast(forecast: Forecast) -> ForecastDocument:
-    total = forecast.total()
-    return ForecastDocument(
-        forecast.items, forecast.kept, total.calls, total.tokens_in, total.tokens_out,
-        total.cost_usd, forecast.notes,
-    )  # fmt: skip
 
 
 class CostQuery(RequestFields, frozen=True):
@@ -165,12 +159,9 @@ async def list_executions(
     request: WebRequest, pipeline_id: str, query: PageQuery
 ) -> RunListDocument:
     """List the runs of a pipeline, newest first."""
-    listed = await request.client.runs.page(
+    return run_list(await request.client.runs.page(
         name=run_name(pipeline_id), after=query.cursor or None, limit=query.limit
-    )
-    return RunListDocument(
-        documents(ListedRun, listed.runs), listed.next, written(listed.looked_back_to)
-    )
+    ))  # fmt: skip
 
 
 @route("GET", "/pipeline-runs/{run_id}", "read", "pipelines.result", problems=CONFLICT)

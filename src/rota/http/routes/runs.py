@@ -28,8 +28,8 @@ from rota.http.documents import (
     WorkflowDocument,
     document,
     documents,
+    run_list,
     stored,
-    written,
 )
 from rota.http.fields import CONFLICT, NOT_FOUND, Limit, Reason, RequestFields, Text
 from rota.http.request import WebRequest
@@ -73,13 +73,9 @@ class RunListQuery(RunSelectionBody, frozen=True, kw_only=True):
 @route("GET", "/runs", "read", "runs.page", problems=NOT_FOUND)
 async def list_runs(request: WebRequest, query: RunListQuery) -> RunListDocument:
     """List runs, newest first. A rare filter looks back as far as `looked_back_to` says."""
-    listed = await request.client.runs.page(
+    return run_list(await request.client.runs.page(
         after=query.cursor or None, limit=query.limit, **query.chosen
-    )
-    return RunListDocument(
-        documents(ListedRun, listed.runs), listed.next, written(listed.looked_back_to),
-        documents(ListedRun, listed.by_id),
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 class StartBody(RequestFields, frozen=True):
@@ -386,6 +382,4 @@ async def show_workflow(request: WebRequest, name: str) -> WorkflowDocument:
 def workflow_document(workflow: Startable[..., Any], *, with_schema: bool) -> WorkflowDocument:
     """A workflow for a page or a program."""
     schema = shape_of(workflow.signature.arguments) if with_schema else None
-    return WorkflowDocument(
-        workflow.name, workflow.queue, workflow.priority, workflow.version, schema
-    )
+    return document(WorkflowDocument, workflow, input_schema=schema)

@@ -312,9 +312,7 @@ async def list_occurrences(
         name, after=query.cursor or None, limit=query.limit, start=query.from_, end=query.to,
         outcome=query.outcome,
     )  # fmt: skip
-    return LedgerDocument(
-        documents(ListedRun, ledger.runs), ledger.next, written(ledger.looked_back_to)
-    )
+    return document(LedgerDocument, ledger, occurrences=documents(ListedRun, ledger.runs))
 
 
 class CalendarQuery(RequestFields, frozen=True, rename={"from_": "from"}):

@@ -18,7 +18,7 @@ from rota.core.runs.queue_limits import QueueLimits
 from rota.core.time.instants import SECOND
 from rota.errors import RotaError
 from rota.http.address import HEADER
-from rota.http.documents import ApiDocument, Instant, document, documents, written
+from rota.http.documents import ApiDocument, Instant, document, documents
 from rota.http.fields import NOT_FOUND, NamesQuery, PageQuery, RequestFields, Text, cursor, position
 from rota.http.request import Text as TextAnswer
 from rota.http.request import WebRequest
@@ -119,8 +119,7 @@ class RecentDocument(ApiDocument, frozen=True):
 @route("GET", "/counts", "read", "overview.counts")
 async def count_runs(request: WebRequest, query: WithinQuery) -> RecentDocument:
     """Count runs by status: open ones exactly, ended ones among the newest."""
-    counts = await request.client.overview.counts(within=query.within)
-    return document(RecentDocument, counts, since=written(counts.since))
+    return document(RecentDocument, await request.client.overview.counts(within=query.within))
 
 
 class AttentionDocument(ApiDocument, frozen=True):
@@ -140,12 +139,9 @@ class AttentionDocument(ApiDocument, frozen=True):
 async def list_attention(request: WebRequest) -> list[AttentionDocument]:
     """List everything that waits for an operator, with the action that continues it."""
     return [
-        document(
-            AttentionDocument, item, since=written(item.since), url=_page_of(item),
-            expected=item.mutation_id,
-        )
+        document(AttentionDocument, item, url=_page_of(item), expected=item.mutation_id)
         for item in await request.client.overview.attention()
-    ]  # fmt: skip
+    ]
 
 
 def _page_of(item: AttentionItem) -> str:
