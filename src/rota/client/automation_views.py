@@ -394,11 +394,8 @@ async def _views(
             one, open_run, own, error=error, mutation=change, skips=left_out, code=codes[one.name],
             now=now,
         )  # fmt: skip
-        next_at = (
-            moment(open_run.available_at)
-            if open_run and open_run.available_at is not None
-            else None
-        )
+        at = open_run.available_at if open_run else None
+        next_at = None if at is None else moment(at)
         shown.append(AutomationView(
             one, sentence, schedule_words(own), next_at, open_run, change, own, pending[one.name],
             left_out, error, codes[one.name],

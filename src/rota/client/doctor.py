@@ -319,12 +319,9 @@ class Doctor:
             names = sorted({name for row in self._live for name in served(row)})
             on = f"{counted(len(self._live), 'worker')} running, {counted(slots, 'slot')}"
             says = f"{on}, {'queue' if len(names) == 1 else 'queues'} {some(names)}"
-            found.insert(0, Finding("ok", "workers", says))
-        else:
-            found.insert(
-                0, Finding("warn", "workers", "no worker is running", "Start one: `rota up`.")
-            )
-        return found
+            return [Finding("ok", "workers", says), *found]
+        none = Finding("warn", "workers", "no worker is running", "Start one: `rota up`.")
+        return [none, *found]
 
     def _missed(self, row: WorkerRecord, why: Absence) -> Finding:
         who = f"worker {row.id} ({worker_name(row)})"

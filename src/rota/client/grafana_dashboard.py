@@ -42,8 +42,8 @@ def _quantile(part: float, metric: str, by: str, filters: str = SPACE) -> str:
     return f"histogram_quantile({part:g}, sum by ({by}, le) ({rate}))"
 
 
-def _quantiles(low: float, high: float, metric: str, by: str, legend: str = "") -> dict[str, str]:
-    return {f"p{100 * part:g}{legend}": _quantile(part, metric, by) for part in (low, high)}
+def _quantiles(high: float, metric: str, by: str, legend: str = "") -> dict[str, str]:
+    return {f"p{100 * part:g}{legend}": _quantile(part, metric, by) for part in (0.5, high)}
 
 
 ROWS: dict[str, tuple[DashboardPanel, ...]] = {
@@ -68,7 +68,7 @@ ROWS: dict[str, tuple[DashboardPanel, ...]] = {
             "Ended per second", {"{{status}}": _rate("rota_runs_finished_total", "status")}, "ops"
         ),
         DashboardPanel(
-            "Duration", _quantiles(0.5, 0.95, "rota_run_seconds", "kind", " {{kind}}"), "s"
+            "Duration", _quantiles(0.95, "rota_run_seconds", "kind", " {{kind}}"), "s"
         ),
         DashboardPanel("Open runs", {"{{status}}": _sum("rota_runs_open", "status")}),
         DashboardPanel(
@@ -82,7 +82,7 @@ ROWS: dict[str, tuple[DashboardPanel, ...]] = {
     "Schedules": (
         DashboardPanel(
             "Lateness of firing",
-            _quantiles(0.5, 0.99, "rota_schedule_lateness_seconds", "namespace"), "s",
+            _quantiles(0.99, "rota_schedule_lateness_seconds", "namespace"), "s",
         ),
         DashboardPanel(
             "Skipped, by reason", {"{{reason}}": _rate("rota_schedule_skipped_total", "reason")},
@@ -113,7 +113,7 @@ ROWS: dict[str, tuple[DashboardPanel, ...]] = {
         ),
         DashboardPanel(
             "Ready until claimed",
-            _quantiles(0.5, 0.99, "rota_run_wait_seconds", "kind", " {{kind}}"), "s",
+            _quantiles(0.99, "rota_run_wait_seconds", "kind", " {{kind}}"), "s",
         ),
         DashboardPanel("Workers by queue", {"{{queue}}": _gauge("rota_queue_workers")}),
         DashboardPanel("Slots", {"slots": _gauge("rota_worker_slots")}, kind="stat"),

@@ -149,16 +149,16 @@ class RunOptions(msgspec.Struct, frozen=True):
 
     def check_many(self) -> None:
         """Refuse the options that only a single start has."""
-        if self.external_id is not None:
-            raise BadInput(
-                f"external_id={self.external_id!r} cannot be that of many runs",
-                hint="Give each item its own: Start((…,), external_id=…).",
-            )
-        if self.unique_key is not None:
-            raise BadInput(
-                f"unique_key={self.unique_key!r} cannot be that of many runs",
-                hint="Start them one by one.",
-            )
+        for name, value, hint in (
+            (
+                "external_id",
+                self.external_id,
+                "Give each item its own: Start((…,), external_id=…).",
+            ),
+            ("unique_key", self.unique_key, "Start them one by one."),
+        ):
+            if value is not None:
+                raise BadInput(f"{name}={value!r} cannot be that of many runs", hint=hint)
         if self.on_conflict != "return":
             raise BadInput(
                 "start_many takes no on_conflict",

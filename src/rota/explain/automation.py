@@ -14,7 +14,7 @@ from rota.core.automations.graph import AutomationGraph
 from rota.core.automations.planner import DeployedHandler, due_of
 from rota.core.automations.text import RETRIED
 from rota.core.runs.lifecycle import Status
-from rota.core.time.instants import iso, span
+from rota.core.time.instants import iso, iso_if_known, span
 from rota.explain.run import (
     RunExplainer,
     RunState,
@@ -40,9 +40,7 @@ async def explain_automation(client: Client, name: str) -> RunState:
     facts = {
         "automation": name, "status": view.status, "pending": view.pending,
         "run_id": view.open_run.id if view.open_run else None,
-        "next_at": iso(view.open_run.available_at)
-        if view.open_run and view.open_run.available_at is not None
-        else None,
+        "next_at": iso_if_known(view.open_run.available_at if view.open_run else None),
     }  # fmt: skip
     return found._replace(facts=facts | found.facts)
 

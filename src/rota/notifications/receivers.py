@@ -42,21 +42,13 @@ class Notice(_Block, frozen=True, kw_only=True):
 Notices: TypeAlias = str | Notice | list[str | Notice] | None
 
 
-class Notify(_Block, frozen=True, kw_only=True):
+class Notify(_Block, frozen=True, kw_only=True, rename=None):
     """The receivers of executions. A text is a URL, or env: and the variable that holds it."""
 
-    on_failure: Annotated[Notices, Meta(description="It failed, and no retry is left.")] = (
-        msgspec.field(default=None, name="on_failure")
-    )
-    on_success: Annotated[Notices, Meta(description="It succeeded.")] = msgspec.field(
-        default=None, name="on_success"
-    )
-    on_recovery: Annotated[Notices, Meta(description="It succeeded after it had failed.")] = (
-        msgspec.field(default=None, name="on_recovery")
-    )
-    on_missed: Annotated[Notices, Meta(description="It was skipped or missed.")] = msgspec.field(
-        default=None, name="on_missed"
-    )
+    on_failure: Annotated[Notices, Meta(description="It failed, and no retry is left.")] = None
+    on_success: Annotated[Notices, Meta(description="It succeeded.")] = None
+    on_recovery: Annotated[Notices, Meta(description="It succeeded after it had failed.")] = None
+    on_missed: Annotated[Notices, Meta(description="It was skipped or missed.")] = None
     ping: Annotated[
         str | None,
         Meta(description="A dead-man's switch: Rota calls this URL at start, success and fail."),
