@@ -142,13 +142,8 @@ def route(
 
 def read_query(fields: Fields, kind: Any) -> Any:
     """The query string as a struct; unknown and repeated names are refused."""
-    lists = {
-        field.encode_name
-        for field in msgspec.structs.fields(kind)
-        if getattr(field.type, "__origin__", field.type) is list
-    }
     known = kind.__struct_encode_fields__
-    given: dict[str, Any] = {}
+    given: dict[str, str] = {}
     for name in fields.names():
         values = fields.all(name)
         if name not in known:
@@ -156,9 +151,9 @@ def read_query(fields: Fields, kind: Any) -> Any:
                 f"there is no query parameter {name!r}{did_you_mean(name, known)}",
                 hint=f"Use one of: {', '.join(known) or 'none'}.",
             )
-        if name not in lists and len(values) > 1:
+        if len(values) > 1:
             raise BadInput(f"the query parameter {name!r} is given {len(values)} times")
-        given[name] = values if name in lists else values[0]
+        given[name] = values[0]
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:

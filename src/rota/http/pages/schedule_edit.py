@@ -67,9 +67,7 @@ class ScheduleForm:
 class DiffRow:
     """A firing that comes or goes."""
 
-    kind: str  # add | del | same
-    sign: str
-    word: str
+    kind: str  # add | del
     there: str
     here: str
 
@@ -134,7 +132,8 @@ def difference(
     was, will = (_times(each_spec, here.now, until) for each_spec in (old, spec))
     gone, come = was - will, will - was
     rows = [
-        _diff_row(at, "del" if at in gone else "add", here, there) for at in sorted(gone | come)
+        DiffRow("del" if at in gone else "add", there.day(at), here.day(at))
+        for at in sorted(gone | come)
     ]
     counts = [count_between(each_spec, here.now, until) for each_spec in (spec, old)]
     line = f"{number(counts[0])} instead of {number(counts[1])}"
@@ -148,7 +147,7 @@ def firings(spec: Spec, here: WallClock, there: WallClock) -> tuple[list[DiffRow
     rows: list[DiffRow] = []
     at = next_after(spec, here.now)
     while at is not None and len(rows) < FIRST_MAX:
-        rows.append(_diff_row(at, "add", here, there))
+        rows.append(DiffRow("add", there.day(at), here.day(at)))
         at = next_after(spec, at)
     return rows, f"the first {len(rows)}"
 
@@ -157,11 +156,6 @@ def _times(spec: Spec, first: int, until: int) -> set[int]:
     if not count_between(spec, first, until):
         return set()
     return set(between(spec, first, until, limit=4 * DIFF_MAX))
-
-
-def _diff_row(at: int, kind: str, here: WallClock, there: WallClock) -> DiffRow:
-    sign, word = ("+", "added") if kind == "add" else ("−", "removed")
-    return DiffRow(kind, sign, word, there.day(at), here.day(at))
 
 
 def _both(at: int, here: WallClock, there: WallClock) -> str:

@@ -52,7 +52,6 @@ class ScheduleRow:
     usual: str
     next: Stamp | None
     mark: str
-    is_paused: bool
     is_bad: bool
     has_missed: bool
     zone_next: str
@@ -146,8 +145,7 @@ def schedule_row(view: ScheduleView, last_outcomes: LastOutcomes, clock: WallClo
         zone=zone, bars=bars, bars_label=label, last=state, last_note=note,
         usual=duration(usual), next=None if is_paused else clock.stamp(row.due_at),
         mark="bad" if view.problem or (newest_bad and not is_paused) else "",
-        is_paused=is_paused, is_bad=bool({*outcomes} & {"failed", "missed"}),
-        has_missed="missed" in outcomes,
+        is_bad=bool({*outcomes} & {"failed", "missed"}), has_missed="missed" in outcomes,
         zone_next=_in_zone(row.due_at, zone, clock) if not is_paused else "",
     )  # fmt: skip
 

@@ -107,12 +107,11 @@ class PageProblem:
 
     message: str
     hint: str
-    code: str
 
     @classmethod
     def of(cls, error: RotaError) -> PageProblem:
         """The message of the error, and what to do about it."""
-        return cls(error.message, error.advice or "", error.code)
+        return cls(error.message, error.advice or "")
 
 
 def clock_of(request: WebRequest) -> text.WallClock:
