@@ -19,7 +19,7 @@ from rota.engine.clock import SystemClock
 from rota.errors import BadReply, BudgetSpent, Rejected, RotaError
 from rota.pipelines.definition.sections import CallOptions, PipelineBudget
 from rota.pipelines.run import call_ledger
-from rota.pipelines.run.call_ledger import CallLedger, CallTotals, SlotStep
+from rota.pipelines.run.call_ledger import CallLedger, CallTotals, Slot
 from rota.pipelines.run.model_caller import ModelCaller, Usage
 from rota.pipelines.run.prompt_builder import ModelPrompt
 
@@ -71,11 +71,12 @@ class Disk:
         self.steps: dict[str, str] = {}
         self.crashed = False
 
-    async def put(self, slots: Sequence[SlotStep]) -> None:
+    async def put(self, slots: Sequence[Slot]) -> None:
+        written = {slot.key: msgspec.json.encode(slot.record).decode() for slot in slots}
         await asyncio.sleep(0)
         if self.crashed:
             raise asyncio.CancelledError
-        self.steps |= {slot.key: msgspec.json.encode(slot.record).decode() for slot in slots}
+        self.steps |= written
         await asyncio.sleep(0)
 
     async def read(self) -> AsyncIterator[StoredStep]:

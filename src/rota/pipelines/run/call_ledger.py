@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -47,15 +46,8 @@ class SlotRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     under_way: CallTotals | None = None
 
 
-class SlotStep(NamedTuple):
-    """A slot as it is written: the key of its step, and what the step holds."""
-
-    key: str
-    record: SlotRecord
-
-
 class Slot:
-    """One slot: at most one call at a time."""
+    """One slot: at most one call at a time. Its step has this key, and holds this record."""
 
     def __init__(self, ledger: CallLedger, number: int) -> None:
         self._ledger = ledger
@@ -65,17 +57,12 @@ class Slot:
         self._is_announced = False  # durable: the call in progress may have been sent
         self.amount = NOTHING  # that the next call may take
 
-    @property
-    def step(self) -> SlotStep:
-        """The slot as it is written."""
-        return SlotStep(self.key, self.record)
-
     async def begin(self) -> None:
         """Record that a call is sent now; durable when this returns."""
         under_way = _unanswered(self.amount)
         self.record = msgspec.structs.replace(self.record, under_way=under_way)
         self._is_announced = False
-        await self._ledger.put([self.step])
+        await self._ledger.put([self])
         self._is_announced = True
 
     def end(self, took: CallTotals) -> None:
@@ -91,14 +78,14 @@ class Slot:
 
 
 class CallLedger:
-    """The slots of one claim of a run. `put` writes steps, under the claim.
+    """The slots of one claim of a run. `put` writes their steps, under the claim.
 
     A slot is free again when its last call is written: one step is never written twice at once.
     The end of a call is written in the commit of its result. A process that dies before that commit
     loses the answer: the call stays in progress, and never counts as answered.
     """
 
-    def __init__(self, put: Callable[[Sequence[SlotStep]], Awaitable[None]], writer: str) -> None:
+    def __init__(self, put: Callable[[Sequence[Slot]], Awaitable[None]], writer: str) -> None:
         self.put = put
         self.writer = writer
         self._count = 0
@@ -130,7 +117,7 @@ class CallLedger:
     async def write(self, owed: list[Slot]) -> None:
         """Write the ends of calls that have no result."""
         if owed:
-            await self.put([slot.step for slot in owed])
+            await self.put(owed)
             self.written(owed)
 
 

@@ -22,7 +22,7 @@ from rota.core.runs.model import Claim, StoredStep
 from rota.engine.clock import Clock
 from rota.engine.journal import Journal, insist
 from rota.pipelines.run import call_ledger
-from rota.pipelines.run.call_ledger import CallLedger, CallTotals, Slot, SlotStep
+from rota.pipelines.run.call_ledger import CallLedger, CallTotals, Slot
 from rota.store.backend.database import Database
 from rota.store.pipelines import steps as store
 from rota.store.pipelines.steps import StepKey
@@ -201,15 +201,15 @@ class RunStore(RunReader):
     async def put(self, steps: Sequence[StoredStep], owed: list[Slot] | None = None) -> None:
         """Write steps and their calls in one commit; durable when this returns."""
         calls = [] if owed is None else owed
-        together = [*self._slot_steps([slot.step for slot in calls]), *steps]
+        together = [*self._slot_steps(calls), *steps]
         if together:
             await self._journal.record_together(self.claim, together)
         self.calls.written(calls)
 
-    async def _put_slots(self, slots: Sequence[SlotStep]) -> None:
+    async def _put_slots(self, slots: Sequence[Slot]) -> None:
         await self._journal.record_together(self.claim, self._slot_steps(slots))
 
-    def _slot_steps(self, slots: Sequence[SlotStep]) -> list[StoredStep]:
+    def _slot_steps(self, slots: Sequence[Slot]) -> list[StoredStep]:
         # A completed step is only written again with the same beginning.
         began = self.claim.started_at
         return [
