@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rota.pipelines.outcome import ItemOutcome, ItemStatus
 from rota.pipelines.run.content_keys import canonical, content_key
 from rota.pipelines.run.reduce_formats import (
-    ItemResult,
     counts,
     joined,
     part_instruction,
@@ -22,15 +22,22 @@ from rota.pipelines.run.reduce_formats import (
 from rota.pipelines.run.tables import read_csv
 
 LONG = "x" * 500
+
+
+def result(item: dict[str, Any], *, error: str | None = None, **reply: Any) -> ItemOutcome:
+    status: ItemStatus = "completed" if error is None else "failed"
+    return ItemOutcome(position=0, item=item, status=status, error=error, **reply)
+
+
 RESULTS = [
-    ItemResult({"title": "a|b", "n": 1}, output={"level": "high", "tags": ["p", "q"]}),
-    ItemResult({"title": "two\nlines", "more": True}, output={"level": LONG}),
-    ItemResult({"title": "c"}, error="timed out"),
+    result({"title": "a|b", "n": 1}, output={"level": "high", "tags": ["p", "q"]}),
+    result({"title": "two\nlines", "more": True}, output={"level": LONG}),
+    result({"title": "c"}, error="timed out"),
 ]
-TEXTS = [ItemResult({"q": 1}, text="First."), ItemResult({"q": 2}, text="Second.")]
+TEXTS = [result({"q": 1}, text="First."), result({"q": 2}, text="Second.")]
 
 
-def made(kind: str, results: list[ItemResult]) -> str:
+def made(kind: str, results: list[ItemOutcome]) -> str:
     return "".join(reduced(kind, lambda: results))
 
 
@@ -52,7 +59,7 @@ def test_json_holds_everything() -> None:
 
 def test_a_csv_result_can_be_the_input_of_the_same_pipeline() -> None:
     again = [
-        ItemResult({"id": "1", "out_n": "5", "out_success": "true"}, output={"n": 6, "success": 0})
+        result({"id": "1", "out_n": "5", "out_success": "true"}, output={"n": 6, "success": 0})
     ]
     text = made("csv", again)
     assert text.splitlines()[0] == (
@@ -133,7 +140,7 @@ def test_a_reduce_takes_results_one_by_one(kind: str) -> None:
         for number in range(300):
             live += 1
             most = max(most, live)
-            yield ItemResult({"n": number}, text="t")
+            yield result({"n": number}, text="t")
 
     for _ in reduced(kind, many):
         live = 0

@@ -89,14 +89,14 @@ def check_items(spool: Spool) -> None:
 
 async def _reduce(context: PipelineContext, step: ReduceStep, spool: Spool) -> None:
     if step.type != "ai":
-        await reduce_by_form(context, OUTPUT, step.type, spool.results)
+        await reduce_by_form(context, OUTPUT, step.type, spool.outcomes)
         return
     if not spool.tally.processed:
         context.warnings.append("there was nothing to reduce")
         return
     reduce = AiReduce(
         context, REDUCE, PromptBuilder(context.snapshot, REDUCE, step),
-        partial(shown, spool.results, failures=step.include_failures), spool.tally.counts,
+        partial(shown, spool.outcomes, failures=step.include_failures), spool.tally.counts,
         step.max_chars,
     )  # fmt: skip
     await put_reply(context, OUTPUT, await reduce.perform())

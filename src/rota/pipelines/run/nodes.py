@@ -153,7 +153,7 @@ class NodeWork:
         with Spool() as spool:
             await spool.take(_as_outcomes(self._items()))
             if node.strategy != "ai":
-                await reduce_by_form(context, self._out, node.strategy, spool.results)
+                await reduce_by_form(context, self._out, node.strategy, spool.outcomes)
                 text = "".join([piece async for piece in context.run_store.text(self._out)])
                 await self._put(stream([{RESULT: text}]))
                 return
@@ -161,7 +161,7 @@ class NodeWork:
                 context.warnings.append(f"node {self._id}: there was nothing to reduce")
                 await self._put(stream([]))
                 return
-            pieces = partial(shown, spool.results)
+            pieces = partial(shown, spool.outcomes)
             asking = PromptBuilder(context.snapshot, self._id, node)
             reduce = AiReduce(context, self._stage, asking, pieces, spool.tally.counts, CHARS_MAX)
             record = await reduce.perform()

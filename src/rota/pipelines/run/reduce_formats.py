@@ -9,35 +9,18 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from rota.core.pipelines.batches import BatchRange, tree_parts
 from rota.core.pipelines.templates import text_of
+from rota.pipelines.outcome import ItemOutcome
 from rota.pipelines.run.tables import write_csv
 
 PREFIX = "out_"  # of output columns, so that a field may be called like a column of the input
 
 
-class ItemResult(NamedTuple):
-    """The result of one item: fields (`output`) or a text; or an error."""
-
-    item: dict[str, Any]
-    output: dict[str, Any] | None = None
-    text: str | None = None
-    error: str | None = None
-
-    @property
-    def success(self) -> bool:
-        """Whether it has a result."""
-        return self.error is None
-
-    @property
-    def value(self) -> Any:
-        """Its fields, or its text in text mode."""
-        return self.output if self.output is not None else self.text
-
-
-Results = Callable[[], Iterable[ItemResult]]
+# The items that have ended: fields (`output`) or a text; or an error.
+Results = Callable[[], Iterable[ItemOutcome]]
 
 
 def reduced(kind: str, results: Results) -> Iterator[str]:
@@ -54,7 +37,7 @@ def as_json(results: Results) -> Iterator[str]:
     first = True
     for each in results():
         record: dict[str, Any] = {
-            "input": each.item, "output": each.value, "success": each.success,
+            "input": each.item, "output": _value(each), "success": each.error is None,
         }  # fmt: skip
         if each.error is not None:
             record["error"] = each.error
@@ -75,12 +58,12 @@ def as_csv(results: Results) -> Iterator[str]:
     yield from write_csv(head, (_cells(each, inputs, outputs) for each in results()))
 
 
-def _cells(each: ItemResult, inputs: Sequence[str], outputs: Sequence[str]) -> list[Any]:
+def _cells(each: ItemOutcome, inputs: Sequence[str], outputs: Sequence[str]) -> list[Any]:
     fields = _fields(each)
     return [
         *(each.item.get(column) for column in inputs),
         *(fields.get(column) for column in outputs),
-        each.success,
+        each.error is None,
         each.error,
     ]
 
@@ -92,7 +75,7 @@ def as_table(results: Results) -> Iterator[str]:
     yield _row(["---"] * (len(inputs) + len(outputs) + 1), escape=False)
     for each in results():
         cells = _cells(each, inputs, outputs)[:-2]
-        yield _row([*cells, "ok" if each.success else f"failed: {each.error}"])
+        yield _row([*cells, "ok" if each.error is None else f"failed: {each.error}"])
 
 
 def _row(cells: Sequence[Any], *, escape: bool = True) -> str:
@@ -110,7 +93,7 @@ def as_list(results: Results) -> Iterator[str]:
     """Markdown: a section for each item, and a count at the end."""
     count = failed = 0
     for count, each in enumerate(results(), start=1):
-        failed += not each.success
+        failed += each.error is not None
         yield f"### Item {count}\n\n"
         yield "".join(f"- **{name}**: {_indented(value)}\n" for name, value in each.item.items())
         if each.error is not None:
@@ -130,16 +113,17 @@ def _indented(value: Any) -> str:
 
 def as_text(results: Results) -> Iterator[str]:
     """The replies; a single one as it is, several with a line between. Failed ones are skipped."""
-    kept = ((number, each) for number, each in enumerate(results(), start=1) if each.success)
+    numbered = enumerate(results(), start=1)
+    kept = ((number, each) for number, each in numbered if each.error is None)
     first, second = next(kept, None), next(kept, None)
     if first is None:
         return
     if second is None:
-        yield text_of(first[1].value)
+        yield text_of(_value(first[1]))
         return
     separator = ""
     for number, each in itertools.chain([first, second], kept):
-        yield f"{separator}--- Item {number} ---\n{text_of(each.value)}\n"
+        yield f"{separator}--- Item {number} ---\n{text_of(_value(each))}\n"
         separator = "\n"
 
 
@@ -153,7 +137,12 @@ def _columns(results: Results) -> tuple[list[str], list[str]]:
     return list(inputs), list(outputs)
 
 
-def _fields(each: ItemResult) -> dict[str, Any]:
+def _value(each: ItemOutcome) -> Any:
+    """Its fields, or its text in text mode."""
+    return each.output if each.output is not None else each.text
+
+
+def _fields(each: ItemOutcome) -> dict[str, Any]:
     if each.output is not None:
         return each.output
     return {} if each.text is None else {"text": each.text}
@@ -170,8 +159,8 @@ def counts(success: int, failure: int = 0) -> dict[str, int]:
 def shown(results: Results, *, failures: bool = False) -> Iterator[str]:
     """Each result as the JSON that {{RESULTS}} is made of; failed ones only when asked for."""
     for each in results():
-        if each.success:
-            yield json.dumps(each.value, ensure_ascii=False)
+        if each.error is None:
+            yield json.dumps(_value(each), ensure_ascii=False)
         elif failures:
             yield json.dumps({"input": each.item, "error": each.error}, ensure_ascii=False)
 

@@ -23,7 +23,7 @@ from rota.pipelines.outcome import (
     OutcomeWord,
     PipelineResult,
 )
-from rota.pipelines.run.reduce_formats import ItemResult, reduced
+from rota.pipelines.run.reduce_formats import reduced
 from rota.pipelines.run.reduce_stage import OUTPUT
 from rota.pipelines.run.run_store import RunReader
 from rota.pipelines.run.summary import item_outcomes, result_of, save_results
@@ -152,10 +152,10 @@ async def partial_output(client: Client, run_id: str) -> str | None:
     if reduce is None or reduce.type == "ai":
         return None
     ended = [
-        ItemResult(each.item, each.output, each.text, each.error)
+        each
         async for each in item_outcomes(pipeline_run.reader, pipeline_run.snapshot, dropped=False)
         if each.status in ("completed", "failed")
     ]
-    if not any(each.success for each in ended):
+    if not any(each.error is None for each in ended):
         return None
     return "".join(reduced(reduce.type, lambda: ended))

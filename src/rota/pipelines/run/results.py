@@ -21,7 +21,7 @@ from rota.pipelines.outcome import ERRORS_MAX, ItemError, ItemOutcome
 from rota.pipelines.run import withheld
 from rota.pipelines.run.filter_stage import DROPPED
 from rota.pipelines.run.prompt_builder import PromptBuilder
-from rota.pipelines.run.reduce_formats import ItemResult, counts
+from rota.pipelines.run.reduce_formats import counts
 from rota.pipelines.run.run_store import (
     Item,
     ItemList,
@@ -266,11 +266,6 @@ class Spool:
             offset = self._file.tell()
             yield decoder.decode(line)
             self._file.seek(offset)
-
-    def results(self) -> Iterator[ItemResult]:
-        """The same, as a reduce takes them."""
-        for each in self.outcomes():
-            yield ItemResult(each.item, each.output, each.text, each.error)
 
 
 @contextlib.contextmanager
