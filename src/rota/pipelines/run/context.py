@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import IO, NamedTuple
 
 from rota.ai.base import Invoker
-from rota.core.runs.model import Claim
+from rota.core.runs.model import Claim, StoredStep
 from rota.pipelines.definition.sections import PipelineBudget
 from rota.pipelines.outcome import OutcomeWord, Progress, UsageSum
 from rota.pipelines.run.model_caller import ModelCaller, ProviderWatch
@@ -17,7 +17,6 @@ from rota.pipelines.run.run_store import (
     RunReader,
     RunStore,
     content_of,
-    record_of,
     stage_prefix,
 )
 from rota.pipelines.snapshot import Snapshot
@@ -91,13 +90,6 @@ class ProgressReporter:
                 log.exception("a listener of pipelines failed")
 
 
-class Hit(NamedTuple):
-    """A result of equal content, and the step it was found at."""
-
-    key: str
-    record: ItemRecord
-
-
 class Cache:
     """Results by content: of an earlier run, or of earlier attempts of this one."""
 
@@ -106,17 +98,15 @@ class Cache:
         self._stages: dict[str, dict[str, list[str]]] = {}  # keys by content
         self._lock = asyncio.Lock()
 
-    async def find(self, stage: str, key: str) -> Hit | None:
-        """A result of the same content as that of this key, or None; the key's own comes first."""
+    async def find(self, stage: str, key: str) -> StoredStep | None:
+        """A step of the same content as that of this key, or None; the key's own comes first."""
         async with self._lock:  # the first reader reads for all
             if stage not in self._stages:
                 self._stages[stage] = await self._read(stage)
         known = self._stages[stage].get(content_of(key))
         if not known:
             return None
-        best = key if key in known else known[-1]
-        step = await self.reader.step(best)
-        return None if step is None else Hit(best, record_of(step))
+        return await self.reader.step(key if key in known else known[-1])
 
     async def _read(self, stage: str) -> dict[str, list[str]]:
         keys: dict[str, list[str]] = {}

@@ -8,7 +8,7 @@ exception.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -26,12 +26,15 @@ from rota.pipelines.run.run_store import (
     PositionedItem,
     RunReader,
     item_key,
+    record_of,
     stage_prefix,
 )
 from rota.pipelines.run.sliding_window import sweep
 from rota.pipelines.run.stages import MAP
 
 OPEN, DONE, FAILED = 0, 1, 2
+# The result or failure of one item: its step, and the record in it.
+MappedItem: TypeAlias = tuple[StoredStep, ItemRecord]
 
 
 class MapOptions(NamedTuple):
@@ -49,13 +52,6 @@ class MapOptions(NamedTuple):
         if isinstance(self.max_failures, str):
             return total * int(self.max_failures.rstrip("%")) // 100
         return self.max_failures
-
-
-class MappedItem(NamedTuple):
-    """The result or failure of one item: its step, and the record in it."""
-
-    step: StoredStep
-    record: ItemRecord
 
 
 class MapStage:
@@ -187,7 +183,7 @@ class MapStage:
             if hit.key == key and cache.reader.root_id == self._context.run_store.root_id:
                 self._count()  # it is there already
             else:
-                result = self._result(placed, content, free(hit.record), None, started_at)
+                result = self._result(placed, content, free(record_of(hit)), None, started_at)
                 await self._write([result])
             return True
         return False
@@ -279,15 +275,15 @@ class MapStage:
             key, kind="item", position=placed.position, output=record, error=error,
             started_at=started_at,
         )  # fmt: skip
-        return MappedItem(step, record)
+        return step, record
 
     async def _write(self, results: Sequence[MappedItem], usage: Usage | None = None) -> None:
         """Write results and the calls that led to them, in one commit."""
         owed = None if usage is None else usage.owed
-        await self._context.run_store.put([result.step for result in results], owed)
-        for result in results:
-            self._context.progress.count(result.record)
-            self._context.progress.failed += result.step.status == "failed"
+        await self._context.run_store.put([step for step, _ in results], owed)
+        for step, record in results:
+            self._context.progress.count(record)
+            self._context.progress.failed += step.status == "failed"
             self._count()
         self._check_ceiling()
 

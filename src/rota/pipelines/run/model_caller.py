@@ -243,12 +243,14 @@ class Attempts:
             raise error
         if took_s >= self._timeout_s:
             self._timeout_s = 2 * self._question.timeout_s  # it may only have needed more time
-        if isinstance(error, Transient) and error.facts.get("why") in ("rate", "probed"):
+        facts = error.facts if isinstance(error, Transient) else {}
+        why = facts.get("why")
+        if isinstance(error, Transient) and why in ("rate", "probed"):
             return min(max(error.retry_after_s or 0.0, WAIT_S_MIN), self._question.wait_s_max)
-        if isinstance(error, Transient) and _is_throttled(error):
+        if facts.get("throttled") or why == "asked":
             self._throttled += 1
             wait_s = self._next_s(THROTTLED, self._throttled, error)
-        elif isinstance(error, Transient) and error.facts.get("why") == "broken":
+        elif why == "broken":
             self._shut_out += 1
             wait_s = self._next_s(self._question.retry, self._shut_out, error)
         elif passes(error):
@@ -287,10 +289,6 @@ class Attempts:
             raise self._cut
         self._tokens_max = tokens_max
         return 0.0
-
-
-def _is_throttled(error: Transient) -> bool:
-    return bool(error.facts.get("throttled")) or error.facts.get("why") == "asked"
 
 
 class ProviderWatch:

@@ -62,7 +62,7 @@ async def _known(
     for cache in context.caches:
         hit = await cache.find(stage, key)
         if hit is not None:
-            record = free(hit.record)
+            record = free(record_of(hit))
             step = run_store.made(key, kind="call", position=position, output=record)
             await run_store.put([step])
             return record
