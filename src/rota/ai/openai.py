@@ -105,12 +105,8 @@ class OpenAI(HttpInvoker):
             body[field] = request.max_tokens
         if request.temperature is not None:
             body["temperature"] = request.temperature
-        asks_json = request.wants_json and self._json_mode and _mentions_json(request)
-        if asks_json and "response_format" not in body:
-            body["response_format"] = {"type": "json_object"}
+        # OpenAI refuses JSON mode for a question that does not mention JSON.
+        mentions_json = "json" in (request.prompt + (request.system or "")).lower()
+        if request.wants_json and self._json_mode and mentions_json:
+            body.setdefault("response_format", {"type": "json_object"})
         return body
-
-
-def _mentions_json(request: Request) -> bool:
-    """OpenAI refuses JSON mode for a question that does not mention JSON."""
-    return "json" in (request.prompt + (request.system or "")).lower()

@@ -145,8 +145,8 @@ class Switchboard:
         provider, colon, rest = text.partition(":")
         if provider in self._makers and (colon or provider == text):
             return provider, rest
-        default = self._default_provider()
-        if default is not None and not (colon and nearest(provider, self._makers)):
+        default = (self.model or "").partition(":")[0]
+        if default in self._makers and not (colon and nearest(provider, self._makers)):
             return default, text
         known = ", ".join(sorted(self._makers))
         what = (
@@ -161,10 +161,6 @@ class Switchboard:
         """Close what the providers hold open."""
         for invoker in self._made.values():
             await release(invoker)
-
-    def _default_provider(self) -> str | None:
-        provider = (self.model or "").partition(":")[0]
-        return provider if provider in self._makers else None
 
     def _chosen(self, text: str) -> tuple[Invoker, str]:
         provider, model = self.route(text)

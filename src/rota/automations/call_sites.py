@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import bisect
+import contextlib
 import dis
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache, partial
@@ -191,22 +192,13 @@ def _calls(function: FunctionType, owner: object, search: _Search, depth: int) -
     if key in search.seen:
         return False  # it is being searched, or was searched without a result
     search.seen.add(key)
-    values = {
-        name: cell.cell_contents
-        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True)
-        if _is_filled(cell)
-    }
+    values: dict[str, Any] = {}
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # not assigned yet
+            values[name] = cell.cell_contents
     if owner is not None and code.co_argcount:
         values[code.co_varnames[0]] = owner
     return _use_in(code, -1, values, search, depth) is not None
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
 
 
 @lru_cache(maxsize=1024)

@@ -31,7 +31,6 @@ from rota.core.json_schema import misfit, shape_of
 from rota.core.suggest import check_options
 from rota.core.time.instants import SECOND, Duration, micros
 from rota.core.time.recurrence import parse
-from rota.core.time.spec import Spec
 from rota.core.typed import json_text
 from rota.errors import BadAutomation, BadInput, RotaError, UsageError
 from rota.schedules.host_zone import host_zone_name
@@ -273,7 +272,8 @@ class Automation:
         specs: dict[str, str] = {}
         for one in graph.producers:
             try:
-                specs[one.name] = json_text(_spec(one, now))
+                zone = one.zone or host_zone_name()
+                specs[one.name] = json_text(parse(one.schedule or "", zone=zone, now=now))
             except RotaError as error:
                 found.append(f"producer {one.name}: {error}")
         if found:
@@ -317,11 +317,6 @@ def _interval(every: Duration) -> str:
     return every if isinstance(every, str) else f"{micros(every) / SECOND:g}s"
 
 
-def _spec(node: HandlerNode, now: int) -> Spec:
-    zone = node.zone or host_zone_name()
-    return parse(node.schedule or "", zone=zone, now=now)
-
-
 def _written(node: HandlerNode) -> str | None:
     """The schedule as it was written; the same text keeps its times over deploys."""
     return f"{node.schedule} {node.zone or ''}".strip() if node.kind == "producer" else None
@@ -336,7 +331,7 @@ def _text(function: Function) -> str:
 
 # Automations that one function declares share their code: it is read once for all of them.
 @lru_cache(4096)
-def _source_of(code: CodeType) -> str | None:
+def _source_of(code: CodeType | ModuleType) -> str | None:
     try:
         return inspect.getsource(code)
     except (OSError, TypeError, SyntaxError, tokenize.TokenError):  # edited since its import
@@ -356,16 +351,8 @@ def _digest(handler: Handler) -> str:
     roots: list[object] = [handler.functions[phase] for phase in sorted(handler.functions)]
     if handler.owner is not None:
         roots.append(handler.owner)
-    code = fingerprint(roots, Scope.REACHABLE, module_text=_module_text)
+    code = fingerprint(roots, Scope.REACHABLE, module_text=_source_of)
     return _hash(json_text(replace(handler.node, name="")), code)
-
-
-@lru_cache(4096)
-def _module_text(module: ModuleType) -> str | None:
-    try:
-        return inspect.getsource(module)
-    except (OSError, TypeError):
-        return None
 
 
 def _hash(*parts: str) -> str:

@@ -29,7 +29,6 @@ from rota.store.runs.retry import retry_chain
 
 if TYPE_CHECKING:
     from rota.ai.base import Invoker
-    from rota.ai.limits import Limits
     from rota.client.client import Client
     from rota.pipelines.definition.loader import Loaded
     from rota.pipelines.outcome import (
@@ -69,6 +68,7 @@ class PipelineClient:
     def __init__(self, client: Client, worker: PipelineWorker | None = None) -> None:
         self._client = client
         self._worker = worker
+        # The folders of pipelines on this machine, as far as they were given.
         self._folders: dict[str, Path | None] = {}
         # The names of the runs that this process may execute, in the order of their declaration.
         self.run_names: dict[str, None] = {}
@@ -101,10 +101,6 @@ class PipelineClient:
         self._folders.pop(pipeline_id, None)
         self.run_names.pop(run_name(pipeline_id), None)
 
-    def _folder_of(self, pipeline_id: str) -> Path | None:
-        """The folder of a pipeline on this machine, if it was given."""
-        return self._folders.get(pipeline_id)
-
     def serve(self) -> None:
         """Execute parts of other machines' big runs, and send the notifications of schedules.
 
@@ -127,7 +123,7 @@ class PipelineClient:
         Raises:
             UnknownPipeline: This process does not know it.
         """
-        folder = self._folder_of(pipeline_id)
+        folder = self._folders.get(pipeline_id)
         if folder is None:
             known = sorted(name for name, path in self._folders.items() if path is not None)
             raise UnknownPipeline(
@@ -225,16 +221,12 @@ class PipelineClient:
         """The model provider. The first call makes it from the settings or the environment."""
         if self._ai is None:
             from rota.ai.registry import invoker_of
+            from rota.ai.shared_limits import shared
 
-            self._ai, self._own_ai = invoker_of(self._settings, limit=self._limit()), True
+            database, namespace = self._client.connection.database, self._client.settings.namespace
+            limit = shared(database, self._client.clock, namespace=namespace)
+            self._ai, self._own_ai = invoker_of(self._settings, limit=limit), True
         return self._ai
-
-    def _limit(self) -> Callable[[Invoker, Limits], Invoker]:
-        """A wrapper that keeps a provider within limits shared by all workers of the store."""
-        from rota.ai.shared_limits import shared
-
-        namespace = self._client.settings.namespace
-        return shared(self._client.connection.database, self._client.clock, namespace=namespace)
 
     async def close(self) -> None:
         """Close what the invoker holds open."""
@@ -357,7 +349,7 @@ class PipelineClient:
             raise WrongState(f"run {run_id} is not a pipeline run", hint="Use `rota run retry`.")
         now = self._client.clock.now()
         pipeline_id = pipeline_id_of(run.name)
-        self.know(pipeline_id, self._folder_of(pipeline_id))
+        self.know(pipeline_id, self._folders.get(pipeline_id))
         if not run.is_final:
             await self._client.connection.database.write(store.take_up, run, queue=queue, now=now)
         elif run.status == "completed" and run.reason != "partial":

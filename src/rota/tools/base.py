@@ -199,6 +199,4 @@ def read_params(kind: type[T], params: dict[str, Any], *, tool: str) -> T:
     return values
 
 
-@functools.cache
-def _reader_of(kind: Any) -> typed.JsonReader:
-    return typed.JsonReader(kind)
+_reader_of = functools.cache(typed.JsonReader)

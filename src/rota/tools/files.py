@@ -84,7 +84,7 @@ class FileWrite(Tool):
         """By content: the file is what was to be written, or it is not."""
         path, raw = self._folder.path_of(params.path), params.raw(self.name)
 
-        def work() -> bool:
+        def work(_left: threading.Event) -> bool:
             try:
                 with self._folder.opened(path) as parent:
                     _sweep(parent, mark_of(call.key))
@@ -93,13 +93,12 @@ class FileWrite(Tool):
                 return False
 
         try:
-            same = await in_thread(lambda _: work(), timeout_s=call.timeout_s)
+            same = await in_thread(work, timeout_s=call.timeout_s)
         except (OSError, TimeoutError) as error:
             return Unknown(f"{path} cannot be read: {error}")
-        name = self._folder.name(path)
         if same:
             return Applied(self._result(path, raw))
-        return NotApplied(f"{name} does not have this content")
+        return NotApplied(f"{self._folder.name(path)} does not have this content")
 
     def _result(self, path: Path, raw: bytes) -> dict[str, Any]:
         digest = hashlib.sha256(raw).hexdigest()

@@ -90,8 +90,7 @@ class SqlWrite(Tool):
 
     def read(self, params: dict[str, Any]) -> dict[str, Any]:
         """Values by the names in the statements."""
-        values = read_params(dict[str, Any], params, tool=self.name)
-        return _matched(values, self._names, self.name)
+        return _matched(params, self._names, self.name)
 
     async def perform(self, params: dict[str, Any], call: Call) -> Any:
         """The effect and its key, in one commit."""
@@ -150,8 +149,7 @@ class SqlRead(Tool):
 
     def read(self, params: dict[str, Any]) -> dict[str, Any]:
         """Values by the names in the query."""
-        values = read_params(dict[str, Any], params, tool=self.name)
-        return _matched(values, frozenset(self._statement.names), self.name)
+        return _matched(params, frozenset(self._statement.names), self.name)
 
     async def perform(self, params: dict[str, Any], call: Call) -> Any:
         """The rows."""
@@ -190,8 +188,9 @@ def _backend_class(url: str, tool: str) -> Any:
     )
 
 
-def _matched(values: dict[str, Any], names: frozenset[str], tool: str) -> dict[str, Any]:
-    """All names of the statements: a value skipped is a mistake, not a NULL."""
+def _matched(params: dict[str, Any], names: frozenset[str], tool: str) -> dict[str, Any]:
+    """Values by all names of the statements: a value skipped is a mistake, not a NULL."""
+    values = read_params(dict[str, Any], params, tool=tool)
     missing, strange = sorted(names - set(values)), sorted(set(values) - names)
     if missing or strange:
         problems = [f"needs {', '.join(missing)}"] if missing else []

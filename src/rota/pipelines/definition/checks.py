@@ -11,11 +11,13 @@ from rota.core.pipelines.filter_rules import Operator, number_of, pattern_of
 from rota.core.pipelines.templates import RESERVED, Template
 from rota.errors import BadInput
 from rota.pipelines.definition.model import Filter, Input, Pipeline
+from rota.pipelines.definition.nodes import MapNode
 from rota.pipelines.definition.problems import Path, ProblemReport, path_text
 from rota.pipelines.definition.rules import SHORT, FieldRule, Rule, RuleGroup
 from rota.pipelines.definition.sections import (
     AiSection,
     CallOptions,
+    MapStep,
     OutputField,
     Parameter,
     ReduceStep,
@@ -37,9 +39,7 @@ def check_linear(pipeline: Pipeline, written: set[str], report: ProblemReport) -
     if pipeline.filter is not None:
         _check_filter(pipeline.filter, report)
     if pipeline.map is not None:
-        check_asking(pipeline.map, ("map",), report)
-        if pipeline.map.batch_size > 1 and pipeline.map.prompt:
-            check_batch_prompt(pipeline.map.prompt, ("map", "prompt"), report)
+        check_mapping(pipeline.map, ("map",), report)
     if pipeline.job is not None:
         check_asking(pipeline.job, ("job",), report)
     if pipeline.reduce is not None:
@@ -48,13 +48,11 @@ def check_linear(pipeline: Pipeline, written: set[str], report: ProblemReport) -
 
 def _check_mode(written: set[str], report: ProblemReport) -> None:
     linear = [key for key in LINEAR if key in written]
-    if "nodes" in written:
-        for key in [*linear, *(["job"] if "job" in written else [])]:
-            report.error((key,), f"{key} and nodes exclude each other; choose one", at_key=True)
-        return
-    if "job" in written:
-        for key in linear:
-            report.error((key,), f"{key} and job exclude each other; choose one", at_key=True)
+    others = [key for key in ("nodes", "job") if key in written]
+    if others:
+        for key in [*linear, *others[1:]]:
+            message = f"{key} and {others[0]} exclude each other; choose one"
+            report.error((key,), message, at_key=True)
         return
     if not linear:
         report.error((), "there is nothing to do: give input, map and reduce; or job; or nodes")
@@ -174,10 +172,13 @@ def check_call_options(options: CallOptions, path: Path, report: ProblemReport) 
         )
 
 
-def check_batch_prompt(prompt: str, path: Path, report: ProblemReport) -> None:
-    """Warn about a batch with a prompt that does not show its items. It can still be run."""
-    if "ITEMS" not in Template(prompt).names:
-        report.warning(path, "batchSize is more than 1, but the prompt does not hold {{ITEMS}}")
+def check_mapping(section: MapStep | MapNode, path: Path, report: ProblemReport) -> None:
+    """The same, and a warning about a batch with a prompt that does not show its items."""
+    check_asking(section, path, report)
+    prompt = section.prompt if section.batch_size > 1 else None
+    if prompt and "ITEMS" not in Template(prompt).names:
+        message = "batchSize is more than 1, but the prompt does not hold {{ITEMS}}"
+        report.warning((*path, "prompt"), message)
 
 
 def _check_reduce(section: ReduceStep, report: ProblemReport) -> None:

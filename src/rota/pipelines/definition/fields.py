@@ -23,6 +23,10 @@ _NO = {"no", "false", "exclude", "excluded", "fail", "reject", "drop", "n"}
 _TRUE, _FALSE = {"true", "yes"}, {"false", "no"}
 _PAIRS = (("field", "value"), ("key", "value"), ("name", "value"))
 _MISSING = object()
+_TYPES = {
+    "string": "text", "integer": "a whole number", "number": "a number",
+    "boolean": "true or false", "list": "a list", "object": "an object",
+}  # fmt: skip
 
 
 class BatchMismatch(BadReply):
@@ -222,7 +226,7 @@ def _checked(value: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
         got = _converted(got, field.type)
         if got is _MISSING:
             shown = _shown(_get(value, field.name))
-            problems.append(f'"{field.name}" must be {_a(field.type)}; it is {shown}.')
+            problems.append(f'"{field.name}" must be {_TYPES[field.type]}; it is {shown}.')
         elif field.enum is not None:
             got = _listed_value(got, field, problems)
         checked[field.name] = got
@@ -266,11 +270,6 @@ def _plain(value: Any, number: Any) -> Any:
     if not isinstance(value, str):
         return value
     return int(number) if number == int(number) and "." not in value else float(number)
-
-
-def _a(kind: str) -> str:
-    words = {"integer": "a whole number", "boolean": "true or false", "object": "an object"}
-    return words.get(kind) or ("text" if kind == "string" else f"a {kind}")
 
 
 def _shown(value: Any) -> str:

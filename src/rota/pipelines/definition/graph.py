@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping
 from rota.core.suggest import did_you_mean
 from rota.pipelines.definition.checks import (
     check_asking,
-    check_batch_prompt,
     check_call_options,
     check_fields,
+    check_mapping,
     check_operand,
 )
 from rota.pipelines.definition.nodes import (
@@ -71,9 +71,7 @@ def _check_parents(node_id: str, node: Node, ids: Collection[str], report: Probl
 def _check_node(node: Node, path: Path, report: ProblemReport) -> None:
     match node:
         case MapNode():
-            check_asking(node, path, report)
-            if node.batch_size > 1 and node.prompt:
-                check_batch_prompt(node.prompt, (*path, "prompt"), report)
+            check_mapping(node, path, report)
         case AiNode():
             check_asking(node, path, report)
         case ReduceNode():
@@ -109,21 +107,19 @@ def cycles(parents: Mapping[str, list[str]]) -> list[list[str]]:
     groups: list[list[str]] = []
     done: set[str] = set()
     for start in parents:
-        trail: list[str] = []
-        stack = [(start, iter(parents.get(start, [])))] if start not in done else []
-        trail.extend(each for each, _ in stack)
-        while stack:
-            node_id, rest = stack[-1]
+        # The nodes on the way from the start, each with those of its parents that are left.
+        trail = {} if start in done else {start: iter(parents[start])}
+        while trail:
+            node_id, rest = next(reversed(trail.items()))
             parent = next((each for each in rest if each in parents), None)
             if parent is None:
                 done.add(node_id)
-                stack.pop()
-                trail.pop()
+                del trail[node_id]
             elif parent in trail:
-                groups.append(_from_first(trail[trail.index(parent) :], list(parents)))
+                way = list(trail)
+                groups.append(_from_first(way[way.index(parent) :], list(parents)))
             elif parent not in done:
-                stack.append((parent, iter(parents[parent])))
-                trail.append(parent)
+                trail[parent] = iter(parents[parent])
     return groups
 
 

@@ -200,10 +200,10 @@ def _prompts(
                 text = read_prompt(section.prompt_file, folder)
             except BadInput as error:
                 report.error((*path, "promptFile"), error.message)
-        skill_texts = []
+        skill_texts: dict[str, str] = {}
         for name in section.skill_names:
             try:
-                skill_texts.append(read_skill(name, skills))
+                skill_texts[name] = read_skill(name, skills)
             except BadInput as error:
                 where = "skill" if name == section.skill else "skills"
                 report.error((*path, where), error.message)

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from rota.errors import BadInput
 
 _FRONT = re.compile(r"\A---[ \t]*\n.*?^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _SKILL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]*")
 SKILL_FILE = "SKILL.md"
-
-
-class SkillText(NamedTuple):
-    """A skill and its text."""
-
-    name: str
-    text: str
 
 
 def prompt_places(name: str, folder: Path) -> list[Path]:
@@ -42,14 +34,14 @@ def skill_folders(folder: Path) -> list[Path]:
     return [folder / "skills", folder.parent / "skills", *above]
 
 
-def read_skill(name: str, folders: Sequence[Path]) -> SkillText:
+def read_skill(name: str, folders: Sequence[Path]) -> str:
     """The text of a skill without its front matter."""
     if not _SKILL_NAME.fullmatch(name) or ".." in name:
         raise BadInput(
             f'"{name}" is not the name of a skill; it names a folder, without separators and dots'
         )
     places = [folder / name / SKILL_FILE for folder in folders]
-    return SkillText(name, _first_text(places, f"the skill {name}").strip())
+    return _first_text(places, f"the skill {name}").strip()
 
 
 def _first_text(places: Sequence[Path], what: str) -> str:
@@ -64,11 +56,12 @@ def _first_text(places: Sequence[Path], what: str) -> str:
     return text
 
 
-def with_skills(prompt: str, skills: Sequence[SkillText]) -> str:
-    """The prompt with its skills before it; their placeholders count like its own."""
+def with_skills(prompt: str, skills: Mapping[str, str]) -> str:
+    """The prompt with its skills (texts by name) before it; their placeholders count like its
+    own."""
     if not skills:
         return prompt
-    guidance = [f"[Skill Guidance: {skill.name}]\n{skill.text}\n" for skill in skills]
+    guidance = [f"[Skill Guidance: {name}]\n{text}\n" for name, text in skills.items()]
     return "\n".join([*guidance, f"[Task]\n{prompt}"])
 
 

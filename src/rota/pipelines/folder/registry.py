@@ -167,9 +167,8 @@ class PipelineRegistry:
         config, title = in_force(listed, row)
         if config is None:
             return None
-        state = state_file_sync.peek(listed.folder)
-        if state is None:
-            state = ScheduleState(schedule_id=name, pipeline_id=listed.pipeline_id)
+        new = ScheduleState(schedule_id=name, pipeline_id=listed.pipeline_id)
+        state = state_file_sync.peek(listed.folder) or new
         state = msgspec.structs.replace(state, schedule_id=name, pipeline_id=listed.pipeline_id)
         if row is None and loaded is not None:
             state = expected(state, loaded, now)

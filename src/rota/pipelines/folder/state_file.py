@@ -174,12 +174,10 @@ def ended(
 
 
 def _counted(stats: Stats, record: RunRecord) -> Stats:
-    before = 0.0 if stats.average_duration is UNSET else stats.average_duration
+    before = stats.average_duration
     total = stats.total_runs + 1
     duration = 0 if record.duration is UNSET else record.duration
-    average = (
-        before + (duration - before) / total if stats.average_duration is not UNSET else duration
-    )
+    average = duration if before is UNSET else before + (duration - before) / total
     return Stats(
         total_runs=total,
         successful_runs=stats.successful_runs + record.success,

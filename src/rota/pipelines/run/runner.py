@@ -126,7 +126,7 @@ class PipelineRunner:
 
     def _here(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with the folder of the pipeline on this machine."""
-        known = self._pipelines._folder_of(snapshot.pipeline_id)
+        known = self._pipelines._folders.get(snapshot.pipeline_id)
         if snapshot.path.is_dir() or known is None or not known.is_dir():
             return snapshot
         return msgspec.structs.replace(snapshot, folder=str(known))

@@ -75,7 +75,8 @@ async def stop(tx: Tx, namespace: str, name: str, *, status: str, now: int) -> N
     """Pause or archive: active runs end normally, no new run begins."""
     locked = await take(tx, namespace, name)
     await state.set_status(tx, locked.automation, status, now=now)
-    await state.suspend_open_run(tx, locked.automation)
+    if locked.open_run is not None:
+        await state.suspend(tx, locked.open_run)
 
 
 async def resume(tx: Tx, namespace: str, name: str, *, now: int, new_id: str) -> None:

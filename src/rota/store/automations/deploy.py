@@ -142,14 +142,12 @@ async def deploy(
         await state.ensure_open_run(tx, old, now=now, new_id=next(new_ids))
         return Deployment(old.version, old.version)
     [newest] = await state.versions(tx, key, limit=1)
-    if at_start and newest.restores is not None and await _was_there(tx, key, fresh.digest):
-        return Deployment(old.version, old.version, held_back=True)
+    if at_start and newest.restores is not None:
+        was_there = await tx.rows("has_digest", **key._asdict(), digest=fresh.digest)
+        if was_there:
+            return Deployment(old.version, old.version, held_back=True)
     lost = await put_in_force(tx, fresh, newest.version + 1, key, now, new_ids)
     return Deployment(newest.version + 1, old.version, lost)
-
-
-async def _was_there(tx: Tx, key: AutomationKey, digest: str) -> bool:
-    return bool(await tx.rows("has_digest", **key._asdict(), digest=digest))
 
 
 async def put_in_force(
@@ -194,7 +192,7 @@ async def _go_on(tx: Tx, key: AutomationKey, now: int, new_id: str) -> None:
 
 async def put_fix(
     tx: Tx, automation: DeployedAutomation, graph: str, source: str, comment: str, *, now: int
-) -> int:
+) -> None:
     """Record a version made by a fix and put it in force; the declared graph stays."""
     key = AutomationKey(automation.namespace, automation.name)
     [newest] = await state.versions(tx, key, limit=1)
@@ -207,7 +205,6 @@ async def put_fix(
         "set_automation_version", namespace=automation.namespace, name=automation.name,
         version=number, fixes=automation.fixes + 1, now=now,
     )  # fmt: skip
-    return number
 
 
 async def _change_parts(tx: Tx, key: AutomationKey, fresh: NewVersion, now: int) -> tuple[str, ...]:

@@ -95,6 +95,6 @@ async def adopt(tx: Tx, claim: Claim) -> None:
     await tx.rows("adopt_mutation", root_id=claim.root_id, run_id=claim.id)
 
 
-async def approve(tx: Tx, root_id: str, *, now: int) -> bool:
+async def approve(tx: Tx, root_id: str, *, now: int) -> None:
     """Note that a person agreed to the exact parameters that were proposed."""
-    return bool(await tx.rows("approve_mutation", root_id=root_id, now=now))
+    await tx.rows("approve_mutation", root_id=root_id, now=now)

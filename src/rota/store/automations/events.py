@@ -194,29 +194,30 @@ async def complain(tx: Tx, key: AutomationKey, run_id: str, wanted: Reservation)
 
 async def note_refused(tx: Tx, run_id: str, event_ids: Sequence[str], *, now: int) -> None:
     """Record the events that a run could not read: an operator may skip them."""
-    items = [(event_id,) for event_id in event_ids]
-    await tx.many("put_reservations", items, run_id=run_id, act="refused", now=now)
+    await _note(tx, run_id, "refused", event_ids, now)
 
 
 async def skip(tx: Tx, run_id: str, event_ids: Sequence[str], *, now: int) -> None:
     """Skip events because a run failed on them."""
     await tx.rows("skip_events", ids=list(event_ids), now=now)
+    await _note(tx, run_id, "skipped", event_ids, now)
+
+
+async def _note(tx: Tx, run_id: str, act: str, event_ids: Sequence[str], now: int) -> None:
     items = [(event_id,) for event_id in event_ids]
-    await tx.many("put_reservations", items, run_id=run_id, act="skipped", now=now)
+    await tx.many("put_reservations", items, run_id=run_id, act=act, now=now)
 
 
-async def release(tx: Tx, root_id: str, *, now: int) -> int:
+async def release(tx: Tx, root_id: str, *, now: int) -> None:
     """Release all events that a chain has reserved."""
     await tx.rows("note_owned", root_id=root_id, act="released", now=now)
-    return len(await tx.rows("release_events", root_id=root_id, now=now))
+    await tx.rows("release_events", root_id=root_id, now=now)
 
 
-async def release_corrected(tx: Tx, run_id: str, *, now: int) -> int:
+async def release_corrected(tx: Tx, run_id: str, *, now: int) -> None:
     """Release reserved events that were corrected since; the correction counts."""
-    rows = await tx.rows("release_corrected", run_id=run_id, now=now)
-    items = [(row[0],) for row in rows]
-    await tx.many("put_reservations", items, run_id=run_id, act="released", now=now)
-    return len(rows)
+    released = [row[0] for row in await tx.rows("release_corrected", run_id=run_id, now=now)]
+    await _note(tx, run_id, "released", released, now)
 
 
 async def use(tx: Tx, ends: Sequence[Row], *, now: int) -> None:
@@ -225,12 +226,11 @@ async def use(tx: Tx, ends: Sequence[Row], *, now: int) -> None:
     await tx.many("use_events", ends, now=now)
 
 
-async def transfer(tx: Tx, root_id: str, run_id: str, *, now: int) -> int:
+async def transfer(tx: Tx, root_id: str, run_id: str, *, now: int) -> None:
     """Transfer all reserved events of a chain to its newest run."""
     await tx.rows("note_owned", root_id=root_id, act="transferred", now=now)
-    moved = len(await tx.rows("transfer_events", root_id=root_id, run_id=run_id, now=now))
+    await tx.rows("transfer_events", root_id=root_id, run_id=run_id, now=now)
     await tx.rows("note_held", run_id=run_id, act="reserved", now=now)
-    return moved
 
 
 async def inherited(tx: Tx, run_id: str) -> list[str]:

@@ -202,9 +202,7 @@ async def put_open_runs(tx: Tx, open_runs: Sequence[NewOpenRun], *, now: int) ->
         )
 
 
-async def ensure_open_run(
-    tx: Tx, automation: DeployedAutomation, *, now: int, new_id: str
-) -> NextStart:
+async def ensure_open_run(tx: Tx, automation: DeployedAutomation, *, now: int, new_id: str) -> None:
     """Make sure that there is an open run, and that it is awake when there is work."""
     found = await handlers(tx, AutomationKey(automation.namespace, automation.name))
     at = next_start_of(automation, found, now)
@@ -213,18 +211,13 @@ async def ensure_open_run(
         await put_open_runs(tx, [NewOpenRun(automation, new_id, at)], now=now)
     elif open_run.status == Status.SLEEPING and open_run.reason == PAUSED and at.reason != PAUSED:
         # It may have been in the middle of something; the claim finds out.
-        at = NextStart(Status.PENDING, None, now, open_run.trigger)
-        await retime(tx, open_run, at)
+        await retime(tx, open_run, NextStart(Status.PENDING, None, now, open_run.trigger))
     elif open_run.status == Status.SLEEPING and open_run.reason in (IDLE, EVENT):
         await retime(tx, open_run, at)
-    return at
 
 
-async def suspend_open_run(tx: Tx, automation: DeployedAutomation) -> None:
+async def suspend(tx: Tx, open_run: Run) -> None:
     """Suspend an open run that has not begun, until it is resumed."""
-    open_run = await read_open_run(tx, automation)
-    if open_run is None:
-        return
     if open_run.status == Status.PENDING or open_run.reason in (IDLE, EVENT):
         await retime(tx, open_run, NextStart(Status.SLEEPING, PAUSED, None, open_run.trigger))
 
@@ -240,12 +233,11 @@ async def retime(tx: Tx, open_run: Run, at: NextStart) -> None:
     )
 
 
-async def poke(tx: Tx, automation: DeployedAutomation, *, now: int) -> bool:
+async def poke(tx: Tx, automation: DeployedAutomation, *, now: int) -> None:
     """Wake an open run that sleeps without work."""
-    rows = await tx.rows(
+    await tx.rows(
         "poke_open_run", namespace=automation.namespace, serial_key=automation.serial_key, now=now
     )
-    return bool(rows)
 
 
 async def set_status(tx: Tx, automation: DeployedAutomation, status: str, *, now: int) -> None:
@@ -276,12 +268,10 @@ async def count_troubles(
     )  # fmt: skip
 
 
-async def resolve(tx: Tx, run_id: str, *, now: int) -> bool:
+async def resolve(tx: Tx, run_id: str, *, now: int) -> None:
     """Let a waiting open run continue."""
-    resolved = bool(await tx.rows("resolve_open_run", id=run_id, now=now))
-    if resolved:
+    if await tx.rows("resolve_open_run", id=run_id, now=now):
         await tx.rows("forget_error", run_id=run_id)
-    return resolved
 
 
 async def queue_producers(tx: Tx, key: AutomationKey, *, now: int) -> list[str]:

@@ -70,10 +70,10 @@ async def list_events(
     tx: Tx,
     key: AutomationKey,
     *,
-    topic: str = "",
-    status: str = "",
-    before: str = "",
-    limit: int = 50,
+    topic: str,
+    status: str,
+    before: str,
+    limit: int,
 ) -> list[StoredEvent]:
     """Events, newest first."""
     rows = await tx.rows(
@@ -128,16 +128,14 @@ async def inputs_of_output(tx: Tx, mutation_id: str, *, namespace: str) -> list[
 
 
 async def list_outputs(
-    tx: Tx, key: AutomationKey, *, status: str = "", before: str = "", limit: int = 50
+    tx: Tx, key: AutomationKey, *, status: str, before: str, limit: int
 ) -> list[LedgerRow]:
     """Side effects, newest first."""
     rows = await tx.rows("list_outputs", **key._asdict(), status=status, before=before, limit=limit)
     return [LedgerRow(*row) for row in rows]
 
 
-async def list_activity(
-    tx: Tx, key: AutomationKey, *, before: str = "", limit: int = 50
-) -> list[SeenRun]:
+async def list_activity(tx: Tx, key: AutomationKey, *, before: str, limit: int) -> list[SeenRun]:
     """Handler runs, newest first."""
     rows = await tx.rows("list_activity", **key._asdict(), before=before, limit=limit)
     return await _with_changes(tx, rows)
