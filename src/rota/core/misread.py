@@ -6,12 +6,13 @@ would decode any text. A float has 53 bits for the digits of an integer.
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Iterator
 from itertools import repeat
 from typing import Any, NamedTuple
 
 from msgspec import inspect
+
+from rota.core.round_trip import short
 
 _BYTES = (bytes, bytearray, memoryview)
 _BYTES_KINDS = {
@@ -19,9 +20,6 @@ _BYTES_KINDS = {
     inspect.MemoryViewType: "memoryview",
 }  # fmt: skip
 _ARRAYS = (list, tuple, set, frozenset)
-
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
 
 
 class Misread(NamedTuple):
@@ -33,7 +31,7 @@ class Misread(NamedTuple):
 
     def text(self) -> str:
         """The complaint of an error message."""
-        shown = f"`{self.path}` is {_SHORT.repr(self.value)}, which"
+        shown = f"`{self.path}` is {short(self.value)}, which"
         if self.expected == "float":
             return f"{shown} a float cannot hold"
         given = type(self.value).__name__

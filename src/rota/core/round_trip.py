@@ -12,7 +12,8 @@ import msgspec
 PLAIN = (type(None), bool, int, float, str, list, dict)
 
 _SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 60
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
+short = _SHORT.repr  # a value in an error text, cut if it is long
 
 
 def difference(value: Any, back: Any, *, strict: bool) -> str | None:
@@ -25,7 +26,7 @@ def difference(value: Any, back: Any, *, strict: bool) -> str | None:
     found = _first(value, back, "$", strict)
     if found is None:
         return None
-    path, before, after = (found[0], _SHORT.repr(found[1]), _SHORT.repr(found[2]))
+    path, before, after = (found[0], short(found[1]), short(found[2]))
     return f"`{path}` is {before}, and would come back as {'another' if after == before else after}"
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import reprlib
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-T = TypeVar("T")
+from rota.core.round_trip import short
 
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 60
+T = TypeVar("T")
 
 
 # Calls that user code has to await: by key, the name and the coroutine. A call removes itself when
@@ -63,6 +61,6 @@ def close(pending: PendingCalls) -> None:
 
 def shown(name: str, args: Any, kwargs: Any) -> str:
     """A call as its author wrote it, long values cut."""
-    values = [_SHORT.repr(value) for value in args]
-    values += [f"{key}={_SHORT.repr(value)}" for key, value in kwargs.items()]
+    values = [short(value) for value in args]
+    values += [f"{key}={short(value)}" for key, value in kwargs.items()]
     return f"{name}({', '.join(values)})"
