@@ -14,7 +14,7 @@ from rota.store.backend.database import Database
 from tests.kit.builders import new_run, opened
 from tests.kit.builders import start as start_runs
 
-CHUNK = len(sqlite_wal_prealloc.CHUNK)
+CHUNK_BYTES = sqlite_wal_prealloc.CHUNK_BYTES
 
 
 async def _start(db: Database, count: int) -> None:
@@ -45,7 +45,7 @@ async def test_small_commits_find_space_in_the_log(tmp_path: Path) -> None:
         await _start(db, 300)
         longer = _log(path).stat().st_size - before
         assert longer > 0
-        assert longer % CHUNK == 0
+        assert longer % CHUNK_BYTES == 0
 
 
 async def test_zeros_at_the_end_are_no_part_of_the_log_after_a_power_cut(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ async def test_a_long_log_is_carried_over_and_begun_again(
     path = tmp_path / "a.db"
     async with opened(f"sqlite:///{path}") as db:
         await _start(db, 300)
-        assert _log(path).stat().st_size <= 2 * CHUNK
+        assert _log(path).stat().st_size <= 2 * CHUNK_BYTES
         assert path.stat().st_size > 300 * 100
     assert _count(path) == 300
 

@@ -14,7 +14,7 @@ from rota.store.backend.sqlite_errors import keep_errno, translate
 # Two checkpoints behind: one that is late once is not reported.
 BACKLOG_PAGES = 2 * sqlite_wal_prealloc.CHECKPOINT_PAGES
 # The log grows by this much at a time, and between two checkpoints to this length.
-LOG_CHUNK_BYTES = len(sqlite_wal_prealloc.CHUNK)
+LOG_CHUNK_BYTES = sqlite_wal_prealloc.CHUNK_BYTES
 LOG_BYTES = sqlite_wal_prealloc.CHECKPOINT_PAGES * sqlite_wal_prealloc.FRAME_BYTES_MAX
 
 

@@ -3,6 +3,9 @@
 A commit that lengthens the log costs the disk half as much again as one that overwrites: the file
 system has to make the new length durable too. So a log that grows by small commits is lengthened a
 mebibyte at a time, with zeros. SQLite takes them for the end of the log.
+
+The zeros go in small writes. Linux caches one large write as one large folio, and ext4 then walks
+through all its blocks at every later write of a page.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ from rota.store.backend.sqlite_files import OpenFiles
 
 log = logging.getLogger("rota.store")
 
-CHUNK = bytes(1 << 20)
+ZEROS = bytes(1 << 16)
+CHUNK_BYTES = 1 << 20
 FRAME_BYTES_MAX = 4096 + 24
 # A checkpoint costs as much as it moves pages, so a long log, in which pages come again, is cheap.
 CHECKPOINT_PAGES = 4000
@@ -60,7 +64,8 @@ class WalPreallocation:
             self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         length = os.fstat(self._file).st_size
         if self._used + AHEAD > length // FRAME_BYTES_MAX:
-            length += os.pwrite(self._file, CHUNK, length)
+            for _ in range(CHUNK_BYTES // len(ZEROS)):
+                length += os.pwrite(self._file, ZEROS, length)
         return length
 
     def _committed(self, connection: apsw.Connection, name: str, frames: int) -> int:
