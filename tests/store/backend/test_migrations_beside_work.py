@@ -201,11 +201,15 @@ async def test_the_lock_of_one_migration_ends_before_the_next_begins(
         assert await asyncio.wait_for(migrating, 20) == [one.title for one in extra]
 
 
+# No code has read these since an earlier migration, which says so.
+UNREAD = {"0026_no_phase": ["drop column phase;"]}
+
+
 def test_no_shipped_migration_takes_away_what_running_workers_read() -> None:
-    """Workers of the version before continue on the new schema, so columns and tables stay."""
+    """Workers of the version before continue on the new schema, so columns that they read stay."""
     for one in migrate.shipped():
         found = re.findall(r"(?:drop (?:column|table)|rename).*", POSTGRES.render(one.text))
-        assert not found, one.title
+        assert found == UNREAD.get(one.title, []), one.title
 
 
 # They write a row for a schedule, which are few beside runs: no run and no table is locked.

@@ -424,7 +424,6 @@ create table runs (
     priority bigint not null,
     status text not null,
     reason text,
-    phase text,
     available_at bigint,
     due_at bigint,
     schedule_id text collate "C",

@@ -360,7 +360,6 @@ CREATE TABLE runs (
     priority integer not null,
     status text not null,
     reason text,
-    phase text,
     available_at integer,
     due_at integer,
     schedule_id text references runs (id) on delete set null,

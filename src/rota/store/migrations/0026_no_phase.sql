@@ -1,0 +1,2 @@
+-- Nothing has read or written this column since 0021.
+alter table runs drop column phase;
