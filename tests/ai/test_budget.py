@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rota.ai import Budget, Budgeted, Estimate, Offline, Prices, Reply, Request
 from rota.ai import budget as rules
 from rota.ai.base import passing
-from rota.ai.budget import Amount, BudgetUsage, Limit
+from rota.ai.budget import NOTHING, Amount, Limit
 from rota.errors import BadSetting, BudgetSpent, NeedsLogin, Transient
 
 amounts = st.builds(Amount, st.integers(0, 1000), st.integers(0, 1000))
@@ -25,25 +25,26 @@ limits = st.builds(
 def test_a_budget_is_never_passed_while_estimates_are_high_enough(
     limit: Limit, calls: list[tuple[Amount, float, bool]]
 ) -> None:
-    spent, under_way = BudgetUsage(), list[tuple[Amount, Amount]]()
+    spent, held, under_way = NOTHING, NOTHING, list[tuple[Amount, Amount]]()
     for amount, share, settles in calls:
-        verdict = rules.judge(limit, spent, amount)
+        verdict = rules.judge(limit, spent, held, amount)
         if verdict == "go":
             used = Amount(int(amount.nano_usd * share), int(amount.tokens * share))
-            spent = rules.hold(spent, amount)
+            held += amount
             under_way.append((amount, used))
         if verdict == "wait":
             assert under_way, "waits for nobody"
         if settles and under_way:
-            spent = rules.settle(spent, *under_way.pop(0))
-        for most, gone, held in (
-            (limit.nano_usd, spent.nano_usd, spent.held_nano_usd),
-            (limit.tokens, spent.tokens, spent.held_tokens),
+            over, taken = under_way.pop(0)
+            spent, held = spent + taken, held - over
+        for most, gone in (
+            (limit.nano_usd, (spent + held).nano_usd),
+            (limit.tokens, (spent + held).tokens),
         ):
-            assert most is None or gone + held <= most
-    for call in under_way:
-        spent = rules.settle(spent, *call)
-    assert (spent.held_nano_usd, spent.held_tokens) == (0, 0)
+            assert most is None or gone <= most
+    for over, _ in under_way:
+        held -= over
+    assert held == NOTHING
 
 
 def reply(tokens: int, cost: float | None = None) -> Reply:
@@ -121,7 +122,7 @@ async def test_a_call_without_an_answer_counts_only_if_it_may_be_billed(
     with pytest.raises(type(error)):
         async with budget.spending(guess(80)):
             raise error
-    assert (budget.spent_tokens, budget.spent.held_tokens) == (counted, 0)
+    assert (budget.spent_tokens, budget.held.tokens) == (counted, 0)
 
 
 async def test_a_budget_in_dollars_needs_a_price() -> None:
@@ -133,7 +134,7 @@ async def test_a_budget_in_dollars_needs_a_price() -> None:
 
 
 async def test_a_budget_goes_on_where_it_was_left() -> None:
-    budget = Budget(limit_tokens=100, spent=BudgetUsage(tokens=90))
+    budget = Budget(limit_tokens=100, spent=Amount(0, 90))
     with pytest.raises(BudgetSpent):
         async with budget.spending(guess(11)):
             pass

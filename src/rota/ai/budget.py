@@ -3,7 +3,7 @@
 An answer is bounded by `max_tokens` of its question, or of its provider, or by `BOUND_TOKENS`. A
 call that would exceed the budget waits for those in progress. It is refused when that cannot help.
 
-The arithmetic is pure and in whole billionths of a dollar: `BudgetUsage` in, `BudgetUsage` out.
+The arithmetic is pure, and in whole billionths of a dollar.
 """
 
 from __future__ import annotations
@@ -22,23 +22,25 @@ from rota.errors import BadSetting, BudgetSpent, RotaError
 NANO = 1_000_000_000
 
 
-class BudgetUsage(msgspec.Struct, frozen=True):
-    """The amounts spent, and the amounts held for calls in progress."""
-
-    nano_usd: int = 0
-    tokens: int = 0
-    calls: int = 0
-    held_nano_usd: int = 0
-    held_tokens: int = 0
-    held_calls: int = 0
-
-
 class Amount(msgspec.Struct, frozen=True):
-    """The usage of one call. An unknown price counts as 0 unless money is limited."""
+    """The usage of calls. An unknown price counts as 0 unless money is limited."""
 
     nano_usd: int
     tokens: int
     calls: int = 1
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(
+            self.nano_usd + other.nano_usd, self.tokens + other.tokens, self.calls + other.calls
+        )
+
+    def __sub__(self, other: Amount) -> Amount:
+        return Amount(
+            self.nano_usd - other.nano_usd, self.tokens - other.tokens, self.calls - other.calls
+        )
+
+
+NOTHING = Amount(0, 0, calls=0)
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -52,45 +54,16 @@ class Limit(msgspec.Struct, frozen=True):
 Verdict = Literal["go", "wait", "refuse"]
 
 
-def judge(limit: Limit, spent: BudgetUsage, amount: Amount) -> Verdict:
+def judge(limit: Limit, spent: Amount, held: Amount, wanted: Amount) -> Verdict:
     """Whether a call may begin. "wait": it depends on what the calls in progress really take."""
-    verdicts = {
-        _judge(limit.nano_usd, spent.nano_usd, spent.held_nano_usd, amount.nano_usd),
-        _judge(limit.tokens, spent.tokens, spent.held_tokens, amount.tokens),
-        _judge(limit.calls, spent.calls, spent.held_calls, amount.calls),
-    }
-    return "refuse" if "refuse" in verdicts else "wait" if "wait" in verdicts else "go"
-
-
-def _judge(limit: int | None, gone: int, held: int, wanted: int) -> Verdict:
-    if limit is None or gone + held + wanted <= limit:
+    if _within(limit, spent + held + wanted):
         return "go"
-    return "refuse" if gone + wanted > limit else "wait"
+    return "wait" if _within(limit, spent + wanted) else "refuse"
 
 
-def hold(spent: BudgetUsage, amount: Amount) -> BudgetUsage:
-    """Set aside for a call that begins."""
-    return msgspec.structs.replace(
-        spent,
-        held_nano_usd=spent.held_nano_usd + amount.nano_usd,
-        held_tokens=spent.held_tokens + amount.tokens,
-        held_calls=spent.held_calls + amount.calls,
-    )
-
-
-def settle(spent: BudgetUsage, held: Amount, used: Amount) -> BudgetUsage:
-    """Replace what was set aside by what was used."""
-    return BudgetUsage(
-        nano_usd=spent.nano_usd + used.nano_usd,
-        tokens=spent.tokens + used.tokens,
-        calls=spent.calls + used.calls,
-        held_nano_usd=spent.held_nano_usd - held.nano_usd,
-        held_tokens=spent.held_tokens - held.tokens,
-        held_calls=spent.held_calls - held.calls,
-    )
-
-
-NOTHING = Amount(0, 0, calls=0)
+def _within(limit: Limit, amount: Amount) -> bool:
+    pairs = zip(msgspec.structs.astuple(limit), msgspec.structs.astuple(amount), strict=True)
+    return all(most is None or taken <= most for most, taken in pairs)
 
 
 class Hold:
@@ -118,7 +91,7 @@ class Budget:
         limit_tokens: int | None = None,
         limit_calls: int | None = None,
         *,
-        spent: BudgetUsage | None = None,
+        spent: Amount = NOTHING,
     ) -> None:
         given = {
             "limit_usd": limit_usd, "limit_tokens": limit_tokens, "limit_calls": limit_calls,
@@ -128,7 +101,8 @@ class Budget:
                 raise BadSetting(f"{name} cannot be {value!r}; it is 0 or more")
         nano = None if limit_usd is None else math.floor(limit_usd * NANO + 0.5)
         self._limit = Limit(nano, limit_tokens, limit_calls)
-        self.spent = spent or BudgetUsage()
+        self.spent = spent
+        self.held = NOTHING  # for calls in progress
         self.excess = NOTHING
         self._settled = asyncio.Condition()
 
@@ -176,19 +150,19 @@ class Budget:
             used = self._of_error(call, error)
             raise
         finally:
-            self.spent = settle(self.spent, call.amount, used)
+            self.spent, self.held = self.spent + used, self.held - call.amount
             async with self._settled:
                 self._settled.notify_all()
 
     async def _hold(self, estimate: Estimate) -> Amount:
         async with self._settled:
             amount = self._at_most(estimate)
-            while (verdict := judge(self._limit, self.spent, amount)) == "wait":
+            while (verdict := judge(self._limit, self.spent, self.held, amount)) == "wait":
                 await self._settled.wait()
                 amount = self._at_most(estimate)
             if verdict == "refuse":
                 raise self._refused(amount)
-            self.spent = hold(self.spent, amount)
+            self.held += amount
         return amount
 
     def _at_most(self, estimate: Estimate) -> Amount:
@@ -206,8 +180,7 @@ class Budget:
             )
         cost = estimate.cost_usd if estimate.cost_usd_max is None else estimate.cost_usd_max
         most = estimate.tokens if estimate.tokens_max is None else estimate.tokens_max
-        amount = _amount(cost, most)
-        return Amount(amount.nano_usd + self.excess.nano_usd, amount.tokens + self.excess.tokens)
+        return _amount(cost, most) + self.excess
 
     def _of_reply(self, call: Hold) -> Amount:
         if call.reply is None:

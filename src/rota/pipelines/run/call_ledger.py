@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 import msgspec
 
 from rota.ai.base import Reply
-from rota.ai.budget import NANO, NOTHING, Amount, BudgetUsage, may_be_billed, usage_of
+from rota.ai.budget import NANO, NOTHING, Amount, may_be_billed, usage_of
 from rota.core.runs.model import StoredStep
 from rota.pipelines.outcome import UsageSum
 
@@ -30,9 +30,9 @@ class CallTotals(UsageSum, frozen=True, kw_only=True, omit_defaults=True):
     unanswered_nano_usd: int = 0  # at most
 
     @property
-    def spent(self) -> BudgetUsage:
-        """As a budget counts it."""
-        return BudgetUsage(
+    def spent(self) -> Amount:
+        """The totals as a budget counts them."""
+        return Amount(
             nano_usd=math.ceil(round(self.cost_usd * NANO, 3)) + self.unanswered_nano_usd,
             tokens=self.tokens + self.unanswered_tokens,
             calls=self.calls,
