@@ -17,7 +17,7 @@ import msgspec
 from rota.client.schedule_view import view_of
 from rota.core.runs.model import Schedule
 from rota.engine.wakeups import SCHEDULE
-from rota.errors import BadInput, BadSchedule, RotaError
+from rota.errors import BadInput, BadSchedule
 from rota.pipelines.definition.discovery import (
     Listed,
     listed_pipeline,
@@ -95,23 +95,18 @@ class PipelineRegistry:
         rows = await self._rows()
         self.entries, self.broken = {}, {}
         for name, listed in self._listed.items():
-            row = rows.get(self._key(name)) or await self._row_of_state(listed.folder)
-            entry = self._entry(listed, row, await self._id_of(listed, row), now)
+            row, schedule_id = await self._known_as(listed, rows.get(self._key(name)))
+            entry = self._entry(listed, row, schedule_id, now)
             if entry is None:
                 if listed.loaded is None:
                     self.broken[name] = problem_text(listed.problems)
                 continue
             if row is not None:
-                entry.row = self._in_step(listed, row, now)
+                if listed.loaded is not None:  # show it as it will be after the next sync
+                    block = Block(row.name, row.namespace, self.origin, listed.loaded)
+                    entry.row = schedule_sync.changed(row, block, now=now)
                 await self._read_runs(entry)
             self.entries[name] = entry
-
-    def _in_step(self, listed: Listed, row: Schedule, now: int) -> Schedule:
-        """A schedule as it will be after the next sync with its file."""
-        if listed.loaded is None or self._client is None:
-            return row
-        block = Block(row.name, row.namespace, self.origin, listed.loaded)
-        return schedule_sync.changed(row, block, now=now)
 
     async def _discover(self, now: int) -> None:
         names = await asyncio.to_thread(names_in, self.root)
@@ -148,15 +143,26 @@ class PipelineRegistry:
         mine = [row for row in rows if schedule_sync.is_ours(row, self.origin)]
         return {schedule_sync.pipeline_of(row): row for row in mine}
 
-    async def _row_of_state(self, folder: Path) -> Schedule | None:
-        """The schedule that the state file names, unless it belongs to a folder that is there."""
-        state = state_file_sync.peek(folder)
+    async def _known_as(self, listed: Listed, row: Schedule | None) -> tuple[Schedule | None, str]:
+        """The row of a pipeline's schedule, if there is one, and the id of the schedule.
+
+        A pipeline without a row may come from another folder: then its state file names the
+        schedule. If the other folder is gone, the pipeline continues that schedule. If it is still
+        there, this one is a copy and gets a new id.
+        """
+        own = content_keys.schedule_id(listed.pipeline_id, listed.folder)
+        if row is not None:
+            return row, row.name
+        state = state_file_sync.peek(listed.folder)
         if self._client is None or state is None:
-            return None
-        row = await self._find(self._client, state.schedule_id)
-        if row is None or definition.found(row).intent.owner != schedule_sync.OWNER:
-            return None
-        return None if schedule_sync.still_there(row) else row
+            return None, own
+        row = await self._client.connection.database.read(
+            store.find, namespace=self._client.settings.namespace, name=state.schedule_id
+        )
+        if row is None:
+            return None, state.schedule_id if state.pipeline_id == listed.pipeline_id else own
+        is_ours = definition.found(row).intent.owner == schedule_sync.OWNER
+        return (row, row.name) if is_ours and not schedule_sync.still_there(row) else (None, own)
 
     def _entry(
         self, listed: Listed, row: Schedule | None, name: str, now: int
@@ -175,22 +181,6 @@ class PipelineRegistry:
         return ScheduledPipeline(
             name, listed.pipeline_id, listed.folder, title, config, row, state, problem
         )
-
-    async def _id_of(self, listed: Listed, row: Schedule | None) -> str:
-        """The schedule's id: the one it has, or the one it had in a folder that was copied here. If
-        that one is in use too, a new one."""
-        own = content_keys.schedule_id(listed.pipeline_id, listed.folder)
-        state = state_file_sync.peek(listed.folder)
-        if row is not None:
-            return row.name
-        if state is None or state.pipeline_id != listed.pipeline_id or self._client is None:
-            return own
-        taken = await self._find(self._client, state.schedule_id)
-        return state.schedule_id if taken is None else own
-
-    async def _find(self, client: Client, name: str) -> Schedule | None:
-        namespace = client.settings.namespace
-        return await client.connection.database.read(store.find, namespace=namespace, name=name)
 
     async def _read_runs(self, entry: ScheduledPipeline, *, catches_up: bool = True) -> None:
         """Read the executions in progress, and the state of the schedule. With `catches_up`, add
@@ -238,8 +228,7 @@ class PipelineRegistry:
     ) -> list[Moved]:
         assert self._client is not None
         before = self.entries.get(listed.pipeline_id)
-        row = row or await self._row_of_state(listed.folder)
-        name = await self._id_of(listed, row)
+        row, name = await self._known_as(listed, row)
         previous = state_file_sync.take_over(
             listed.folder, schedule_id=name, pipeline_id=listed.pipeline_id,
             is_known=row is not None, now=now,
@@ -253,7 +242,10 @@ class PipelineRegistry:
                 new_ids=self._client.ids.endless(now), now=now,
             )  # fmt: skip
         except (BadSchedule, BadInput) as error:
-            return self._refused(listed, row, error)
+            log.warning("pipeline %s: %s %s", listed.pipeline_id, error, error.advice)
+            if row is None:
+                self.broken[listed.pipeline_id] = error.message
+            return []
         assert loaded.pipeline.schedule is not None
         config, title = loaded.pipeline.schedule, loaded.pipeline.name
         entry = before or ScheduledPipeline(
@@ -276,19 +268,13 @@ class PipelineRegistry:
         change = synced.change or ("updated" if repaired else None)
         return [] if change is None else [Moved(entry, change)]
 
-    def _refused(self, listed: Listed, row: Schedule | None, error: RotaError) -> list[Moved]:
-        log.warning("pipeline %s: %s %s", listed.pipeline_id, error, error.advice)
-        if row is None:
-            self.broken[listed.pipeline_id] = error.message
-        return []
-
     async def _in_trouble(self, listed: Listed, row: Schedule | None, now: int) -> list[Moved]:
         """A broken file: the last good definition stays in force, if there was one."""
         name, problem = listed.pipeline_id, problem_text(listed.problems)
-        row = row or await self._row_of_state(listed.folder)
+        row, schedule_id = await self._known_as(listed, row)
         entry = self.entries.get(name)
         if entry is None and row is not None:
-            entry = self._entry(listed, row, row.name, now)
+            entry = self._entry(listed, row, schedule_id, now)
             if entry is not None:
                 await self._read_runs(entry)
                 self.entries[name] = entry
@@ -332,18 +318,16 @@ def _read_listed(
     """Each of these folders as it is now; None for one that is not a pipeline."""
     pipelines: dict[str, Listed | None] = {}
     for name in names:
-        pipelines[name] = (
-            listed_pipeline(root / name, now=now) if may_be_pipeline(root / name) else None
-        )
-        listed = pipelines[name]
-        if trust is not None and listed is not None and listed.loaded is not None:
-            pipelines[name] = _if_trusted(listed, listed.loaded, trust)
+        pipelines[name] = None
+        if may_be_pipeline(root / name):
+            pipelines[name] = _if_trusted(listed_pipeline(root / name, now=now), trust)
     return pipelines
 
 
-def _if_trusted(listed: Listed, loaded: Loaded, trust: Trust) -> Listed:
+def _if_trusted(listed: Listed, trust: Trust | None) -> Listed:
     """The pipeline; one with a schedule from an untrusted folder counts as broken."""
-    if loaded.schedule is None or trust.allows(listed.folder):
+    loaded = listed.loaded
+    if trust is None or loaded is None or loaded.schedule is None or trust.allows(listed.folder):
         return listed
     error = trust.refusal(listed.folder, "it has a schedule")
     problem = Problem(str(loaded.file), FilePosition(1, 1), f"{error.message}. {error.advice}")
