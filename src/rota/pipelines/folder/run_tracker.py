@@ -50,16 +50,6 @@ class ReportedAttempts:
     waits: bool = False  # that it waits for a person was reported
 
 
-class TrackerPoll(NamedTuple):
-    """The input of one poll of the store."""
-
-    rows: list[Schedule]
-    since: dict[str, int]  # by schedule: occurrences after this are news
-    dues: dict[str, int | None]  # by schedule: the cause of its wait at the last poll
-    triggered_since: int
-    known: list[str]  # chains that were open at the last poll
-
-
 class TrackedRuns(NamedTuple):
     """The result of one poll of the store."""
 
@@ -80,8 +70,8 @@ class RunTracker:
         self._files = state_file_sync.StateFileSync()
         self._reported: dict[str, ReportedAttempts] = {}
         self._open: dict[str, ScheduledPipeline] = {}
-        self._since: dict[str, int] = {}
-        self._dues: dict[str, int | None] = {}  # as of the last poll
+        self._since: dict[str, int] = {}  # by schedule: occurrences after this are new
+        self._dues: dict[str, int | None] = {}  # by schedule: `due_at` at the last poll
         self._begun_at: int | None = None
         self._polled_at = 0
         self._awaited: dict[str, asyncio.Task[None]] = {}
@@ -154,9 +144,10 @@ class RunTracker:
         schedule in their files that is gone from the store."""
         entries = {e.row.id: e for e in self._registry.entries.values() if e.row is not None}
         rows = [entry.row for entry in entries.values() if entry.row is not None]
-        since = {row_id: self._since[row_id] for row_id in entries if row_id in self._since}
-        poll = TrackerPoll(rows, since, self._dues, self._triggers_since(), list(self._open))
-        seen = await self._client.connection.database.read(_poll, poll)
+        seen = await self._client.connection.database.read(
+            _poll, rows, since=self._since, dues=self._dues,
+            triggered_since=self._triggers_since(), known=list(self._open),
+        )  # fmt: skip
         self._note_created(seen.created, entries)
         for row_id, row in seen.rows.items():
             entries[row_id].row = row
@@ -314,22 +305,29 @@ def _result(attempt: Attempt) -> Any:
     return None if attempt.output is None else msgspec.json.decode(attempt.output)
 
 
-async def _poll(tx: Tx, poll: TrackerPoll) -> TrackedRuns:
+async def _poll(
+    tx: Tx,
+    polled: list[Schedule],
+    *,
+    since: dict[str, int],
+    dues: dict[str, int | None],
+    triggered_since: int,
+    known: list[str],
+) -> TrackedRuns:
     """The schedules, open executions and new ones, in one transaction. A schedule that waits for
     the same occurrence as before has no new execution."""
-    ids = [row.id for row in poll.rows]
+    ids = [row.id for row in polled]
     if not ids:
-        known = await executions.chains(tx, poll.known) if poll.known else {}
-        return TrackedRuns({}, [], [], [], known)
-    rows = await executions.current_rows(tx, poll.rows)
+        return TrackedRuns({}, [], [], [], await executions.chains(tx, known) if known else {})
+    rows = await executions.current_rows(tx, polled)
     open_roots = await executions.open_chains(tx, ids)
-    triggered = await executions.triggered_by_hand(tx, ids, poll.triggered_since)
+    triggered = await executions.triggered_by_hand(tx, ids, triggered_since)
     created: list[CreatedExecution] = []
     for row_id, row in rows.items():
-        is_news = row_id not in poll.dues or poll.dues[row_id] != row.due_at
-        if row_id in poll.since and is_news:
-            created += await executions.created_since(tx, row_id, poll.since[row_id])
-    roots = {root for _, root in [*open_roots, *triggered]} | set(poll.known)
+        is_new = row_id not in dues or dues[row_id] != row.due_at
+        if row_id in since and is_new:
+            created += await executions.created_since(tx, row_id, since[row_id])
+    roots = {root for _, root in [*open_roots, *triggered]} | set(known)
     roots |= {execution.root_id for execution in created if execution.status != Status.SKIPPED}
     chains = await executions.chains(tx, sorted(roots)) if roots else {}
     return TrackedRuns(rows, open_roots, triggered, created, chains)
