@@ -167,6 +167,17 @@ async def test_what_comes_next_is_called_across_all_schedules(folder_world: Fold
         ]
 
 
+async def test_no_execution_is_upcoming_beyond_max_runs(small: FolderWorld) -> None:
+    small.write("daily", block(DAILY, maxRuns=2))
+    async with small.daemon() as scheduler:
+        assert len(await scheduler.get_upcoming(5)) == 2
+        small.pass_time("9h")
+        await small.until(lambda: small.total("daily") == 1)
+        assert [f"{one.next_run:%d %H:%M}" for one in await scheduler.get_upcoming(5)] == [
+            "02 09:00"
+        ]
+
+
 async def test_upcoming_executions_include_a_pipeline_that_no_scheduler_has_seen(
     small: FolderWorld,
 ) -> None:

@@ -119,10 +119,10 @@ class ScheduleCommands:
             return
         intent = definition.found(entry.row).intent
         spread = jitter_us(entry.row.name, intent.policies)
-        due_at, now = entry.row.due_at, self.now()
-        while due_at is not None:
+        due_at, left, now = entry.row.due_at, intent.runs_left, self.now()
+        while due_at is not None and left > 0:
             yield Upcoming(entry.schedule_id, entry.pipeline_id, moment(due_at + spread))
-            due_at = next_after(intent.spec, max(due_at, now))
+            due_at, left = next_after(intent.spec, max(due_at, now)), left - 1
 
     async def get_history(self, schedule_id: str, limit: int | None = None) -> list[RunRecord]:
         """Executions that have ended or wait for a person, newest first."""
