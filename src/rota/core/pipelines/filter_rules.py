@@ -141,19 +141,14 @@ def _combined(
     rules: tuple[Rule, ...], item: Mapping[str, Any], answers: Mapping[int, bool], *, wanted: bool
 ) -> Verdict:
     """Look for one that is `wanted`, which settles the matter; cheap rules come first."""
-    waiting: Verdict | None = None
-    last = Verdict(not wanted, "no rule" if not rules else "")
+    verdicts: list[Verdict] = []
     for rule in sorted(rules, key=_asks):
         verdict = judge(rule, item, answers)
-        if verdict.asks is not None:
-            waiting = waiting or verdict
-        elif verdict.kept is wanted:
+        if verdict.asks is None and verdict.kept is wanted:
             return verdict
-        else:
-            last = verdict
-    if waiting is not None:
-        return waiting
-    return last if len(rules) == 1 else Verdict(not wanted, _summary(rules, wanted))
+        verdicts.append(verdict)
+    summary = verdicts[0] if len(rules) == 1 else Verdict(not wanted, _summary(rules, wanted))
+    return next((each for each in verdicts if each.asks is not None), summary)
 
 
 def _summary(rules: tuple[Rule, ...], wanted: bool) -> str:
