@@ -83,11 +83,9 @@ async def outcomes(source: Source, *, skip: int = 0) -> AsyncIterator[ItemOutcom
     for at in _left_out(source):
         start += at <= start
     prefix = stage_prefix(source.stage)
-    own = Ahead(_by_position(source.reader.steps(prefix, start=start)))
-    theirs = Ahead(
-        steps
-        for part in source.parts
-        async for steps in _by_position(part.steps(prefix, start=start))
+    own = StepsByPosition(source.reader.steps(prefix, start=start))
+    theirs = StepsByPosition(
+        step for part in source.parts async for step in part.steps(prefix, start=start)
     )
     async for placed in source.reader.items(source.item_list, start=start):
         held = source.withheld.get(placed.position)
@@ -149,18 +147,6 @@ def _unasked(item: Item, held: Withheld) -> ItemOutcome:
     )  # fmt: skip
 
 
-async def _by_position(steps: AsyncIterator[StoredStep]) -> AsyncIterator[list[StoredStep]]:
-    """The steps of each position together."""
-    together: list[StoredStep] = []
-    async for step in steps:
-        if together and step.position != together[0].position:
-            yield together
-            together = []
-        together.append(step)
-    if together:
-        yield together
-
-
 def _best(
     steps: Sequence[StoredStep], item: Item, content: Callable[[Item], str] | None
 ) -> StoredStep | None:
@@ -171,21 +157,23 @@ def _best(
     return max(steps, key=lambda step: (step.status == "completed", step.run_attempt), default=None)
 
 
-class Ahead:
-    """Steps in the order of their positions, read one position ahead."""
+class StepsByPosition:
+    """Steps that come in the order of their positions, read one step ahead."""
 
-    def __init__(self, steps: AsyncIterator[list[StoredStep]]) -> None:
+    def __init__(self, steps: AsyncIterator[StoredStep]) -> None:
         self._steps = steps
-        self._next: list[StoredStep] | None = None
-        self._begun = False
+        self._ahead: StoredStep | None = None
 
     async def at(self, position: int) -> list[StoredStep]:
         """The steps at a position; positions only grow from call to call."""
-        while not self._begun or (self._next is not None and self._next[0].position < position):
-            self._begun = True
-            self._next = await anext(self._steps, None)
-        steps = self._next
-        return steps if steps is not None and steps[0].position == position else []
+        found: list[StoredStep] = []
+        step = self._ahead or await anext(self._steps, None)
+        while step is not None and step.position <= position:
+            if step.position == position:
+                found.append(step)
+            step = await anext(self._steps, None)
+        self._ahead = step
+        return found
 
 
 def outcome_of(placed: PositionedItem, step: StoredStep | None) -> ItemOutcome:
