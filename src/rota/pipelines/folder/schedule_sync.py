@@ -138,10 +138,10 @@ def changed(old: Schedule, block: Block, *, now: int) -> Schedule:
     awakes = old.status == Status.PAUSED and _rests_no_more(old.reason or "")
     due_at = old.due_at if same and old.due_at is not None and not awakes else upcoming
     fresh = msgspec.structs.replace(fresh, due_at=due_at)
-    if not block.is_enabled:
-        return _resting(fresh, intent, DISABLED, now)
     if old.status == Status.PAUSED and not awakes:
         return _with(fresh, intent)
+    if not block.is_enabled:
+        return _resting(fresh, intent, DISABLED, now)
     if due_at is None:
         return _resting(fresh, intent, NO_FURTHER, now)
     if not intent.runs_left:
@@ -169,9 +169,7 @@ def _rests_no_more(reason: str) -> bool:
 
 
 def _resting(row: Schedule, intent: Intent, reason: str, now: int) -> Schedule:
-    """The row, paused. One that a person has paused keeps the person's reason."""
-    if row.status == Status.PAUSED and not _rests_no_more(row.reason or ""):
-        return _with(row, intent)
+    """The row, paused for a reason that its file gives."""
     since = intent.paused_at or now
     rest = msgspec.structs.replace(row, status=Status.PAUSED, reason=reason, available_at=None)
     return _with(rest, msgspec.structs.replace(intent, paused_at=since))
