@@ -85,7 +85,7 @@ class PipelineScheduler(ScheduleCommands):
         super().__init__(app, self.registry, now=app.clock.now)
         self._watched: Watch | None = None
         self._owns_worker = False
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: dict[str, asyncio.Task[None]] = {}  # by the name of the loop
         self._changing = asyncio.Lock()
         self._unlisten: Callable[[], None] | None = None
         self._trouble = ""
@@ -233,7 +233,7 @@ class PipelineScheduler(ScheduleCommands):
 
     def dispose(self) -> None:
         """Release the lock and stop all tasks at once, without waiting."""
-        for task in self._tasks:
+        for task in self._tasks.values():
             task.cancel()
         self._tasks.clear()
         self._tracker.close()
@@ -255,14 +255,13 @@ class PipelineScheduler(ScheduleCommands):
     # -- loops -----------------------------------------------------------------------------
 
     def _begin(self, name: str, loop: Callable[[], Coroutine[object, object, None]]) -> None:
-        self._tasks.append(asyncio.create_task(loop(), name=name))
+        self._tasks[name] = asyncio.create_task(loop(), name=name)
 
     async def _cease(self, name: str) -> None:
-        for task in [task for task in self._tasks if task.get_name() == name]:
-            self._tasks.remove(task)
-            if task is not asyncio.current_task():
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        task = self._tasks.pop(name, None)
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def _quietly(self, act: Callable[[], Awaitable[object]]) -> None:
         """Call `act`, and log a failure once. The next iteration tries again."""
