@@ -32,32 +32,34 @@ def transformer(
     ops: Sequence[TransformOp], parameters: Mapping[str, Any]
 ) -> Callable[[Item], Item]:
     """A function that applies all operations to an item, in their order."""
-    steps = [(op, Template(op.value) if isinstance(op, AddOp) else None) for op in ops]
+    steps = [_operation(op, parameters) for op in ops]
 
     def transform(item: Item) -> Item:
-        for op, template in steps:
-            item = _after(item, op, parameters, template)
+        for step in steps:
+            item = step(item)
         return item
 
     return transform
 
 
-def _after(
-    item: Item, op: TransformOp, parameters: Mapping[str, Any], template: Template | None
-) -> Item:
+def _operation(op: TransformOp, parameters: Mapping[str, Any]) -> Callable[[Item], Item]:
     match op:
         case SelectOp(fields=fields):
-            return {name: item[name] for name in fields if name in item}
+            return lambda item: {name: item[name] for name in fields if name in item}
         case DropOp(fields=fields):
-            return {name: value for name, value in item.items() if name not in fields}
+            return lambda item: {name: item[name] for name in item if name not in fields}
         case RenameOp(old=old, to=to):
-            if old not in item:
-                return item
-            kept = {name: value for name, value in item.items() if name != to or name == old}
-            return {(to if name == old else name): value for name, value in kept.items()}
-        case AddOp(field=field):
-            values = {**parameters, **item}
-            return {**item, field: template.render(values) if template else ""}
+            return lambda item: _renamed(item, old, to)
+        case AddOp(field=field, value=value):
+            template = Template(value)
+            return lambda item: {**item, field: template.render({**parameters, **item})}
+
+
+def _renamed(item: Item, old: str, to: str) -> Item:
+    if old not in item:
+        return item
+    kept = [name for name in item if name != to or name == old]
+    return {(to if name == old else name): item[name] for name in kept}
 
 
 def merged(parents: Sequence[Iterable[Item]], strategy: str) -> Iterator[Item]:
