@@ -8,8 +8,9 @@ import io
 import itertools
 import json
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,7 +73,7 @@ class AiReduce(NamedTuple):
         pieces, level = self.pieces, 0
         while len(parts := await asyncio.to_thread(_parts, pieces, self.chars_max)) > 1:
             replies = await self._level(pieces, parts, level)
-            pieces, level = _again(replies), level + 1
+            pieces, level = partial(iter, replies), level + 1
         return await self._last(joined(pieces()), level)
 
     async def _last(self, results: str, level: int) -> ItemRecord:
@@ -87,20 +88,25 @@ class AiReduce(NamedTuple):
             return await self._ask(self.asking, stage, filled, 0)
 
     async def _level(self, pieces: Pieces, parts: list[BatchRange], level: int) -> list[str]:
-        """The replies about the parts of one level, in order."""
+        """The replies about the parts of one level as JSON, in order."""
         asking = copy.copy(self.asking)
         asking.fields = []
 
-        async def one(work: tuple[int, str]) -> str:
-            number, results = work
-            more = part_instruction(number + 1, len(parts))
-            filled = self._filled(results)
-            record = await self._ask(asking, f"{self.stage}.{level}", filled, number + 1, more)
-            return record.text or ""
+        async def numbered() -> AsyncIterator[tuple[int, str]]:
+            """The results of each part; one part at a time is in memory."""
+            rest = iter(pieces())
+            for number, part in enumerate(parts, start=1):
+                yield number, joined(itertools.islice(rest, part.end - part.begin))
 
-        works = _streamed(enumerate(_cut(pieces(), parts)))
+        async def ask(part: tuple[int, str]) -> str:
+            number, results = part
+            more = part_instruction(number, len(parts))
+            filled = self._filled(results)
+            record = await self._ask(asking, f"{self.stage}.{level}", filled, number, more)
+            return json.dumps(record.text or "", ensure_ascii=False)
+
         parallel = parallel_of(self.context.snapshot, None)
-        async with aclosing(in_order(works, parallel, one)) as replies:
+        async with aclosing(in_order(numbered(), parallel, ask)) as replies:
             return [reply async for reply in replies]
 
     async def _ask(
@@ -120,19 +126,3 @@ class AiReduce(NamedTuple):
 
 def _parts(pieces: Pieces, chars_max: int) -> list[BatchRange]:
     return parts_of(pieces(), chars_max)
-
-
-def _again(replies: list[str]) -> Pieces:
-    return lambda: [json.dumps(reply, ensure_ascii=False) for reply in replies]
-
-
-def _cut(pieces: Iterable[str], parts: list[BatchRange]) -> Iterator[str]:
-    """The text of each part; one part at a time is in memory."""
-    stream = iter(pieces)
-    for part in parts:
-        yield joined(itertools.islice(stream, part.end - part.begin))
-
-
-async def _streamed(works: Iterable[tuple[int, str]]) -> AsyncIterator[tuple[int, str]]:
-    for work in works:
-        yield work
