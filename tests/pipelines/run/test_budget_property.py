@@ -14,10 +14,9 @@ from rota.ai.base import Reply, Request, passing
 from rota.ai.priced_invoker import Priced
 from rota.ai.prices import Prices
 from rota.core.runs.model import StoredStep
-from rota.core.runs.retry import RetryPolicy
 from rota.engine.clock import SystemClock
 from rota.errors import BadReply, BudgetSpent, Rejected, RotaError
-from rota.pipelines.definition.sections import CallOptions, PipelineBudget
+from rota.pipelines.definition.sections import CallOptions, PipelineBudget, Retry
 from rota.pipelines.run import call_ledger
 from rota.pipelines.run.call_ledger import CallLedger, CallTotals, Slot
 from rota.pipelines.run.model_caller import ModelCaller, Usage
@@ -90,7 +89,7 @@ class Disk:
 
 def question(tokens_max: int | None) -> ModelPrompt:
     return ModelPrompt(
-        "7 " * 500, "m", [], 10.0, RetryPolicy(attempts=2, delay_s=0.0),
+        "7 " * 500, "m", [], 10.0, Retry(max_retries=1, retry_delay_ms=0),
         options=CallOptions(max_tokens=tokens_max),
     )  # fmt: skip
 

@@ -35,7 +35,7 @@ from rota.errors import (
     TruncatedReply,
 )
 from rota.pipelines.definition.fields import re_ask
-from rota.pipelines.definition.sections import PipelineBudget
+from rota.pipelines.definition.sections import PipelineBudget, Retry
 from rota.pipelines.run.call_ledger import CallLedger, CallTotals, Slot, of_error, of_reply
 from rota.pipelines.run.prompt_builder import ModelPrompt
 from rota.pipelines.run.run_store import ItemRecord
@@ -53,6 +53,8 @@ LOST = (LeaseLost, *PASSING)
 # Failures that concern every item: the run stops, and what is done is kept.
 STOPPING = (NeedsLogin, NeedsPermission, BudgetSpent, BadSetting, MissingExtra)
 WAIT_S_MIN = 0.1
+RETRY_DELAY_S_MAX = 60.0
+JITTER = 0.2
 # For a provider that throttles without saying how long.
 THROTTLED = RetryPolicy(attempts=1_000_000, delay_s=1.0, delay_s_max=60.0, jitter=0.5)
 REPORTED_AFTER_US = SECOND  # a shorter wait is not reported
@@ -219,11 +221,12 @@ class Attempts:
 
     A failed call is an attempt, and `maxRetries` bounds them. An open breaker is waited for, as
     many times as there are retries. A provider that throttles, and limits of ours, are waited for
-    and cost no attempt. No wait, and no sum of waits for a provider, is longer than `wait_s_max`.
+    and cost no attempt. No wait, and no sum of waits for a provider, is longer than `maxWaitMs`.
     """
 
     def __init__(self, question: ModelPrompt) -> None:
-        self._question = question
+        self._question, self._policy = question, policy_of(question.retry)
+        self._wait_s_max = question.retry.max_wait_ms / 1000
         self._attempt = self._throttled = self._shut_out = 0
         self._waited_s = 0.0
         self._timeout_s = question.timeout_s
@@ -246,20 +249,20 @@ class Attempts:
         facts = error.facts if isinstance(error, Transient) else {}
         why = facts.get("why")
         if isinstance(error, Transient) and why in ("rate", "probed"):
-            return min(max(error.retry_after_s or 0.0, WAIT_S_MIN), self._question.wait_s_max)
+            return min(max(error.retry_after_s or 0.0, WAIT_S_MIN), self._wait_s_max)
         if facts.get("throttled") or why == "asked":
             self._throttled += 1
             wait_s = self._next_s(THROTTLED, self._throttled, error)
         elif why == "broken":
             self._shut_out += 1
-            wait_s = self._next_s(self._question.retry, self._shut_out, error)
+            wait_s = self._next_s(self._policy, self._shut_out, error)
         elif passes(error):
             self._attempt += 1
-            wait_s = self._next_s(self._question.retry, self._attempt, error)
+            wait_s = self._next_s(self._policy, self._attempt, error)
         else:
             raise error
         self._waited_s += wait_s
-        if self._waited_s > self._question.wait_s_max:
+        if self._waited_s > self._wait_s_max:
             raise error
         return wait_s
 
@@ -277,18 +280,27 @@ class Attempts:
             return None
         error = EmptyReply(f"{reply.model} replied with nothing ({reply.finish})")
         self._attempt += 1
-        return self._next_s(self._question.retry, self._attempt, error)
+        return self._next_s(self._policy, self._attempt, error)
 
     def _more_tokens(self, reply: Reply, request: Request, *, is_bounded: bool) -> float:
         bound = max(request.max_tokens or 0, reply.tokens_out)
         self._cut = TruncatedReply(f"the reply of {reply.model} was cut off after {bound} tokens")
         self._attempt += 1
-        tokens_max = int(bound * self._question.tokens_factor)
+        tokens_max = int(bound * self._question.retry.max_tokens_factor)
         # Without a bound of ours it was the model's own: there is not more room.
-        if not is_bounded or tokens_max <= bound or self._attempt >= self._question.retry.attempts:
+        if not is_bounded or tokens_max <= bound or self._attempt >= self._policy.attempts:
             raise self._cut
         self._tokens_max = tokens_max
         return 0.0
+
+
+def policy_of(retry: Retry) -> RetryPolicy:
+    """How a failed call is tried again."""
+    delay_s = retry.retry_delay_ms / 1000
+    return RetryPolicy(
+        attempts=1 + retry.max_retries, delay_s=delay_s,
+        delay_s_max=max(delay_s, RETRY_DELAY_S_MAX), jitter=JITTER,
+    )  # fmt: skip
 
 
 class ProviderWatch:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from rota.ai.base import Request
 from rota.core.pipelines.templates import Template
-from rota.core.runs.retry import RetryPolicy
 from rota.pipelines.definition import fields as fields_
 from rota.pipelines.definition.fields import Fields, fields_of
 from rota.pipelines.definition.parameters import values_for
@@ -21,8 +20,6 @@ from rota.pipelines.snapshot import Snapshot
 
 TIMEOUT_MS = 300_000
 PARALLEL = 5
-RETRY_DELAY_S_MAX = 60.0
-JITTER = 0.2
 YES_OR_NO = "\n\nReply with yes or no."
 
 Item = Mapping[str, Any]
@@ -35,13 +32,11 @@ class ModelPrompt(NamedTuple):
     model: str  # "" means the default of the invoker
     fields: Fields
     timeout_s: float
-    retry: RetryPolicy
+    retry: Retry
     cwd: str | None = None
     batch: int | None = None  # how many items it is about, when several
     content: str = ""  # the same content, the same call
     options: CallOptions = CallOptions()
-    wait_s_max: float = 600.0  # for its provider, all waits together
-    tokens_factor: float = 2.0  # more room for the next try of a reply that was cut off
 
     def request(self, prompt: str | None = None, timeout_s: float | None = None) -> Request:
         """The request to an invoker."""
@@ -65,8 +60,7 @@ class PromptBuilder:
         self.timeout_s = (
             overrides.timeout_ms or section.timeout_ms or settings.timeout_ms or TIMEOUT_MS
         ) / 1000
-        self.retry = policy_of(section.retry or settings.retry)
-        self._tries = section.retry or settings.retry
+        self.retry = section.retry or settings.retry
         self._parameters = snapshot.parameters
         # The folder in which commands that answer work.
         cwd = snapshot.pipeline.working_directory or settings.working_directory
@@ -140,8 +134,7 @@ class PromptBuilder:
     def _question(self, prompt: str, model: str, content: str) -> ModelPrompt:
         return ModelPrompt(
             prompt, model, self.fields, self.timeout_s, self.retry, self._cwd, content=content,
-            options=self.options, wait_s_max=self._tries.max_wait_ms / 1000,
-            tokens_factor=self._tries.max_tokens_factor,
+            options=self.options,
         )  # fmt: skip
 
 
@@ -152,15 +145,6 @@ def options_of(section: CallOptions, settings: CallOptions) -> CallOptions:
     for name in ("headers", "body"):
         chosen[name] = {**default[name], **own[name]}
     return CallOptions(**chosen)
-
-
-def policy_of(retry: Retry) -> RetryPolicy:
-    """How a failed call is tried again."""
-    delay_s = retry.retry_delay_ms / 1000
-    return RetryPolicy(
-        attempts=1 + retry.max_retries, delay_s=delay_s,
-        delay_s_max=max(delay_s, RETRY_DELAY_S_MAX), jitter=JITTER,
-    )  # fmt: skip
 
 
 def parallel_of(snapshot: Snapshot, own: int | None) -> int:
