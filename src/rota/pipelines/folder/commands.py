@@ -259,15 +259,15 @@ class ScheduleCommands:
         return is_looked_after(self.registry.root, now=self.now())
 
     def _shown(self, entry: ScheduledPipeline) -> Scheduled:
-        next_run = entry.state.next_run
-        wait_us = UNSET if next_run is None else (read_time(next_run) - self.now())
-        rests = entry.row is not None and entry.state.status in ("paused", "disabled")
+        next_run, row = entry.state.next_run, entry.row
+        wait_us = 0 if next_run is None else max(0, read_time(next_run) - self.now())
+        rests = entry.state.status in ("paused", "disabled")
         return Scheduled(
             schedule_id=entry.schedule_id, pipeline_id=entry.pipeline_id,
             pipeline_name=entry.title, pipeline_directory=str(entry.folder),
             config=entry.config, state=entry.state,
-            next_run_in=UNSET if wait_us is UNSET else max(0, wait_us) // 1000,
-            note=(entry.row.reason or UNSET) if rests and entry.row else UNSET,
+            next_run_in=UNSET if next_run is None else wait_us // 1000,
+            note=(row.reason or UNSET) if row is not None and rests else UNSET,
             problem=entry.problem or UNSET,
         )  # fmt: skip
 

@@ -34,7 +34,7 @@ CHUNK_BYTES = 256 * 1024
 PIECE_CHARS = 100_000
 LAST = "\uffff"  # sorts after every key
 _END = "~end"
-_ESCAPES = {"/": "%2F", "%": "%25"}
+_ESCAPES = str.maketrans({"/": "%2F", "%": "%25"})
 MESSAGE_CHARS_MAX = 2000
 
 Item = dict[str, Any]
@@ -309,7 +309,7 @@ async def _larger(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
 
 def slash_free(name: str) -> str:
     """A name that can be between slashes."""
-    return "".join(_ESCAPES.get(letter, letter) for letter in name)
+    return name.translate(_ESCAPES)
 
 
 def item_key(stage: str, position: int, content: str) -> str:
