@@ -30,7 +30,7 @@ from rota.pipelines.definition.problems import FilePosition, Problem
 from rota.pipelines.folder import schedule_sync, state_file_sync
 from rota.pipelines.folder.schedule_sync import Block
 from rota.pipelines.folder.scheduled_pipeline import (
-    Moved,
+    EntryChange,
     ScheduledPipeline,
     expected,
     in_force,
@@ -72,7 +72,9 @@ class PipelineRegistry:
         self.history_max = history_max
         self._plain: dict[str, Listed] = {}  # each folder as it was read
         self._listed: dict[str, Listed] = {}  # with the problems of `after` among them
-        self.beside: dict[str, list[str]] = {}  # files a pipeline is made of beside pipeline.yaml
+        self.beside: dict[
+            str, list[str]
+        ] = {}  # by pipeline: its watched files except pipeline.yaml
         self.entries: dict[str, ScheduledPipeline] = {}  # by the pipeline's id
         self.broken: dict[str, str] = {}  # pipelines with no schedule in force, and why
 
@@ -196,19 +198,17 @@ class PipelineRegistry:
 
     # -- syncing ---------------------------------------------------------------------------
 
-    async def sync(self, names: Sequence[str] | None = None, *, now: int) -> list[Moved]:
+    async def sync(self, names: Sequence[str] | None = None, *, now: int) -> list[EntryChange]:
         """Bring the store in step with some pipelines of the folder, or with the whole folder."""
         await (self._discover(now) if names is None else self._read_folders(names, now))
         rows = await self._rows()
         if names is None:
             known = {self._key(name) for name in self._listed}
             names = sorted(self._listed.keys() | (rows.keys() - known))
-        moved = []
-        for name in names:
-            moved += await self._sync(name, rows.get(self._key(name)), now)
-        return moved
+        changes = [await self._sync(name, rows.get(self._key(name)), now) for name in names]
+        return [change for change in changes if change is not None]
 
-    async def _sync(self, name: str, row: Schedule | None, now: int) -> list[Moved]:
+    async def _sync(self, name: str, row: Schedule | None, now: int) -> EntryChange | None:
         listed = self._listed.get(name)
         if listed is not None and listed.loaded is None:
             return await self._in_trouble(listed, row, now)
@@ -216,16 +216,18 @@ class PipelineRegistry:
         loaded = None if listed is None else listed.loaded
         if listed is not None and loaded is not None and loaded.schedule is not None:
             return await self._put(listed, loaded, row, now)
-        moved = await self._drop(name, row, now)
-        if moved and listed is None:
+        if row is None:
+            return None
+        change = await self._drop(name, row, now)
+        if listed is None:
             state_file_sync.clean_up(self.root / name)
-        elif moved:
+        else:
             state_file_sync.archive(self.root / name)
-        return moved
+        return change
 
     async def _put(
         self, listed: Listed, loaded: Loaded, row: Schedule | None, now: int
-    ) -> list[Moved]:
+    ) -> EntryChange | None:
         assert self._client is not None
         before = self.entries.get(listed.pipeline_id)
         row, name = await self._known_as(listed, row)
@@ -245,7 +247,7 @@ class PipelineRegistry:
             log.warning("pipeline %s: %s %s", listed.pipeline_id, error, error.advice)
             if row is None:
                 self.broken[listed.pipeline_id] = error.message
-            return []
+            return None
         assert loaded.pipeline.schedule is not None
         config, title = loaded.pipeline.schedule, loaded.pipeline.name
         entry = before or ScheduledPipeline(
@@ -266,9 +268,11 @@ class PipelineRegistry:
         if synced.change is not None:
             await self._client.connection.wakeups.announce(SCHEDULE)
         change = synced.change or ("updated" if repaired else None)
-        return [] if change is None else [Moved(entry, change)]
+        return None if change is None else EntryChange(entry, change)
 
-    async def _in_trouble(self, listed: Listed, row: Schedule | None, now: int) -> list[Moved]:
+    async def _in_trouble(
+        self, listed: Listed, row: Schedule | None, now: int
+    ) -> EntryChange | None:
         """A broken file: the last good definition stays in force, if there was one."""
         name, problem = listed.pipeline_id, problem_text(listed.problems)
         row, schedule_id = await self._known_as(listed, row)
@@ -281,18 +285,16 @@ class PipelineRegistry:
         if entry is None:
             self.broken[name] = problem
             log.warning("pipeline %s is broken, so it has no schedule: %s", name, problem)
-            return []
+            return None
         entry.problem = problem
         log.warning(
             "pipeline %s is broken: its last good definition stays in force. %s", name, problem
         )
-        return [Moved(entry, "updated")]
+        return EntryChange(entry, "updated")
 
-    async def _drop(self, name: str, row: Schedule | None, now: int) -> list[Moved]:
+    async def _drop(self, name: str, row: Schedule, now: int) -> EntryChange:
         """Delete a schedule. Its runs stay, and those in progress continue."""
         assert self._client is not None
-        if row is None:
-            return []
         await self._client.connection.database.write(store.delete, row.id, now=now)
         await self._client.connection.wakeups.announce(SCHEDULE)
         entry = self.entries.pop(name, None)
@@ -303,7 +305,7 @@ class PipelineRegistry:
             )
             config, title = stored(row)
             entry = ScheduledPipeline(row.name, name, folder, title, config, row, state)
-        return [Moved(entry, "removed")]
+        return EntryChange(entry, "removed")
 
 
 async def _open_of(tx: Tx, schedule_id: str) -> list[list[Attempt]]:

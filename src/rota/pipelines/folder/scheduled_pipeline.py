@@ -39,8 +39,8 @@ class ScheduledPipeline:
 
 
 @dataclass
-class Moved:
-    """The change of one schedule after a read of its files."""
+class EntryChange:
+    """The change of one scheduled pipeline by a sync with its files."""
 
     entry: ScheduledPipeline
     change: Change

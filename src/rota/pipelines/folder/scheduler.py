@@ -33,7 +33,7 @@ from rota.pipelines.folder.events import (
 from rota.pipelines.folder.lock_file import HEARTBEAT_US, STALE_US, LockHeartbeat
 from rota.pipelines.folder.registry import PipelineRegistry
 from rota.pipelines.folder.run_tracker import RunTracker
-from rota.pipelines.folder.scheduled_pipeline import Moved, ScheduledPipeline
+from rota.pipelines.folder.scheduled_pipeline import EntryChange, ScheduledPipeline
 from rota.pipelines.folder.state_file import HISTORY_MAX
 from rota.pipelines.folder.watcher import SETTLED_US, Watch
 from rota.pipelines.outcome import PipelineResult, Progress
@@ -156,11 +156,11 @@ class PipelineScheduler(ScheduleCommands):
     async def _load(self) -> None:
         """Read all that must be known before the first schedule fires."""
         before = await self._scan_files() or {}
-        moved = await self.registry.sync(now=self.now())
+        changes = await self.registry.sync(now=self.now())
         for entry in self.registry.entries.values():
             self._take(entry)
         await self._tracker.write()
-        self._report(moved)
+        self._report(changes)
         # Prompt files are known only now. A change since the pipeline was read counts as a change.
         seen = await self._scan_files() or {}
         same = {name: each for name, each in seen.items() if name in before}
@@ -341,20 +341,20 @@ class PipelineScheduler(ScheduleCommands):
     async def refresh(self, names: Sequence[str] | None = None) -> None:
         """Read pipelines again at once: these folders, or all."""
         async with self._changing:
-            moved = await self.registry.sync(names, now=self.now())
-            for each in moved:
+            changes = await self.registry.sync(names, now=self.now())
+            for each in changes:
                 if each.change == "removed":
                     self._tracker.drop(each.entry)
                 else:
                     self._take(each.entry)
             await self._tracker.write()
-            self._report(moved)
+            self._report(changes)
 
     async def _scan_files(self) -> dict[str, watcher.Seen] | None:
         return await asyncio.to_thread(watcher.scan, self.registry.root, self.registry.beside)
 
-    def _report(self, moved: Sequence[Moved]) -> None:
-        for each in moved:
+    def _report(self, changes: Sequence[EntryChange]) -> None:
+        for each in changes:
             self._events.emit(
                 ScheduleChanged(
                     at=self.now(), schedule_id=each.entry.schedule_id,
