@@ -163,7 +163,7 @@ class CommandInvoker(Priced):
 
 
 def _put(arg: str, words: Mapping[str, str]) -> str:
-    """An argument with its places filled, in one pass: the input is not read again."""
+    """An argument with its placeholders replaced, in one pass: those within a value stay."""
     for word in words:
         arg = arg.replace(word, f"\0{word}\0")
     return "".join(words.get(piece, piece) for piece in arg.split("\0"))

@@ -121,7 +121,7 @@ class Limiter(Wrapper):
 
 
 def _after(error: BaseException, limits: Limits, state: State, *, now: int, held: int) -> State:
-    """The state of the provider, by an error."""
+    """The state of the provider after a call that failed."""
     facts = error.facts if isinstance(error, RotaError) else {}
     used = held if facts.get("sent") or not isinstance(error, Exception) else 0
     if isinstance(error, Transient) and facts.get("throttled"):

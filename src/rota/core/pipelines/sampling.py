@@ -13,7 +13,7 @@ class Reservoir(Generic[T]):
 
     def __init__(self, size: int, chance: Callable[[], float]) -> None:
         self._size = size
-        self._chance = chance  # a number in [0, 1), drawn once for each thing beyond the first
+        self._chance = chance  # a number in [0, 1), drawn once for each item after the first `size`
         self._kept: list[tuple[int, T]] = []
         self._seen = 0
 

@@ -54,7 +54,7 @@ def with_chains(listed: list[Listed]) -> list[Listed]:
     pipeline in a cycle could never run.
     """
     waits = {each.pipeline_id: _waits_for(each) for each in listed}
-    rings = {name: cycle for cycle in cycles(waits) for name in cycle}
+    cycle_of = {name: cycle for cycle in cycles(waits) for name in cycle}
     checked: list[Listed] = []
     for each in listed:
         unknown = [
@@ -63,11 +63,11 @@ def with_chains(listed: list[Listed]) -> list[Listed]:
             if name not in waits
         ]
         problems = [*each.problems, *(_about_after(each, text, Level.WARNING) for text in unknown)]
-        ring = rings.get(each.pipeline_id)
-        if ring is not None:
-            detail = f"these pipelines wait for each other: {' → '.join([*ring, ring[0]])}"
+        cycle = cycle_of.get(each.pipeline_id)
+        if cycle is not None:
+            detail = f"these pipelines wait for each other: {' → '.join([*cycle, cycle[0]])}"
             problems.append(_about_after(each, detail, Level.ERROR))
-        checked.append(each._replace(problems=problems, loaded=None if ring else each.loaded))
+        checked.append(each._replace(problems=problems, loaded=None if cycle else each.loaded))
     return checked
 
 

@@ -146,7 +146,7 @@ def read_decision(text: str, fields: Fields) -> tuple[bool, str]:
 
 
 def _yes_or_no(text: str, error: NoJson) -> bool:
-    """The first word of a reply, unless its opposite follows at once or it is part of another."""
+    """Whether the first word of a reply means yes. "Yes or no" and "N/A" are refused."""
     words = re.findall(r"[a-z]+", text.lower())
     first = words[0] if words else ""
     opposite = {"yes": "no", "no": "yes"}.get(first)

@@ -40,7 +40,7 @@ class GraphNode(Section, frozen=True, kw_only=True):
 
 
 class AiGraphNode(AiSection, frozen=True, kw_only=True):
-    """A node that asks an AI. (A struct can have one base only, so three keys are twice.)"""
+    """A node that asks an AI. (A struct has one base only, so three keys are declared twice.)"""
 
     parents: Parents = msgspec.field(default_factory=list, name="from")
     label: Label = None

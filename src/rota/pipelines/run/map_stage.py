@@ -75,7 +75,7 @@ class MapStage:
         self._moved, self._failed_before = moved, failed_before
         self._context, self._name, self._asking, self._options = context, name, asking, options
         self._failures_max = options.failures_max(total)
-        self._marks = bytearray(total)
+        self._marks = bytearray(total)  # OPEN, DONE or FAILED, by position
         self._stopped: Exception | None = None
 
     async def perform(self, items: AsyncIterator[PositionedItem]) -> None:

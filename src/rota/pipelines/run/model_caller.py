@@ -337,6 +337,6 @@ class ProviderWatch:
             await self._write(None)
 
     async def _write(self, wait: ProviderWait | None) -> None:
-        # A completed step is only written again with the same beginning.
+        # The store replaces a completed step only if `started_at` is the same.
         step = self._store.made(PROVIDER_WAIT, kind="wait", output=wait or {}, started_at=0)
         await self._store.put([step])

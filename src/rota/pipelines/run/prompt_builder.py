@@ -35,7 +35,7 @@ class ModelPrompt(NamedTuple):
     retry: Retry
     cwd: str | None = None
     batch: int | None = None  # how many items it is about, when several
-    content: str = ""  # the same content, the same call
+    content: str = ""  # the content key: two questions with the same key are the same call
     options: CallOptions = CallOptions()
 
     def request(self, prompt: str | None = None, timeout_s: float | None = None) -> Request:
@@ -66,7 +66,8 @@ class PromptBuilder:
         cwd = snapshot.pipeline.working_directory or settings.working_directory
         self._cwd = None if cwd is None else str(snapshot.path / cwd)
         self.options = options_of(section, settings)
-        # The inputs of an answer beside the prompt; a longer bound would have given the same.
+        # Options that change the answer are part of the content key. `max_tokens` is not: a higher
+        # limit gives the same answer.
         self._more = [
             each for each in (self.options.system, self.options.temperature, self.options.body)
             if each not in (None, {})

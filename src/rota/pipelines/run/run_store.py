@@ -92,7 +92,7 @@ class RunReader:
         return await self._read(store.step, root_id=self.root_id, key=key)
 
     def steps(self, prefix: str, limit: int = PAGE, *, start: int = 0) -> AsyncIterator[StoredStep]:
-        """All steps under a prefix, in the order of their keys; those of a position and later."""
+        """The steps under a prefix from a position on, in the order of their keys."""
         after = f"{prefix}{start:09d}" if start else prefix
         return self._pages(store.page, after, prefix + LAST, limit)
 
@@ -210,7 +210,7 @@ class RunStore(RunReader):
         await self._journal.record_together(self.claim, self._slot_steps(slots))
 
     def _slot_steps(self, slots: Sequence[Slot]) -> list[StoredStep]:
-        # A completed step is only written again with the same beginning.
+        # The store replaces a completed step only if `started_at` is the same.
         began = self.claim.started_at
         return [
             self.made(slot.key, kind="usage", output=slot.record, started_at=began)
@@ -238,7 +238,7 @@ class RunStore(RunReader):
         if known is not None:
             return msgspec.json.decode(known.output or "", type=ItemList).count
         end = ItemList(self._writer, count, self.claim.attempt, whole)
-        # A completed step is only written again with the same beginning.
+        # The store replaces a completed step only if `started_at` is the same.
         started_at = 0 if replaces else None
         await self.put([self.made(key, kind=KIND, output=end, started_at=started_at)])
         return count

@@ -35,7 +35,7 @@ def read_csv(
 ) -> Iterator[dict[str, Any]]:
     """Items from the lines of a file (with their line ends); `name` is for errors."""
     csv.field_size_limit(CELL_CHARS_MAX)  # the default refuses cells of more than 128 KB
-    reader = csv.reader(_without_mark(lines), delimiter=delimiter, strict=True)
+    reader = csv.reader(_without_bom(lines), delimiter=delimiter, strict=True)
     rows = _rows(reader, name)
     columns: list[str] | None = None
     for number, row in rows:
@@ -49,13 +49,13 @@ def read_csv(
 
 def columns_of(lines: Iterable[str], *, name: str, delimiter: str = ",") -> list[str]:
     """Only the names of the columns."""
-    reader = csv.reader(_without_mark(lines), delimiter=delimiter, strict=True)
+    reader = csv.reader(_without_bom(lines), delimiter=delimiter, strict=True)
     for _, row in _rows(reader, name):
         return _columns(row, True, name)
     return []
 
 
-def _without_mark(lines: Iterable[str]) -> Iterator[str]:
+def _without_bom(lines: Iterable[str]) -> Iterator[str]:
     first = True
     for line in lines:
         yield line.removeprefix("\ufeff") if first else line
