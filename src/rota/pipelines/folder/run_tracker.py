@@ -145,9 +145,13 @@ class RunTracker:
         entries = {e.row.id: e for e in self._registry.entries.values() if e.row is not None}
         rows = [entry.row for entry in entries.values() if entry.row is not None]
         seen = await self._client.connection.database.read(
-            _poll, rows, since=self._since, dues=self._dues,
-            triggered_since=self._triggers_since(), known=list(self._open),
-        )  # fmt: skip
+            _poll,
+            rows,
+            since=self._since,
+            dues=self._dues,
+            triggered_since=self._triggers_since(),
+            known=list(self._open),
+        )
         self._note_created(seen.created, entries)
         for row_id, row in seen.rows.items():
             entries[row_id].row = row
