@@ -14,7 +14,7 @@ import msgspec
 
 from rota.errors import BadInput, MissingExtra, Rejected, UsageError
 from rota.net.secret import Text, reveal
-from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
+from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Verdict, read_params
 from rota.tools.statements import Statement, own, statement
 
 ROWS_MAX = 1000
@@ -44,11 +44,8 @@ Work: TypeAlias = Callable[[ToolTx], Coroutine[Any, Any, T]]
 class Backend(Protocol):
     """A database: runs a function in a transaction and says what is known if it fails."""
 
-    async def write(self, work: Work[T], call: Call) -> T:
-        """Commit what `work` did."""
-
-    async def read_only(self, work: Work[T], call: Call) -> T:
-        """Change nothing."""
+    async def transact(self, work: Work[T], call: Call, *, commit: bool) -> T:
+        """Commit what `work` did, or roll it back."""
 
 
 class SqlWrite(Tool):
@@ -99,14 +96,13 @@ class SqlWrite(Tool):
             done = await self._done(tx, params, call)
             return done if done is not None else await self._do(tx, params, call)
 
-        return await self._backend().write(work, call)
+        return await self._backend().transact(work, call, commit=True)
 
     async def look_up(self, params: dict[str, Any], call: Call) -> Verdict:
         """Exact: waits for a call in flight, then looks for the key."""
-        try:
-            done = await self._backend().read_only(lambda tx: self._done(tx, params, call), call)
-        except TimeoutError as error:
-            return Unknown(f"the database did not answer: {error}", unreachable=True)
+        done = await self._backend().transact(
+            lambda tx: self._done(tx, params, call), call, commit=False
+        )
         return NotApplied("the key is not there") if done is None else Applied(done)
 
     async def _do(self, tx: ToolTx, params: dict[str, Any], call: Call) -> Any:
@@ -157,7 +153,7 @@ class SqlRead(Tool):
         async def work(tx: ToolTx) -> list[dict[str, Any]]:
             return await tx.rows(self._statement, params, self._rows_max + 1)
 
-        rows = await self._backend().read_only(work, call)
+        rows = await self._backend().transact(work, call, commit=False)
         return {"rows": rows[: self._rows_max], "cut": len(rows) > self._rows_max}
 
 

@@ -17,7 +17,6 @@ from rota.errors import (
     NotSent,
     OutcomeUnknown,
     Rejected,
-    Transient,
 )
 from rota.tools.base import Call
 from rota.tools.sql import Work
@@ -51,18 +50,8 @@ class Postgres:
         self._place = f"{parts.hostname or 'socket'}{parts.path}"  # no password in an error
         self._account = parts.username
 
-    async def write(self, work: Work[T], call: Call) -> T:
-        """Commit what `work` did."""
-        return await self._transact(work, call, commit=True)
-
-    async def read_only(self, work: Work[T], call: Call) -> T:
-        """Change nothing: all is rolled back."""
-        try:
-            return await self._transact(work, call, commit=False)
-        except OutcomeUnknown as error:  # of a rollback, which has no effect
-            raise Transient(str(error)) from error
-
-    async def _transact(self, work: Work[T], call: Call, *, commit: bool) -> T:
+    async def transact(self, work: Work[T], call: Call, *, commit: bool) -> T:
+        """Commit what `work` did, or roll it back."""
         is_committing = False
         try:
             async with asyncio.timeout(call.timeout_s), self._connected() as connection:

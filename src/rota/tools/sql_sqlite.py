@@ -44,25 +44,17 @@ class Sqlite:
         self._path = url.removeprefix("sqlite:///")
         self._tool = tool
 
-    async def write(self, work: Work[T], call: Call) -> T:
-        """Commit what `work` did."""
+    async def transact(self, work: Work[T], call: Call, *, commit: bool) -> T:
+        """Commit what `work` did, or roll it back."""
         try:
-            return await self._in_thread(work, call, commit=True)
+            return await in_thread(
+                lambda left: self._transact(work, left, commit=commit), timeout_s=call.timeout_s
+            )
         except TimeoutError as error:
+            if not commit:
+                raise Transient(f"{self._path}: {error}") from error
             message = f"{self._path} did not answer within {call.timeout_s:g} s"
             raise OutcomeUnknown(message, tool=self._tool) from error
-
-    async def read_only(self, work: Work[T], call: Call) -> T:
-        """Change nothing: all is rolled back."""
-        try:
-            return await self._in_thread(work, call, commit=False)
-        except TimeoutError as error:
-            raise Transient(f"{self._path}: {error}") from error
-
-    async def _in_thread(self, work: Work[T], call: Call, *, commit: bool) -> T:
-        return await in_thread(
-            lambda left: self._transact(work, left, commit=commit), timeout_s=call.timeout_s
-        )
 
     def _transact(self, work: Work[T], left: threading.Event, *, commit: bool) -> T:
         with self._opened(left) as connection:
