@@ -84,10 +84,10 @@ class Handler(NamedTuple):
     policy: FailurePolicy = FailurePolicy()
     renamed_from: str | None = None
 
-    def bound(self, phase: str) -> Function | None:
+    def bound(self, phase: str) -> Function:
         """The function of a phase; methods get a fresh object, so that nothing is shared."""
-        function = self.functions.get(phase)
-        if function is None or self.owner is None:
+        function = self.functions[phase]
+        if self.owner is None:
             return function
         made = self.owner()
         return lambda *args: function(made, *args)

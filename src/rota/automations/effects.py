@@ -19,6 +19,7 @@ from rota import faults
 from rota.automations.environment import AutomationEnvironment, HandlerSuspended, NotHappened
 from rota.core import spans, typed
 from rota.core.automations.failure_policy import EffectivePolicy, tries_within
+from rota.core.automations.graph import HandlerNode
 from rota.core.automations.model import RECONCILIATION, LedgerRow
 from rota.core.automations.phases import Mutation
 from rota.core.meters import MUTATIONS
@@ -54,11 +55,7 @@ class Effects:
         self._policy = policy
 
     async def make(
-        self,
-        tool: Tool,
-        params: dict[str, Any],
-        caller: tuple[str, str, str | None],
-        approval: bool,
+        self, tool: Tool, params: dict[str, Any], handler: HandlerNode, title: str | None
     ) -> LedgerRow:
         """Call the tool once. Returns the applied entry; raises the error of the tool if the effect
         certainly did not happen, or HandlerSuspended if it must be approved or looked up first."""
@@ -67,10 +64,9 @@ class Effects:
             params, what=f"parameters of {tool.name}",
             bytes_max=self._environment.settings.payload_bytes_max,
         )  # fmt: skip
-        automation, handler, title = caller
-        wanted = Wanted(automation, handler, tool.name, tool.safety, text, title)
+        wanted = Wanted(self._claim.name, handler.name, tool.name, tool.safety, text, title)
         row = await self._environment.write(
-            checkpoint.call_begins, self._claim, wanted, approval=approval, now=self._now()
+            checkpoint.call_begins, self._claim, wanted, approval=handler.approval, now=self._now()
         )
         if row.status == Mutation.PROPOSED:
             raise HandlerSuspended("approval", f"{tool.name} waits for approval")

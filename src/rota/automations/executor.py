@@ -14,7 +14,7 @@ from functools import cached_property
 
 import msgspec
 
-from rota.automations.auto_fix import Fix, HandlerFailure, compiled
+from rota.automations.auto_fix import HandlerFailure, compiled
 from rota.automations.definition import Automation, Function, Handler
 from rota.automations.environment import AutomationEnvironment, HandlerSuspended
 from rota.automations.handler_runner import HandlerRunner
@@ -25,6 +25,7 @@ from rota.core.runs.code_set import CodeSet, code_set
 from rota.core.runs.failures import Kind, describe, is_outage
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Claim, Outcome, StoredStep
+from rota.core.typed import json_text
 from rota.engine.context import EngineContext
 from rota.engine.outcome import JudgedFailure, judge_handler
 from rota.engine.run_log import count_ends
@@ -216,7 +217,8 @@ class AutomationExecutor:
             runner.remark(f"given up after {work.automation.fixes} fixes in a row")
             return None
         try:
-            failure = await self._failure(declared, runner, error)
+            changed = await self._environment.journal.fix_sources(work.automation)
+            failure = await self._failure(runner, error, changed.get(work.run.handler, {}))
             async with asyncio.timeout(self._environment.settings.phase_s):
                 fix = await declared.fix(failure)
             if fix is None:
@@ -224,35 +226,29 @@ class AutomationExecutor:
                 return None
             handler = declared.handlers[work.run.handler]
             compiled(handler.functions, fix.source)
-            return await self._as_version(declared, work, fix)
+            earlier = changed.get(work.run.handler, {})
+            sources = {**changed, work.run.handler: {**earlier, **fix.source}}
+            return NewFix(json_text(declared.graph()), json_text(sources), str(fix.comment)[:2000])
         except Exception as problem:  # the failure must survive a fixer that fails
             log.warning("automation %s: the fix was refused: %s", declared.name, problem)
             runner.remark(f"the fix was refused: {problem}")
             return None
 
     async def _failure(
-        self, declared: Automation, runner: HandlerRunner, error: Exception
+        self, runner: HandlerRunner, error: Exception, changed: Mapping[str, str]
     ) -> HandlerFailure:
+        """The input of the hook; `changed` is what earlier fixes have written, by phase."""
         work = runner.work
-        key = AutomationKey(work.automation.namespace, declared.name)
+        key = AutomationKey(work.automation.namespace, work.automation.name)
         made = await self._environment.database.read(state.versions, key)
         deployed = next((one for one in made if one.made_by == "deploy"), None)
         original = msgspec.json.decode((deployed and deployed.source) or "{}")
-        source = original.get(work.run.handler, {})
-        source |= (await self._environment.journal.fix_sources(work.automation)).get(
-            work.run.handler, {}
-        )
+        source = {**original.get(work.run.handler, {}), **changed}
         return HandlerFailure(
-            declared.name, work.run.handler, runner.phase, describe(error), runner.logs,
+            work.automation.name, work.run.handler, runner.phase, describe(error), runner.logs,
             source, work.automation.version, work.automation.fixes + 1,
             tuple(one.comment for one in made if one.comment),
         )  # fmt: skip
-
-    async def _as_version(self, declared: Automation, work: Work, fix: Fix) -> NewFix:
-        sources = await self._environment.journal.fix_sources(work.automation)
-        sources[work.run.handler] = sources.get(work.run.handler, {}) | dict(fix.source)
-        graph = msgspec.json.encode(declared.graph()).decode()
-        return NewFix(graph, msgspec.json.encode(sources).decode(), str(fix.comment)[:2000])
 
 
 def _is_outage(error: Exception, failure: JudgedFailure, tool: Tool | None) -> bool:

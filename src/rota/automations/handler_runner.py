@@ -82,9 +82,7 @@ class HandlerRunner:
         self._key = AutomationKey(claim.namespace, automation.name)
         self._effects = Effects(environment, claim, self.policy)
         self._effect: asyncio.Task[LedgerRow] | None = None
-        self._looking_for_tool = False
-        self._tool: Tool | None = None
-        self._changing: Tool | None = None  # the tool of the one change
+        self._tool: Tool | None = None  # the one of a change that is reconciled
         self._failures: list[tuple[Exception, Tool]] = []
         self._title: str | None = None
         self._remarks: list[str] = []
@@ -116,12 +114,9 @@ class HandlerRunner:
     # -- phases ----------------------------------------------------------------------------
 
     async def _produce(self) -> HandlerRunSettled:
-        handler = self._known()
         value = await self._run("run", Phase.EXECUTING, self._state())
-        assert self._ctx is not None
-        return await self._commit(
-            HandlerPlan(), value, f"producer {handler.node.name}", self.next_run_at()
-        )
+        what = f"producer {self._known().node.name}"
+        return await self._commit(HandlerPlan(), value, what, self.next_run_at())
 
     def next_run_at(self) -> int | None:
         """When a producer runs next, if this run of it is over."""
@@ -193,9 +188,7 @@ class HandlerRunner:
             refused = error if isinstance(error, NotAllowed) else None
         if refused is not None:
             self._remarks.append(str(refused))  # in case that the first change must be looked up
-        mutation = None
-        if self._effect is not None:
-            mutation = await self._noting(self._effect, self._changing)
+        mutation = None if self._effect is None else await self._effect
         self.phase = Phase.MUTATED
         if refused is not None:
             raise refused
@@ -237,7 +230,6 @@ class HandlerRunner:
         ctx = Context(self._automation, handler, phase, self, self._environment.clock.now, loop)
         self._ctx = ctx
         function = handler.bound(name)
-        assert function is not None
         left_behind: NotAllowed | None = None
         try:
             value = await call(self._environment, function, is_async, ctx, *args)
@@ -260,14 +252,11 @@ class HandlerRunner:
         The ledger has the call and its arguments."""
         if self._handler is None or not self._handler.node.has_mutate:
             return None
-        self._looking_for_tool = True
         try:
             await self._run("mutate", Phase.MUTATING, _given(plan))
         except (HostStop, Exception) as error:
             if self._tool is None:
                 self._remarks.append(f"mutate did not come to its call again: {error}")
-        finally:
-            self._looking_for_tool = False
         row = self.work.mutation
         same = self._tool is not None and row is not None and self._tool.name == row.tool
         return self._tool if same else None
@@ -329,7 +318,7 @@ class HandlerRunner:
 
     async def mutate(self, tool: Tool, params: dict[str, Any]) -> Any:
         """The one change; ends the handler's phase whatever comes of it."""
-        if self._looking_for_tool:
+        if self.work.way is Way.RECONCILE:  # the call was made: only its tool is wanted
             self._tool = self._tool or tool
             raise HostStop(None)
         # Tasks that were started together come to their calls before anything is sent: a second
@@ -337,10 +326,8 @@ class HandlerRunner:
         await asyncio.sleep(0)
         if self._ctx is not None and self._ctx.stopped is not None:
             raise self._ctx.stopped
-        self._changing = tool
-        caller = (self._automation.name, self._known().node.name, self._title)
-        make = self._effects.make(tool, params, caller, self._known().node.approval)
-        self._effect = asyncio.get_running_loop().create_task(make)
+        make = self._effects.make(tool, params, self._known().node, self._title)
+        self._effect = asyncio.get_running_loop().create_task(self._noting(make, tool))
         # Whatever becomes of user code, the call is seen to its end.
         await asyncio.wait([self._effect])
         raise HostStop(None)
