@@ -343,6 +343,7 @@ async def test_text_that_looks_like_a_secret_stays_text(monkeypatch: pytest.Monk
     [
         ({}, "url"),
         ({"url": "/x", "josn": 1}, "josn"),
+        ({"url": "/x", "asked": "/y"}, "asked"),
         ({"url": "/x", "json": 1, "body": "x"}, "one of json, form and body"),
         ({"url": "http://elsewhere.example/x"}, "leads away"),
         ({"url": "//elsewhere.example/x"}, "leads away"),

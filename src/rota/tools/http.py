@@ -47,12 +47,11 @@ Found = Callable[[Any], bool | None]
 class HttpWriteParams(msgspec.Struct, forbid_unknown_fields=True):
     """The arguments of one call of an HttpWrite."""
 
-    url: str = ""  # may be skipped where the base is a secret
+    url: str = ""  # may be empty where the base is a secret
     json: Any = msgspec.UNSET
     form: dict[str, str] | None = None
     body: str | None = None
     headers: dict[str, str] = {}
-    asked: str = ""  # the URL as the call gave it
 
 
 class Lookup(MadeFrom):
@@ -152,12 +151,12 @@ class HttpWrite(Tool):
         self._bytes_max = bytes_max
 
     def read(self, params: dict[str, Any]) -> HttpWriteParams:
-        """The parameters, with the URL made whole."""
+        """The parameters, typed and checked."""
         refuse_secrets(params, tool=self.name)
         values = read_params(HttpWriteParams, params, tool=self.name)
         self._check_body(values)
         http.checked_headers(values.headers, tool=self.name)
-        values.asked, values.url = values.url, self._site.whole(values.url)
+        self._site.whole(values.url)
         return values
 
     def _check_body(self, values: HttpWriteParams) -> None:
@@ -177,10 +176,9 @@ class HttpWrite(Tool):
     async def perform(self, params: HttpWriteParams, call: Call) -> Any:
         """Send, and let the status decide."""
         headers = self._sent_headers(params, call)
-        request = self._site.request(
-            self._method, params.url, headers, self._content(params), params.asked
-        )
-        sender = self._site.caller(params.url)
+        url = self._site.whole(params.url)
+        request = self._site.request(self._method, url, headers, self._content(params), params.url)
+        sender = self._site.caller(url)
         try:
             answer = await http.exchange(
                 request, timeout_s=call.timeout_s, bytes_max=self._bytes_max
@@ -218,7 +216,7 @@ class HttpWrite(Tool):
         if self._lookup is None:
             return await super().look_up(params, call)
         filled = self._lookup.fill(params, call.key)
-        url = self._site.whole(urljoin(params.url, filled))
+        url = self._site.whole(urljoin(self._site.whole(params.url), filled))
         headers = http.merged(self._site.headers, self._lookup.headers)
         request = self._site.request("GET", url, headers, None, filled)
         sender = self._site.caller(url)
@@ -296,12 +294,11 @@ class HttpWrite(Tool):
 class HttpReadParams(msgspec.Struct, forbid_unknown_fields=True):
     """The arguments of one call of an HttpRead."""
 
-    url: str = ""  # may be skipped where the base is a secret
+    url: str = ""  # may be empty where the base is a secret
     headers: dict[str, str] = {}
     etag: str | None = None
     last_modified: str | None = None
     kind: http.Kind = "auto"
-    asked: str = ""  # the URL as the call gave it
 
 
 class HttpSiteOptions(TypedDict, total=False):
@@ -334,11 +331,11 @@ class HttpRead(Tool):
         self.service = self._site.shown
 
     def read(self, params: dict[str, Any]) -> HttpReadParams:
-        """The parameters, with the URL made whole."""
+        """The parameters, typed and checked."""
         refuse_secrets(params, tool=self.name)
         values = read_params(HttpReadParams, params, tool=self.name)
         http.checked_headers(values.headers, tool=self.name)
-        values.asked, values.url = values.url, self._site.whole(values.url)
+        self._site.whole(values.url)
         return values
 
     async def perform(self, params: HttpReadParams, call: Call) -> Any:
@@ -361,7 +358,8 @@ class HttpRead(Tool):
         headers = http.merged(
             http.checked_headers(asked, tool=self.name), self._site.headers, params.headers
         )
-        request = self._site.request("GET", params.url, headers, None, params.asked)
+        url = self._site.whole(params.url)
+        request = self._site.request("GET", url, headers, None, params.url)
         try:
             async with asyncio.timeout(call.timeout_s):
                 return await self._followed(request, call)
