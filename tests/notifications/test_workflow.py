@@ -16,7 +16,8 @@ import pytest
 
 from rota.core.notifications.model import NOTIFY
 from rota.core.runs.model import NewRun
-from rota.notifications import command
+from rota.errors import Rejected
+from rota.notifications import command, webhook
 from rota.notifications.receivers import Notify, Recipients
 from rota.store.notifications import recipients
 from rota.store.runs.start import start_runs
@@ -193,6 +194,20 @@ async def test_a_redirect_is_not_followed_and_a_refusal_not_repeated(
         [first, *_] = reversed(await at.app.runs.list(name=NOTIFY))
         assert "moved to http://127.0.0.1:9" in (first.error or "")
         assert "token" not in (first.error or "")
+
+
+@pytest.mark.parametrize(
+    ("headers", "target"),
+    [((("location", "/elsewhere?token=x"),), "URL"), ((), "another address")],
+)
+async def test_a_redirect_without_a_host_names_the_site_that_was_called(
+    headers: tuple[tuple[str, str], ...], target: str
+) -> None:
+    async with Receiver(Answer(302, headers=headers)).up() as receiver:
+        with pytest.raises(Rejected) as refused:
+            await webhook.call("POST", f"{receiver.url}/hook", headers={})
+        said = f"{receiver.url} answered 302: moved to {target.replace('URL', receiver.url)}"
+        assert refused.value.message == said
 
 
 async def test_one_receiver_that_refuses_keeps_no_other_from_being_reported(

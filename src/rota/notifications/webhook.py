@@ -23,7 +23,7 @@ import re
 import uuid
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from rota.core.runs.retry import retry_after_s
 from rota.errors import Rejected, Transient
@@ -122,7 +122,8 @@ async def call(
         return answer.status
     message = f"{shown(url)} answered {answer.status}"
     if answer.status // 100 == 3:
-        target = shown(answer.headers.get("location", "")) or "another address"
+        location = answer.headers.get("location")
+        target = shown(urljoin(url, location)) if location else "another address"
         raise Rejected(
             f"{message}: moved to {target}", hint="Write the new address, if it is right."
         )
