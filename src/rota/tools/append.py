@@ -84,7 +84,7 @@ class FileAppend(Tool):
         record = self._record(params, mark)
         try:
             appended = await in_thread(
-                lambda left: _append(self._folder, path, record, mark, left),
+                lambda late: _append(self._folder, path, record, mark, late),
                 timeout_s=call.timeout_s,
             )
         except TimeoutError as error:
@@ -97,7 +97,7 @@ class FileAppend(Tool):
         path, mark = self._folder.path_of(params.path), f"rota:{mark_of(call.key)}"
         try:
             is_there = await in_thread(
-                lambda left: _find(self._folder, path, mark, left), timeout_s=call.timeout_s
+                lambda late: _find(self._folder, path, mark, late), timeout_s=call.timeout_s
             )
         except (OSError, TimeoutError, NotSent) as error:
             return Unknown(f"{path} cannot be read: {error}")
@@ -127,11 +127,11 @@ class _Target(NamedTuple):
         return f".rota-append-{name}"
 
 
-def _append(folder: Folder, path: Path, record: bytes, mark: str, left: threading.Event) -> bool:
+def _append(folder: Folder, path: Path, record: bytes, mark: str, late: threading.Event) -> bool:
     """True if the record was appended, False if it was there."""
     with before_effect(path), folder.opened(path, make=True) as parent:
         target = _Target(parent, path)
-        with _locked(target, os.O_RDWR | os.O_CREAT | os.O_APPEND, left) as file:
+        with _locked(target, os.O_RDWR | os.O_CREAT | os.O_APPEND, late) as file:
             _repair(file, target)
             if _holds(file, mark):
                 return False
@@ -171,11 +171,11 @@ def _undo(file: int, offset: int, path: Path, error: OSError) -> None:
         raise OutcomeUnknown(message) from worse
 
 
-def _find(folder: Folder, path: Path, mark: str, left: threading.Event) -> bool:
+def _find(folder: Folder, path: Path, mark: str, late: threading.Event) -> bool:
     try:
         with folder.opened(path) as parent:
             target = _Target(parent, path)
-            with _locked(target, os.O_RDWR | os.O_APPEND, left) as file:
+            with _locked(target, os.O_RDWR | os.O_APPEND, late) as file:
                 _repair(file, target)
                 return _holds(file, mark)
     except FileNotFoundError:
@@ -183,12 +183,12 @@ def _find(folder: Folder, path: Path, mark: str, left: threading.Event) -> bool:
 
 
 @contextlib.contextmanager
-def _locked(target: _Target, flags: int, left: threading.Event) -> Iterator[int]:
+def _locked(target: _Target, flags: int, late: threading.Event) -> Iterator[int]:
     """The file under an exclusive lock; it is still the file that has the name."""
     while True:
         file = target.parent.open(target.path.name, flags)
         try:
-            _lock(file, target.path, left)
+            _lock(file, target.path, late)
             if _is_named(file, target):
                 yield file
                 return
@@ -196,15 +196,15 @@ def _locked(target: _Target, flags: int, left: threading.Event) -> Iterator[int]
             os.close(file)  # and with it the lock
 
 
-def _lock(file: int, path: Path, left: threading.Event) -> None:
+def _lock(file: int, path: Path, late: threading.Event) -> None:
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if left.wait(LOCK_EVERY_S):
+            if late.wait(LOCK_EVERY_S):
                 raise NotSent(f"{path} is locked by another process") from None
         else:
-            if left.is_set():
+            if late.is_set():
                 raise NotSent(f"{path} was not locked in time")
             return
 

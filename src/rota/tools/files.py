@@ -68,10 +68,10 @@ class FileWrite(Tool):
         """Write beside it, then rename."""
         path, raw = self._folder.path_of(params.path), params.raw(self.name)
 
-        def work(left: threading.Event) -> None:
+        def work(late: threading.Event) -> None:
             with before_effect(path), self._folder.opened(path, make=True) as parent:
                 mark = mark_of(call.key)
-                _put(parent, path, raw, left, mark=mark, replace=params.mode == "replace")
+                _put(parent, path, raw, late, mark=mark, replace=params.mode == "replace")
 
         try:
             await in_thread(work, timeout_s=call.timeout_s)
@@ -84,7 +84,7 @@ class FileWrite(Tool):
         """By content: the file is what was to be written, or it is not."""
         path, raw = self._folder.path_of(params.path), params.raw(self.name)
 
-        def work(_left: threading.Event) -> bool:
+        def work(_late: threading.Event) -> bool:
             try:
                 with self._folder.opened(path) as parent:
                     _sweep(parent, mark_of(call.key))
@@ -106,14 +106,14 @@ class FileWrite(Tool):
 
 
 def _put(
-    parent: OpenFolder, path: Path, raw: bytes, left: threading.Event, *, mark: str, replace: bool
+    parent: OpenFolder, path: Path, raw: bytes, late: threading.Event, *, mark: str, replace: bool
 ) -> None:
     spare = f".rota-{mark}-{secrets.token_hex(4)}.tmp"
     try:
         _sweep(parent, mark)
         parent.create(spare, raw, _mode(parent, path.name))
         faults.reach("file-before-rename")
-        if left.is_set():
+        if late.is_set():
             raise NotSent(f"{path} was not written in time")
         _move(parent, spare, path, raw, replace=replace)
     finally:
@@ -246,17 +246,17 @@ class FileList(Tool):
     async def perform(self, params: ListParams, call: Call) -> Any:
         """Path, size and time of each; files that Rota is writing are skipped."""
         try:
-            return await in_thread(lambda left: self._list(params, left), timeout_s=call.timeout_s)
+            return await in_thread(lambda late: self._list(params, late), timeout_s=call.timeout_s)
         except TimeoutError as error:
             message = f"{params.glob} was not listed within {call.timeout_s:g} s"
             raise Transient(message) from error
         except (OSError, ValueError) as error:
             raise Rejected(f"{params.glob!r} cannot be listed: {error}") from error
 
-    def _list(self, params: ListParams, left: threading.Event) -> list[dict[str, Any]]:
+    def _list(self, params: ListParams, late: threading.Event) -> list[dict[str, Any]]:
         files = []
         for path in self._folder.root.glob(params.glob):
-            if left.is_set():
+            if late.is_set():
                 raise TimeoutError("a part of the files is not a listing")
             if path.name.startswith(".rota-"):
                 continue

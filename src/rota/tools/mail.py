@@ -108,10 +108,10 @@ class SendMail(Tool):
         message = self._message(params, call.key)
         begun = threading.Event()
 
-        def work(left: threading.Event) -> None:
+        def work(late: threading.Event) -> None:
             def go() -> None:
-                begun.set()  # before the look at `left`: one of the two sides sees the other
-                if left.is_set():
+                begun.set()  # before the look at `late`: one of the two sides sees the other
+                if late.is_set():
                     raise NotSent(f"{self._host} was not ready in time")
 
             with self._classified():

@@ -45,7 +45,7 @@ class Folder:
 
     @contextlib.contextmanager
     def opened(self, path: Path, *, make: bool = False) -> Iterator[OpenFolder]:
-        """The folder that holds a file of `place`. It is opened part by part, from the root and
+        """The folder that holds the file at `path`. It is opened part by part, from the root and
         without following links: one that was put into the path meanwhile is not followed."""
         if make:
             self.root.mkdir(parents=True, exist_ok=True)

@@ -48,7 +48,7 @@ class Sqlite:
         """Commit what `work` did, or roll it back."""
         try:
             return await in_thread(
-                lambda left: self._transact(work, left, commit=commit), timeout_s=call.timeout_s
+                lambda late: self._transact(work, late, commit=commit), timeout_s=call.timeout_s
             )
         except TimeoutError as error:
             if not commit:
@@ -56,14 +56,14 @@ class Sqlite:
             message = f"{self._path} did not answer within {call.timeout_s:g} s"
             raise OutcomeUnknown(message, tool=self._tool) from error
 
-    def _transact(self, work: Work[T], left: threading.Event, *, commit: bool) -> T:
-        with self._opened(left) as connection:
+    def _transact(self, work: Work[T], late: threading.Event, *, commit: bool) -> T:
+        with self._opened(late) as connection:
             tx = SqliteToolTx(connection)
             with self._classified():
                 answer = drive(work(tx))
-                if not commit or left.is_set():
+                if not commit or late.is_set():
                     tx.end("rollback")
-                if commit and left.is_set():
+                if commit and late.is_set():
                     raise NotSent(f"{self._path} was not ready in time")
             if commit:
                 self._commit(tx)
@@ -82,11 +82,11 @@ class Sqlite:
         faults.reach("sql-after-commit")
 
     @contextlib.contextmanager
-    def _opened(self, left: threading.Event) -> Iterator[SharedConnection]:
+    def _opened(self, late: threading.Event) -> Iterator[SharedConnection]:
         with self._classified():
             if not Path(self._path).exists():
                 raise Rejected(f"there is no file {self._path}")
-            connection = SharedConnection(self._path, left)
+            connection = SharedConnection(self._path, late)
         try:
             yield connection
         finally:

@@ -28,12 +28,12 @@ _STALE = sqlite3.SQLITE_BUSY_SNAPSHOT
 
 
 class SharedConnection:
-    """Waits for locks until `left` is set; a statement that runs then is interrupted."""
+    """Waits for locks until `late` is set; a statement that runs then is interrupted."""
 
-    def __init__(self, path: str, left: threading.Event) -> None:
-        self._left = left
+    def __init__(self, path: str, late: threading.Event) -> None:
+        self._late = late
         self._raw = _connect(path)
-        self._raw.set_progress_handler(left.is_set, STEPS)
+        self._raw.set_progress_handler(late.is_set, STEPS)
 
     @property
     def in_transaction(self) -> bool:
@@ -51,7 +51,7 @@ class SharedConnection:
                 return self._execute(sql, bound or {}, rows_max)
             except SQLITE_ERRORS as error:
                 waits = primary_code(error) == sqlite3.SQLITE_BUSY and _code(error) != _STALE
-                if not waits or self._left.is_set() or self.in_transaction != before:
+                if not waits or self._late.is_set() or self.in_transaction != before:
                     raise
 
     def _execute(self, sql: str, bound: Mapping[str, Any], rows_max: int) -> list[dict[str, Any]]:

@@ -12,21 +12,21 @@ GRACE_S = 1.0
 
 
 async def in_thread(work: Callable[[threading.Event], T], *, timeout_s: float) -> T:
-    """Run `work(left)`. A thread cannot be stopped, so `left` is set when its time is over.
+    """Run `work(late)`. A thread cannot be stopped, so `late` is set when its time is over.
 
-    The work checks `left` while it waits and right before its effect, where it can still report
+    The work checks `late` while it waits and right before its effect, where it can still report
     that nothing happened. Work that does not end soon after is left behind: TimeoutError.
     """
-    left = threading.Event()
-    task = asyncio.ensure_future(asyncio.to_thread(work, left))
+    late = threading.Event()
+    task = asyncio.ensure_future(asyncio.to_thread(work, late))
     task.add_done_callback(_retrieve)
     try:
         done, _ = await asyncio.wait({task}, timeout=timeout_s)
         if not done:
-            left.set()
+            late.set()
             done, _ = await asyncio.wait({task}, timeout=GRACE_S)
     finally:
-        left.set()
+        late.set()
     if not done:
         raise TimeoutError(f"no end within {timeout_s:g} s")
     return task.result()
