@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple, Unpack
+from typing import NamedTuple, Unpack, cast
 
 from rota.client.connection import ClientPart
 from rota.core.pipelines.item_chunks import readable
@@ -43,13 +43,6 @@ class RunList(NamedTuple):
     by_id: Sequence[Run] = ()
 
 
-def _selection(filters: RunFilters) -> RunSelection:
-    chosen = RunSelection(**filters)  # type: ignore[typeddict-unknown-key]
-    chosen.pop("before", None)  # type: ignore[typeddict-item]
-    chosen.pop("limit", None)  # type: ignore[typeddict-item]
-    return chosen
-
-
 class RunPages(ClientPart):
     """Reads about the runs of one namespace."""
 
@@ -85,9 +78,9 @@ class RunPages(ClientPart):
             failed = await app.runs.list(status="failed", limit=20)
         """
         check_options(filters, RunFilters, self.list)
-        limit = checked_limit(filters.get("limit", 50), LIST_MAX)
-        before = filters.get("before", "")
-        wanted = checked_filter(**_selection(filters))
+        limit = checked_limit(filters.pop("limit", 50), LIST_MAX)
+        before = filters.pop("before", "")
+        wanted = checked_filter(**cast(RunSelection, filters))
         beyond = wanted.beyond_id
         next_id: str | None = min(checked_key(before, "before"), beyond) if before else beyond
         found: list[Run] = []

@@ -127,14 +127,11 @@ class Tokens(ClientPart):
         if problem is not None:
             raise BadToken(f"the token {token.name} {problem}")
         if token.last_used_at is None or token.last_used_at < now - USE_NOTED_US:
-            await self._note_use(token.id, now)
+            with contextlib.suppress(StoreReadOnly):  # a token also works on a replica
+                await self._database.write(
+                    tokens.note_use, token_id=token.id, now=now, before=now - USE_NOTED_US
+                )
         return token
-
-    async def _note_use(self, token_id: str, now: int) -> None:
-        with contextlib.suppress(StoreReadOnly):  # a token also works on a replica
-            await self._database.write(
-                tokens.note_use, token_id=token_id, now=now, before=now - USE_NOTED_US
-            )
 
 
 class Sessions(ClientPart):
