@@ -24,7 +24,7 @@ from rota.core.time.instants import DURATION_MAX, FIRST, LAST, after, iso, micro
 from rota.core.time.phrases import understand
 from rota.core.time.zones import zone_named
 from rota.errors import BadInput, NotSerialisable, RotaError
-from rota.net.http import HttpResponse, content_of
+from rota.net.http import HttpRequest, HttpResponse, content_of
 from rota.tools.feed import parse as parse_feed
 from tests.kit import hostile
 from tests.kit.builders import NOW
@@ -169,7 +169,9 @@ def test_the_body_of_an_answer_is_read_or_rejected(
 ) -> None:
     headers = {"content-type": f"{media}; charset={charset}"}
     with only_ours():
-        content_of(HttpResponse("http://h/", 200, headers, body, True), kind)
+        content_of(
+            HttpResponse(HttpRequest("GET", "http://h/", {}), 200, headers, body, True), kind
+        )
 
 
 @given(hostile.bodies(), st.sampled_from(hostile.CHARSETS), hostile.texts())

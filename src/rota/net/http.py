@@ -79,18 +79,19 @@ class HttpRequest(NamedTuple):
 class HttpResponse(NamedTuple):
     """The response; `whole` is False when the body was longer than the limit."""
 
-    url: str
+    request: HttpRequest
     status: int
     headers: dict[str, str]
     body: bytes
     whole: bool
-    shown: str = ""
     location: str = ""  # as it came; that of `headers` holds no secret
 
     @property
-    def place(self) -> str:
-        """The address, for people."""
-        return self.shown or place(self.url)
+    def status_text(self) -> str:
+        """The address, the status and the start of the body, for people."""
+        text = self.body[: 4 * SHOWN_CHARS_MAX].decode(errors="replace").strip()
+        text = text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "…"
+        return f"{self.request.place} answered {self.status}" + (f": {text}" if text else "")
 
 
 class IncompleteResponse(Exception):
@@ -206,10 +207,8 @@ async def _sent(
             for name in KEPT_HEADERS
             if name in answer.headers
         }
-        seen.head = HttpResponse(
-            request.url, answer.status_code, kept, b"", False, request.shown,
-            answer.headers.get("location", ""),
-        )  # fmt: skip
+        location = answer.headers.get("location", "")
+        seen.head = HttpResponse(request, answer.status_code, kept, b"", False, location)
         body, whole = await _body(answer, bytes_max)
     # Some servers echo the request; the body is stored and shown.
     return seen.head._replace(body=hide_bytes(body, request.hidden), whole=whole)
@@ -328,7 +327,7 @@ def judge_write(answer: HttpResponse, *, sender: HttpCaller) -> None:
         raise refusal(answer, sender=sender)
     # 301 and 302 too: some servers send them instead of the effect, some after it.
     raise OutcomeUnknown(
-        sender.status_text(answer),
+        answer.status_text,
         tool=sender.tool,
         status=status,
         retry_after_s=retry_after_s(answer.headers),
@@ -340,13 +339,13 @@ def judge_read(answer: HttpResponse, *, sender: HttpCaller) -> None:
     if answer.status // 100 == 2 or answer.status == 304:
         return
     if answer.status // 100 == 5:
-        raise NotSent(sender.status_text(answer), retry_after_s=retry_after_s(answer.headers))
+        raise NotSent(answer.status_text, retry_after_s=retry_after_s(answer.headers))
     raise refusal(answer, sender=sender)
 
 
 def refusal(answer: HttpResponse, *, sender: HttpCaller) -> Exception:
     """The meaning of an unsuccessful status below 500: nothing happened."""
-    status, message = answer.status, sender.status_text(answer)
+    status, message = answer.status, answer.status_text
     if status in (401, 407):
         return NeedsLogin(message, status=status, service=sender.service, account=sender.account)
     if status == 403:
@@ -366,12 +365,6 @@ class HttpCaller(NamedTuple):
     tool: str
     service: str
     account: str | None
-
-    def status_text(self, answer: HttpResponse) -> str:
-        """The status and the start of the answer."""
-        text = answer.body[: 4 * SHOWN_CHARS_MAX].decode(errors="replace").strip()
-        text = text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "…"
-        return f"{answer.place} answered {answer.status}" + (f": {text}" if text else "")
 
 
 def checked_url(url: str, *, base: str | None, tool: str) -> str:
@@ -428,7 +421,7 @@ def content_of(answer: HttpResponse, kind: Kind) -> dict[str, Any]:
             return {"json": msgspec.json.decode(answer.body)}
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             if kind == "json":
-                raise Rejected(f"{answer.place} answered with no JSON: {error}") from error
+                raise Rejected(f"{answer.request.place} answered with no JSON: {error}") from error
     if kind != "base64":
         try:
             return {"text": answer.body.decode(charset, "replace" if kind == "text" else "strict")}

@@ -38,7 +38,8 @@ class FeedRead(HttpRead):
         known = change_of(answer, params)
         if not known["changed"]:
             return known | {"title": None, "link": None, "entries": []}
-        feed = parse(answer.body, url=answer.url, shown=answer.shown or answer.url)
+        request = answer.request
+        feed = parse(answer.body, url=request.url, shown=request.shown or request.url)
         return known | hide_deep(feed, self._site.secrets)
 
 

@@ -178,7 +178,6 @@ class HttpWrite(Tool):
         headers = self._sent_headers(params, call)
         url = self._site.whole(params.url)
         request = self._site.request(self._method, url, headers, self._content(params), params.url)
-        sender = self._site.caller(url)
         try:
             answer = await http.exchange(
                 request, timeout_s=call.timeout_s, bytes_max=self._bytes_max
@@ -189,27 +188,27 @@ class HttpWrite(Tool):
             if error.head is None or not self._is_success(error.head.status):
                 raise OutcomeUnknown(str(error), tool=self.name) from error
             answer = error.head  # its status says enough, though its body was lost
-        self._judge(answer, sender)
+        self._judge(answer)
         return _result(answer)
 
     def _is_success(self, status: int) -> bool:
         return self._meanings.get(status, "applied" if status // 100 == 2 else "") == "applied"
 
-    def _judge(self, answer: http.HttpResponse, sender: http.HttpCaller) -> None:
+    def _judge(self, answer: http.HttpResponse) -> None:
         """Return if the answer says that the effect happened, or raise what it says instead."""
         meaning = self._meanings.get(answer.status)
         if meaning == "not_sent":
-            raise NotSent(sender.status_text(answer), retry_after_s=retry_after_s(answer.headers))
+            raise NotSent(answer.status_text, retry_after_s=retry_after_s(answer.headers))
         if meaning == "pending":
             raise OutcomeUnknown(
-                f"{sender.status_text(answer)}: an earlier call is still in progress",
+                f"{answer.status_text}: an earlier call is still in progress",
                 tool=self.name,
                 status=answer.status,
                 retry_after_s=retry_after_s(answer.headers),
             )
         if meaning is None:
-            http.judge_write(answer, sender=sender)
-            self._believe(answer, sender)
+            http.judge_write(answer, sender=self._site.caller(answer.request.url))
+            self._believe(answer)
 
     async def look_up(self, params: HttpWriteParams, call: Call) -> Verdict:
         """Ask the counterpart."""
@@ -219,7 +218,6 @@ class HttpWrite(Tool):
         url = self._site.whole(urljoin(self._site.whole(params.url), filled))
         headers = http.merged(self._site.headers, self._lookup.headers)
         request = self._site.request("GET", url, headers, None, filled)
-        sender = self._site.caller(url)
         try:
             answer = await http.exchange(
                 request, timeout_s=call.timeout_s, bytes_max=self._bytes_max
@@ -227,23 +225,23 @@ class HttpWrite(Tool):
         except http.IncompleteResponse as error:
             return Unknown(f"the lookup failed: {error}", unreachable=True)
         if answer.status in (404, 410) and self._lookup.found is None:
-            return NotApplied(sender.status_text(answer))
+            return NotApplied(answer.status_text)
         try:
-            http.judge_read(answer, sender=sender)
+            http.judge_read(answer, sender=self._site.caller(url))
         except (Rejected, NotSent) as error:
             asked_s = getattr(error, "retry_after_s", None)
             unreachable = isinstance(error, NotSent)
             return Unknown(f"the lookup failed: {error}", asked_s, unreachable)
-        return self._verdict(answer, sender)
+        return self._verdict(answer)
 
-    def _verdict(self, answer: http.HttpResponse, sender: http.HttpCaller) -> Verdict:
+    def _verdict(self, answer: http.HttpResponse) -> Verdict:
         assert self._lookup is not None
         if answer.status // 100 != 2 or not answer.whole:
-            return Unknown(f"the lookup has no whole answer: {sender.status_text(answer)}")
+            return Unknown(f"the lookup has no whole answer: {answer.status_text}")
         exists = True if self._lookup.found is None else self._lookup.found(_plain(answer))
         if exists is None:
-            return Unknown(f"the lookup found no answer: {sender.status_text(answer)}")
-        return Applied(_result(answer)) if exists else NotApplied(sender.status_text(answer))
+            return Unknown(f"the lookup found no answer: {answer.status_text}")
+        return Applied(_result(answer)) if exists else NotApplied(answer.status_text)
 
     def _sent_headers(self, params: HttpWriteParams, call: Call) -> dict[str, Text]:
         own: dict[str, Text] = {}
@@ -269,26 +267,22 @@ class HttpWrite(Tool):
             return urlencode(reveal_all(form)).encode()
         return params.body.encode() if params.body is not None else None
 
-    def _believe(self, answer: http.HttpResponse, sender: http.HttpCaller) -> None:
+    def _believe(self, answer: http.HttpResponse) -> None:
         """Some servers answer 200 and refuse in the body: `accept` checks the body."""
         if self._accept is None:
             return
         if not answer.whole:
-            message = (
-                f"{sender.status_text(answer)}; accept= needs the whole answer, and it was cut"
-            )
+            message = f"{answer.status_text}; accept= needs the whole answer, and it was cut"
             raise OutcomeUnknown(message, tool=self.name, status=answer.status)
         try:
             accepted = self._accept(_plain(answer))
         except Exception as error:
             message = f"accept= failed on the answer: {type(error).__name__}: {error}"
-            raise OutcomeUnknown(
-                f"{sender.status_text(answer)}; {message}", tool=self.name
-            ) from error
+            raise OutcomeUnknown(f"{answer.status_text}; {message}", tool=self.name) from error
         if accepted is None:
-            raise OutcomeUnknown(sender.status_text(answer), tool=self.name, status=answer.status)
+            raise OutcomeUnknown(answer.status_text, tool=self.name, status=answer.status)
         if not accepted:
-            raise Rejected(sender.status_text(answer), tool=self.name, status=answer.status)
+            raise Rejected(answer.status_text, tool=self.name, status=answer.status)
 
 
 class HttpReadParams(msgspec.Struct, forbid_unknown_fields=True):
@@ -342,7 +336,7 @@ class HttpRead(Tool):
         """The page and what is needed to ask whether it changed."""
         answer = await self.get(params, call)
         known = {
-            "url": hide(answer.shown or answer.url, self._site.secrets),
+            "url": hide(answer.request.shown or answer.request.url, self._site.secrets),
             "status": answer.status,
             **change_of(answer, params),
         }
