@@ -90,7 +90,7 @@ class MutationResult(NamedTuple):
 
 
 class _HandlerCall(NamedTuple):
-    """A call of a handler: its line, and its coroutines."""
+    """A call of `ctx` by a handler: its line, and its coroutines."""
 
     asks: str
     guarded: Coroutine[Any, Any, Any]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("rota.automations")
 # Deploys that share a commit.
 AT_ONCE = 500
-# Versions that are computed before others have the event loop.
+# Versions that are computed before other tasks get the event loop.
 IN_A_ROW = 20
 
 

@@ -1,8 +1,8 @@
 """The one side effect of a consumer run: written to the ledger before the call, settled after it.
 
 An unknown outcome is never guessed and never blindly repeated. An idempotent tool is called again
-with the same key for as long as it takes. A reconcilable one is asked, and for the rest a person
-is.
+with the same key for as long as it takes. A reconcilable tool is asked whether the effect happened.
+For any other tool, a person is asked.
 """
 
 from __future__ import annotations

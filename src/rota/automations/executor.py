@@ -70,8 +70,7 @@ class AutomationExecutor:
 
     @cached_property
     def code(self) -> CodeSet:
-        """The code of the automations. A deploy has computed the digests by then, while the
-        database stored others."""
+        """The code of the automations. The deploy at the start has computed all digests already."""
         digests = {name: one.digest() for name, one in self._declared.items()}
         return code_set(self._environment.settings.namespace, digests)
 

@@ -77,7 +77,11 @@ async def collect(client: Client) -> list[Metric]:
         *_open(counted.open_runs), *_ended(counted.newest, now), *_queues(counted.open_runs, now),
         *_workers(counted.workers, client.settings, now), *_schedules(counted.schedules, now),
         _automations(counted.automations), *_pipelines(counted.executions),
-        *_schedule_times(counted.times), _build(),
+        *_schedule_times(counted.times),
+        Metric(
+            "rota_build_info", "Always 1. The labels hold the versions of Rota and Python.",
+            [MetricSample(1, {"version": version("rota"), "python": platform.python_version()})],
+        ),
         Metric("rota_disarmed", "1 while the database is disarmed.", _one(int(bool(disarmed)))),
     ]  # fmt: skip
     return [_placed(metric, space) for metric in found]
@@ -240,14 +244,6 @@ def _schedule_times(rows: Iterable[ScheduleTime]) -> Iterable[Metric]:
         "rota_schedule_next_due_timestamp_seconds",
         f"Unix time of the next occurrence, {bound}.",
         _by(("schedule",), due),
-    )
-
-
-def _build() -> Metric:
-    labels = {"version": version("rota"), "python": platform.python_version()}
-    one = [MetricSample(1, labels)]
-    return Metric(
-        "rota_build_info", "Always 1. The labels hold the versions of Rota and Python.", one
     )
 
 

@@ -1,7 +1,7 @@
 """The content of an overview: counts, charts, queues, workers, and the work that waits for a
 person.
 
-Every question here looks at a bounded number of rows, however many runs are stored."""
+Every method here reads a bounded number of rows, however many runs are stored."""
 
 from __future__ import annotations
 

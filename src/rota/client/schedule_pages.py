@@ -23,7 +23,7 @@ from rota.client.schedule_view import (
     next_of,
 )
 from rota.core.runs.filters import checked_status, digest_of, read_cursor
-from rota.core.runs.lifecycle import Status
+from rota.core.runs.lifecycle import Status, label
 from rota.core.runs.model import Run
 from rota.core.runs.names import checked_key, checked_limit, checked_name
 from rota.core.schedules.intent import Intent
@@ -40,7 +40,6 @@ from rota.store.schedules import templates
 from rota.store.schedules.outcomes import (
     LedgerPosition,
     OccurrenceOutcome,
-    OutcomeCount,
     SkippedRange,
     position_of,
 )
@@ -309,7 +308,8 @@ class SchedulePages(ScheduleFinder):
         )
         cells = _Cells(where, by)
         for one in counted.counts:
-            cells.add(one.quarter_at, _outcome(one), one.run_count)
+            reason = one.reason if one.status == Status.SKIPPED else None
+            cells.add(one.quarter_at, label(one.status, reason), one.run_count)
         for skipped in counted.ranges:
             cells.spread(found, skipped, from_at, to_at)
         return OutcomeCalendar(where, by, cells.sorted(), counted.is_whole)
@@ -430,12 +430,6 @@ def _usual_s(listed: Sequence[OccurrenceOutcome]) -> float | None:
     return median(took) if took else None
 
 
-def _outcome(one: OutcomeCount) -> str:
-    if one.status == Status.SKIPPED and one.reason:
-        return f"{one.status}:{one.reason}"
-    return one.status
-
-
 class _Cells:
     """Counts by cell."""
 
@@ -455,7 +449,7 @@ class _Cells:
     def spread(self, found: ScheduleView, skipped: SkippedRange, from_at: int, to_at: int) -> None:
         """Count a range of skipped occurrences in the cells where they were due. A schedule that
         has changed since no longer says where: then they count at the end of the range."""
-        outcome = f"skipped:{skipped.reason}" if skipped.reason else "skipped"
+        outcome = label(Status.SKIPPED, skipped.reason)
         spec = found.intent.spec
         size = (
             count_between(spec, skipped.from_at - 1, skipped.to_at) if found.problem is None else 0

@@ -139,7 +139,7 @@ logging.getLogger("httpx2").addFilter(_discreet)
 
 
 class SendProgress:
-    """How far an exchange came, and whether it may go there."""
+    """How far an exchange came. It also refuses private addresses, if they are not allowed."""
 
     def __init__(self, request: HttpRequest) -> None:
         self.sent = False

@@ -39,7 +39,7 @@ class Secret:
 
     @property
     def made_from(self) -> tuple[str, str]:
-        """By what it counts in a fingerprint of code: its name, never its value."""
+        """The part that a fingerprint of code includes: the name, never the value."""
         return (self.secret, self.prefix)
 
     def __repr__(self) -> str:
@@ -151,8 +151,8 @@ def reveal_deep(value: Any) -> Any:
 
 
 def hide(text: str, texts: Iterable[Text | None]) -> str:
-    """The text without the values of these secrets, in the forms that texts quote them in: for
-    errors and results that are kept."""
+    """The text with the values of these secrets masked, also where they are quoted or escaped: for
+    errors and results that are stored."""
     for name, value in _values(texts):
         text = mask(text, value, f"<{name}>")
     return text

@@ -86,7 +86,7 @@ def events_of(what: str, last: Attempt) -> list[Event]:
     return []
 
 
-# The version before wrote "ended" for each end; it sent the recovery with the next success.
+# An earlier version of Rota recorded "ended" for every end, whatever its status.
 _SUCCESSES: dict[str, list[Event]] = {
     "succeeded": ["success"], "recovered": ["success", "recovery"], "ended": ["success"],
 }  # fmt: skip

@@ -32,7 +32,7 @@ class HttpSite:
         account: str | None = None,
         fields: Mapping[str, Any] | None = None,
     ) -> None:
-        """Check it; `fields` are those of its bodies."""
+        """Check the site; `fields` are those that the tool adds to each body."""
         self.tool, self.service, self.account = tool, service, account
         if base is not None and not isinstance(base, Secret):
             base = http.checked_url(base, base=None, tool=tool)

@@ -75,8 +75,8 @@ class Postgres:
         try:
             yield connection
         finally:
-            # Not closed in good order: the server rolls back an uncommitted transaction, and a
-            # lost server delays no caller.
+            # Terminated, not closed: the server rolls back an uncommitted transaction, and the
+            # caller does not wait for a server that is gone.
             connection.terminate()
 
     def _meaning(self, error: BaseException, is_committing: bool) -> Exception:
