@@ -27,6 +27,16 @@ def an_app() -> Rota:
     return app
 
 
+@pytest.mark.parametrize("limit", [0, -1, True, "2"])
+async def test_a_history_without_a_whole_limit_is_refused(database_url: str, limit: int) -> None:
+    app = an_app()
+    async with virtual(app, url=database_url, start=START):
+        await app.schedules.create("hourly", "work", "0 * * * *", timezone="UTC")
+        for outcome in ("", "failed"):
+            with pytest.raises(BadInput, match="limit"):
+                await app.schedules.history("hourly", limit=limit, outcome=outcome)
+
+
 async def test_the_ledger_has_pages_and_holds_runs_by_hand(database_url: str) -> None:
     app = an_app()
     async with virtual(app, url=database_url, start=START) as time:

@@ -264,6 +264,7 @@ class SchedulePages(ScheduleFinder):
             UnknownSchedule: There is no schedule of that name.
             BadInput: There is no such outcome.
         """
+        checked_limit(limit, sys.maxsize)
         wanted = await self._wanted(name, start, end, outcome)
         return (await self._occurrences(wanted, LedgerPosition(), limit, sys.maxsize))[0]
 
