@@ -22,16 +22,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 import msgspec
 
-from rota.core.runs.retry import retry_after_s
-from rota.errors import (
-    BadInput,
-    MissingExtra,
-    NeedsLogin,
-    NeedsPermission,
-    NotSent,
-    OutcomeUnknown,
-    Rejected,
-)
+from rota.errors import BadInput, MissingExtra, Rejected
 from rota.net import addresses
 from rota.net.secret import Secret, Text, hide, hide_bytes, reveal_all
 
@@ -316,55 +307,6 @@ def _unpacked(raw: bytes, bytes_max: int) -> bytes:
 @functools.cache
 def _trust() -> ssl.SSLContext:
     return httpx2.create_ssl_context()  # reads the certificates of the machine: once is enough
-
-
-def judge_write(answer: HttpResponse, *, sender: HttpCaller) -> None:
-    """Return if the status says that the effect happened, otherwise raise what it says."""
-    status = answer.status
-    if status // 100 == 2 or status == 303:  # "see other" is the answer to a form that was taken
-        return
-    if status // 100 == 4 or status in (307, 308):
-        raise refusal(answer, sender=sender)
-    # 301 and 302 too: some servers send them instead of the effect, some after it.
-    raise OutcomeUnknown(
-        answer.status_text,
-        tool=sender.tool,
-        status=status,
-        retry_after_s=retry_after_s(answer.headers),
-    )
-
-
-def judge_read(answer: HttpResponse, *, sender: HttpCaller) -> None:
-    """Return if there is something to read, otherwise raise what the status says."""
-    if answer.status // 100 == 2 or answer.status == 304:
-        return
-    if answer.status // 100 == 5:
-        raise NotSent(answer.status_text, retry_after_s=retry_after_s(answer.headers))
-    raise refusal(answer, sender=sender)
-
-
-def refusal(answer: HttpResponse, *, sender: HttpCaller) -> Exception:
-    """The meaning of an unsuccessful status below 500: nothing happened."""
-    status, message = answer.status, answer.status_text
-    if status in (401, 407):
-        return NeedsLogin(message, status=status, service=sender.service, account=sender.account)
-    if status == 403:
-        return NeedsPermission(
-            message, status=status, service=sender.service, account=sender.account
-        )
-    if status in (408, 425, 429):
-        return NotSent(message, retry_after_s=retry_after_s(answer.headers))
-    if status in (307, 308):
-        message = f"{message} (moved to {answer.headers.get('location', 'an unnamed place')})"
-    return Rejected(message, status=status, tool=sender.tool)
-
-
-class HttpCaller(NamedTuple):
-    """Who asks, for errors that a person can act on."""
-
-    tool: str
-    service: str
-    account: str | None
 
 
 def checked_url(url: str, *, base: str | None, tool: str) -> str:

@@ -207,7 +207,7 @@ class HttpWrite(Tool):
                 retry_after_s=retry_after_s(answer.headers),
             )
         if meaning is None:
-            http.judge_write(answer, sender=self._site.caller(answer.request.url))
+            self._site.judge_write(answer)
             self._believe(answer)
 
     async def look_up(self, params: HttpWriteParams, call: Call) -> Verdict:
@@ -227,7 +227,7 @@ class HttpWrite(Tool):
         if answer.status in (404, 410) and self._lookup.found is None:
             return NotApplied(answer.status_text)
         try:
-            http.judge_read(answer, sender=self._site.caller(url))
+            self._site.judge_read(answer)
         except (Rejected, NotSent) as error:
             asked_s = getattr(error, "retry_after_s", None)
             unreachable = isinstance(error, NotSent)
@@ -379,7 +379,7 @@ class HttpRead(Tool):
     async def _once(self, request: http.HttpRequest, call: Call) -> http.HttpResponse:
         answer = await http.exchange(request, timeout_s=call.timeout_s, bytes_max=self._bytes_max)
         if answer.status // 100 != 3:
-            http.judge_read(answer, sender=self._site.caller(request.url))
+            self._site.judge_read(answer)
         if not answer.whole:
             raise PayloadTooBig(
                 f"{request.place} has more than {self._bytes_max:,} bytes",

@@ -1,4 +1,5 @@
-"""The site that an HTTP tool calls: its base, headers, query, and the secrets in them.
+"""The site that an HTTP tool calls: its base, headers, query, the secrets in them, and the meaning
+of its answers.
 
 Secrets belong to the tool, which the developer writes; parameters of a call may come from outside
 and are stored. A secret needs a base: without one it would go to any site that a call names.
@@ -11,7 +12,16 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from rota.core import typed
-from rota.errors import BadInput, NeedsLogin, UsageError
+from rota.core.runs.retry import retry_after_s
+from rota.errors import (
+    BadInput,
+    NeedsLogin,
+    NeedsPermission,
+    NotSent,
+    OutcomeUnknown,
+    Rejected,
+    UsageError,
+)
 from rota.net import http
 from rota.net.secret import Secret, Text, mapped, reveal_all, secrets_in
 from rota.tools.base import PARAMS_BYTES_MAX
@@ -100,10 +110,42 @@ class HttpSite:
             return self.service
         return self.base.secret if isinstance(self.base, Secret) else urlsplit(self.base).hostname
 
-    def caller(self, url: str) -> http.HttpCaller:
-        """Who asks, for errors."""
-        host = self.base.secret if isinstance(self.base, Secret) else urlsplit(url).hostname
-        return http.HttpCaller(self.tool, self.service or host or url, self.account)
+    def judge_write(self, answer: http.HttpResponse) -> None:
+        """Return if the status says that the effect happened, otherwise raise what it says."""
+        status = answer.status
+        if status // 100 == 2 or status == 303:  # "see other" answers a form that was taken
+            return
+        if status // 100 == 4 or status in (307, 308):
+            raise self._refusal(answer)
+        # 301 and 302 too: some servers send them instead of the effect, some after it.
+        raise OutcomeUnknown(
+            answer.status_text,
+            tool=self.tool,
+            status=status,
+            retry_after_s=retry_after_s(answer.headers),
+        )
+
+    def judge_read(self, answer: http.HttpResponse) -> None:
+        """Return if there is something to read, otherwise raise what the status says."""
+        if answer.status // 100 == 2 or answer.status == 304:
+            return
+        if answer.status // 100 == 5:
+            raise NotSent(answer.status_text, retry_after_s=retry_after_s(answer.headers))
+        raise self._refusal(answer)
+
+    def _refusal(self, answer: http.HttpResponse) -> Exception:
+        """The meaning of an unsuccessful status below 500: nothing happened."""
+        status, message = answer.status, answer.status_text
+        service = self.shown or urlsplit(answer.request.url).hostname
+        if status in (401, 407):
+            return NeedsLogin(message, status=status, service=service, account=self.account)
+        if status == 403:
+            return NeedsPermission(message, status=status, service=service, account=self.account)
+        if status in (408, 425, 429):
+            return NotSent(message, retry_after_s=retry_after_s(answer.headers))
+        if status in (307, 308):
+            message = f"{message} (moved to {answer.headers.get('location', 'an unnamed place')})"
+        return Rejected(message, status=status, tool=self.tool)
 
 
 def checked_own_headers(
