@@ -18,7 +18,7 @@ import msgspec
 from rota import faults
 from rota.errors import BadInput, NotSent, OutcomeUnknown, PayloadTooBig, Rejected, Transient
 from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
-from rota.tools.paths import Folder, OpenFolder, before_effect, disk_error, mark_of
+from rota.tools.paths import Folder, OpenFolder, before_effect, mark_of
 from rota.tools.threads import in_thread
 
 BYTES_MAX = 1024 * 1024
@@ -197,13 +197,11 @@ class FileRead(Tool):
             raw, facts = await in_thread(lambda _: self._read(path), timeout_s=call.timeout_s)
         except TimeoutError as error:
             raise Transient(f"{path} was not read within {call.timeout_s:g} s") from error
-        except OSError as error:
-            raise disk_error(error, str(path)) from error
         digest = hashlib.sha256(raw).hexdigest()
         return facts | {"sha256": digest} | _content(raw, params.kind, str(path))
 
     def _read(self, path: Path) -> tuple[bytes, dict[str, Any]]:
-        with self._folder.opened(path) as parent:
+        with before_effect(path), self._folder.opened(path) as parent:
             if not stat.S_ISREG(parent.stat(path.name).st_mode):
                 raise Rejected(f"{path} is not a file")  # to open a pipe is to wait for its end
             with open(parent.open(path.name, os.O_RDONLY), "rb") as file:

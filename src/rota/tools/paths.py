@@ -76,23 +76,18 @@ def _enter(handle: int, part: str, *, make: bool) -> int:
     return os.open(part, _FOLDER | _NO_LINK, dir_fd=handle)
 
 
-def disk_error(error: OSError, what: str) -> Exception:
-    """The meaning of an error that came before the effect."""
-    message = f"{what}: {error.strerror or error}"
-    if error.errno in _FORBIDDEN:
-        return NeedsPermission(message, service="file", account=None)
-    if error.errno in _WRONG:
-        return Rejected(message)
-    return NotSent(message)  # a full disk, too many open files: it may pass
-
-
 @contextlib.contextmanager
 def before_effect(path: Path) -> Iterator[None]:
     """Errors of the disk in here come before the effect."""
     try:
         yield
     except OSError as error:
-        raise disk_error(error, str(path)) from error
+        message = f"{path}: {error.strerror or error}"
+        if error.errno in _FORBIDDEN:
+            raise NeedsPermission(message, service="file", account=None) from error
+        if error.errno in _WRONG:
+            raise Rejected(message) from error
+        raise NotSent(message) from error  # a full disk, too many open files: it may pass
 
 
 def mark_of(key: str) -> str:
