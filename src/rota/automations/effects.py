@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from rota import faults
 from rota.automations.environment import AutomationEnvironment, HandlerSuspended, NotHappened
-from rota.core import spans, typed
+from rota.core import spans
 from rota.core.automations.failure_policy import EffectivePolicy, tries_within
 from rota.core.automations.graph import HandlerNode
 from rota.core.automations.model import RECONCILIATION, LedgerRow
@@ -60,10 +60,7 @@ class Effects:
         """Call the tool once. Returns the applied entry; raises the error of the tool if the effect
         certainly did not happen, or HandlerSuspended if it must be approved or looked up first."""
         tool.check(params)  # a malformed call is not an effect, and leaves no trace in the ledger
-        text = typed.encode(
-            params, what=f"parameters of {tool.name}",
-            bytes_max=self._environment.settings.payload_bytes_max,
-        )  # fmt: skip
+        text = self._environment.encode(params, f"parameters of {tool.name}")
         wanted = Wanted(self._claim.name, handler.name, tool.name, tool.safety, text, title)
         row = await self._environment.write(
             checkpoint.call_begins, self._claim, wanted, approval=handler.approval, now=self._now()
@@ -203,10 +200,7 @@ class Effects:
         """Record that the effect happened, even if its result cannot be stored."""
         text, error = None, None
         try:
-            text = typed.encode(
-                result, what=f"the result of {row.tool}",
-                bytes_max=self._environment.settings.payload_bytes_max,
-            )  # fmt: skip
+            text = self._environment.encode(result, f"the result of {row.tool}")
         except RotaError as problem:
             error = describe(problem)
         return await self._ended(row, Mutation.APPLIED, result=text, error=error, by=by)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from rota.automations.journal import HandlerJournal
 from rota.automations.threads import HandlerThreads
+from rota.core import typed
 from rota.core.runs.ids import IdMaker
 from rota.engine.clock import Clock
 from rota.engine.journal import insist
@@ -27,6 +28,10 @@ class AutomationEnvironment(NamedTuple):
     ids: IdMaker
     threads: HandlerThreads
     journal: HandlerJournal
+
+    def encode(self, value: Any, what: str) -> str:
+        """A value of user code as JSON text, which may be as long as a payload."""
+        return typed.encode(value, what=what, bytes_max=self.settings.payload_bytes_max)
 
     async def write(
         self,

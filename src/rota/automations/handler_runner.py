@@ -19,7 +19,7 @@ from rota.automations.definition import Automation, Handler
 from rota.automations.effects import Effects
 from rota.automations.environment import AutomationEnvironment
 from rota.automations.invoke import call
-from rota.core import spans, typed
+from rota.core import spans
 from rota.core.automations.failure_policy import EffectivePolicy, Pace, effective
 from rota.core.automations.model import HandlerPlan, LedgerRow, StoredEvent
 from rota.core.automations.phases import Mutation, Phase, Way
@@ -166,7 +166,7 @@ class HandlerRunner:
         )  # fmt: skip
         if wake.remark:
             self._remarks.append(wake.remark)
-        text = self._encoded(given.data, "what prepare returned")
+        text = self._environment.encode(given.data, "what prepare returned")
         title = None if given.title is None else str(given.title)[:500]
         return HandlerPlan(wanted, msgspec.Raw(text), title, wake.at)
 
@@ -212,9 +212,11 @@ class HandlerRunner:
         ctx = self._ctx
         if self.late is not None:
             raise self.late
-        state = None if value is None else self._encoded(value, f"the state that {what} returned")
+        state = None
+        if value is not None:
+            state = self._environment.encode(value, f"the state that {what} returned")
         done = Commit(
-            plan, state, value is None, ctx.events if ctx else (), ctx.inputs if ctx else (),
+            plan, state, ctx.events if ctx else (), ctx.inputs if ctx else (),
             next_run_at, self.notes(),
         )  # fmt: skip
         return await self._environment.journal.commit(self.claim, self.work, done)
@@ -362,9 +364,6 @@ class HandlerRunner:
     def _stored_plan(self) -> HandlerPlan:
         text = self.work.run.prepared
         return HandlerPlan() if text is None else _PLAN.decode(text)
-
-    def _encoded(self, value: Any, what: str) -> str:
-        return typed.encode(value, what=what, bytes_max=self.payload_bytes_max)
 
 
 def _given(plan: HandlerPlan) -> Prepared:

@@ -51,8 +51,7 @@ class Commit(NamedTuple):
     """All results of a handler run that succeeded."""
 
     plan: HandlerPlan
-    state: str | None
-    keeps_state: bool
+    state: str | None  # None: the handler keeps its state
     events: Sequence[NewEvent]
     inputs: Sequence[NewInput]
     next_run_at: int | None
@@ -178,7 +177,7 @@ def _end_of(one: Ending) -> Row:
     stored = took or work.run.kind == "producer"  # the plan is stored already, or there is none
     return (
         claim.id, claim.namespace, claim.name, work.run.handler, work.run.kind, done.state,
-        int(done.keeps_state), done.next_run_at, done.plan.wake_at, int(took), work.run.seen,
+        int(done.state is None), done.next_run_at, done.plan.wake_at, int(took), work.run.seen,
         _used(work), done.notes.logs, done.notes.remark,
         None if stored else json_text(done.plan), 0,
     )  # fmt: skip
