@@ -182,6 +182,17 @@ def test_a_semicolon_keeps_clauses_with_lists_apart(chosen: list[str]) -> None:
     assert fire_as_one(chosen, "; ")
 
 
+def test_a_date_with_a_time_is_not_a_year() -> None:
+    assert understand("25 december 2pm") == ("0 14 25 DEC *",)
+    assert understand("25 december 9pm") == ("0 21 25 DEC *",)
+    assert understand("first day of the quarter 2pm") == ("0 14 1 */3 *",)
+
+
+def test_a_year_after_a_day_of_the_quarter_is_refused_as_one_time() -> None:
+    with pytest.raises(BadSchedule, match="2027-01-01T09:00"):
+        understand("first day of the quarter 2027")
+
+
 # -- hostile text ------------------------------------------------------------------------------
 
 

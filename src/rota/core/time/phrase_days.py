@@ -390,13 +390,13 @@ def _day_number(cursor: Cursor, ahead: int) -> tuple[int, int] | None:
 
 
 def _refuse_year(cursor: Cursor, days: list[Day]) -> None:
-    ahead = 1 if cursor.word() == "," else 0
-    text = cursor.word(ahead)
-    if days[0].months and cursor.peek(ahead).kind == "number" and "1900" <= text <= "2199":
-        month = MONTHS.index(days[0].months[0][:3]) + 1
+    year = cursor.whole(1 if cursor.word() == "," else 0)
+    if days[0].months and year is not None and 1900 <= year <= 2199:
+        named = days[0].months[0][:3]
+        month = MONTHS.index(named) + 1 if named in MONTHS else 1  # "*/3" begins with January
         day = int(days[0].text) if days[0].text.isdigit() else 1
-        date = f"{text}-{month:02}-{day:02}T09:00"
-        refuse("once", f"the year {text} makes it one time; write its date, as in {date}")
+        date = f"{year}-{month:02}-{day:02}T09:00"
+        refuse("once", f"the year {year} makes it one time; write its date, as in {date}")
 
 
 # -- the rest of the cron reference ------------------------------------------------------------
