@@ -111,11 +111,9 @@ def _weekdays(cursor: Cursor, *, every: bool) -> list[Day] | None:
 
 
 def _group(cursor: Cursor) -> str | None:
-    if cursor.word() in WORKING and cursor.word(1) in ("day", "days"):
-        cursor.take(2)
-        return "MON-FRI"
-    if cursor.word() in WORKDAYS:
-        cursor.take()
+    is_two_words = cursor.word() in WORKING and cursor.word(1) in ("day", "days")
+    if is_two_words or cursor.word() in WORKDAYS:
+        cursor.take(2 if is_two_words else 1)
         return "MON-FRI"
     if cursor.word() in WEEKENDS:
         cursor.take()
@@ -413,12 +411,13 @@ def _end_of(cursor: Cursor, choices: Choices) -> list[Day] | None:
     if unit == "week":
         names = ("FRI", "SUN") if last else ("MON", "SUN")
         return [Day("week", names[choices.choose(f"the {word} of the week is not one day", 2)])]
-    if not unit:
-        months = _months_after(cursor)
-        if not months:
-            refuse("incomplete", f'"{word}" of what? Say "{word} of the month", or a time of day')
-        return [Day("month", "L" if last else "1", months, last=last)]
-    return [of_period(Day("month", "L" if last else "1", last=last), unit)]
+    day = Day("month", "L" if last else "1", last=last)
+    if unit:
+        return [of_period(day, unit)]
+    months = _months_after(cursor)
+    if not months:
+        refuse("incomplete", f'"{word}" of what? Say "{word} of the month", or a time of day')
+    return [day._replace(months=months)]
 
 
 def _back(cursor: Cursor) -> int | None:

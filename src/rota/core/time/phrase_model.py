@@ -9,9 +9,7 @@ from rota.core.time.phrase_choices import refuse
 from rota.core.time.phrase_clock import ClockTime, in_part
 
 # The slots of a clause, by their fields.
-DAYS, TIMES, MONTHS, RATE, WINDOWS, PAST, PART = (
-    "days", "times", "months", "rate", "windows", "past", "part",
-)  # fmt: skip
+DAYS, TIMES, MONTHS, RATE, WINDOWS, PAST = "days", "times", "months", "rate", "windows", "past"
 WITHIN_DAY = ("us", "second", "minute", "hour")
 
 
@@ -50,29 +48,28 @@ class Clause:
     past: list[str] = field(default_factory=list)  # minutes past the hour
     rate: PhraseRate | None = None
     daily: bool = False  # "every day" beside another rate
-    part: str = ""  # morning, afternoon, evening or night
+    part: str = ""  # morning, afternoon, evening or night; not a slot
     order: list[str] = field(default_factory=list)  # the slots as they were said
 
     @property
     def slots(self) -> set[str]:
-        """The slots that are filled, the part of the day aside."""
-        return set(self.order) - {PART}
+        """The slots that are filled."""
+        return set(self.order)
 
     @property
     def single(self) -> str:
         """The slot, when only one is filled."""
-        slots = self.slots
-        return slots.pop() if len(slots) == 1 else ""
+        return self.order[0] if len(self.slots) == 1 else ""
 
     @property
     def first(self) -> str:
         """The slot that was said first."""
-        return next((slot for slot in self.order if slot != PART), "")
+        return self.order[0] if self.order else ""
 
     @property
     def last(self) -> str:
         """The slot that was said last."""
-        return next((slot for slot in reversed(self.order) if slot != PART), "")
+        return self.order[-1] if self.order else ""
 
     @property
     def within_day(self) -> bool:

@@ -33,11 +33,9 @@ def read_rate(cursor: Cursor, *, every: bool, alone: bool) -> PhraseRate | None:
     return rate
 
 
-def read_amount(cursor: Cursor) -> int | None:
-    """ "2 hours", "an hour", "half an hour", as microseconds."""
-    cursor.skip(("a", "an", "about"))
-    rate = _fraction(cursor) or _amounts(cursor, True) or _plain_unit(cursor)
-    return None if rate is None else rate.number
+def read_amount(cursor: Cursor) -> PhraseRate | None:
+    """ "2 hours", "hour", "half an hour"."""
+    return _fraction(cursor) or _amounts(cursor, True) or _plain_unit(cursor)
 
 
 def _named(cursor: Cursor) -> PhraseRate | None:
@@ -63,9 +61,7 @@ def _counted(cursor: Cursor) -> PhraseRate | None:
         has_per = cursor.skip(("a", "an", "per", *EVERY))
         if has_per and count == 1 and weekday(cursor.word()) is not None:
             return PhraseRate(1, "week")  # "once every monday at 9"
-        rate = (
-            _fraction(cursor) or _amounts(cursor, True) or _plain_unit(cursor) if has_per else None
-        )
+        rate = read_amount(cursor) if has_per else None
     if rate is None:
         return None
     if count != 1 and rate.unit not in ("day", "week"):

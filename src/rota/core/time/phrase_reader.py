@@ -15,7 +15,6 @@ from rota.core.time.phrase_model import (
     DAILY,
     DAYS,
     MONTHS,
-    PART,
     PAST,
     RATE,
     TIMES,
@@ -54,6 +53,11 @@ class Reader:
         self._expect_time = False  # a number alone is a time: after "at", and in a list of times
         self._every = False
 
+    @property
+    def _before(self) -> Clause:
+        """The segment that was read last; an empty one at the beginning."""
+        return self._segments[-1] if self._segments else Clause()
+
     def read(self) -> list[Clause]:
         """The segments of the phrase."""
         joint = ""
@@ -67,7 +71,7 @@ class Reader:
                 self._refuse_word()
             self._add(part, joint)
             joint = ""
-        if self._expect_time and not (self._segments and self._segments[-1].last == TIMES):
+        if self._expect_time and self._before.last != TIMES:
             refuse("incomplete", '"at" needs a time after it')
         return [_finished(segment) for segment in self._segments]
 
@@ -77,7 +81,7 @@ class Reader:
             strongest = max(strongest, self._cursor.word(), key=_STRENGTH.index)
             self._cursor.take()
         if strongest:
-            self._expect_time = bool(self._segments) and self._segments[-1].last == TIMES
+            self._expect_time = self._before.last == TIMES
         return strongest
 
     def _skip_fillers(self) -> None:
@@ -96,6 +100,7 @@ class Reader:
         cursor = self._cursor
         start = cursor.at
         cursor.take()
+        cursor.skip(("a", "an", "about"))
         if read_amount(cursor) is not None:
             words = " ".join(cursor.word(at - cursor.at) for at in range(start, cursor.at))
             again = "every " + words.removeprefix("in ").removeprefix("an ").removeprefix("a ")
@@ -117,17 +122,16 @@ class Reader:
         alone = not self._segments and self._cursor.peek(1).kind == "end"
         if word == "nightly" and not alone:
             self._cursor.take()
-            return Clause(rate=DAILY, part="night", order=[RATE, PART])
+            return Clause(rate=DAILY, part="night", order=[RATE])
         if word not in DAY_PARTS:
             return None
         self._cursor.take()
         part = DAY_PARTS[word]
-        days = bool(self._segments) and self._segments[-1].last == DAYS
         # "weekday mornings at 9 and evenings at 6": every evening, or those of the weekdays?
         open_ = any(segment.days for segment in self._segments) and not self._every
-        if (self._every or word.endswith("s")) and not days and not open_:
-            return Clause(rate=DAILY, part=part, order=[RATE, PART])
-        return Clause(part=part, order=[PART])
+        if (self._every or word.endswith("s")) and self._before.last != DAYS and not open_:
+            return Clause(rate=DAILY, part=part, order=[RATE])
+        return Clause(part=part)
 
     def _rate(self) -> Clause | None:
         # "5 minutes" needs no "every" in front; "… and 5 minutes" and "at 5 minutes" differ.
@@ -147,7 +151,7 @@ class Reader:
                 "ambiguous", "it may be a rate, or minutes past the hour",
                 f"every {number} minutes", f"{past[0]} minutes past every hour",
             )  # fmt: skip
-        before = self._segments[-1] if self._segments else Clause()
+        before = self._before
         if token.kind == "minute" and before.last == TIMES:
             reason = f"{token.text} may be of the hour before it, or of every hour"
             if self._choices.choose(reason, 2) == 0:
@@ -213,7 +217,7 @@ class Reader:
                 "ambiguous", f"it may be a rate, or the time {shown}",
                 f"every {number} minutes", f"every day at {shown}",
             )  # fmt: skip
-        before = self._segments[-1] if self._segments else Clause()
+        before = self._before
         if before.single != TIMES or not _are_numbers(before.times):
             return [clock]
         if self._choices.choose(f"{before.times[-1].hour} may be an hour, or minutes", 2) == 0:
@@ -224,7 +228,7 @@ class Reader:
 
     def _same_minutes(self, clock: ClockTime) -> ClockTime:
         """ "at 5 past 9 and 10": the minutes may be meant for both hours."""
-        before = self._segments[-1] if self._segments else Clause()
+        before = self._before
         if before.last != TIMES or not before.times[-1].offset:
             return clock
         reason = f"the minutes before it may be meant for {clock.hour}, too"
@@ -237,7 +241,7 @@ class Reader:
 
     def _add(self, part: Clause, joint: str) -> None:
         part.before = joint
-        last = self._segments[-1] if self._segments else Clause()
+        last = self._before
         if joint == "," and last.single == part.single == DAYS:
             _refuse_dated_weekday(last.days[-1], part.days[0])
         if self._segments and not joint and _is_beside(last, part):
