@@ -111,13 +111,12 @@ class Cron(NamedTuple):
     @property
     def meaning(self) -> tuple[object, ...]:
         """Equal for expressions that fire at the same times in every zone."""
-        fields = (self.second, self.minute, self.hour, self.day, self.month, self.weekday)
         special = tuple(
             frozenset(item for item in one.items if item.kind not in ("any", "range", "value"))
             for one in (self.day, self.weekday)
         )
         either = not (self.day.starred or self.weekday.starred)
-        return (*(one.bits for one in fields), special, either, self.fixed)
+        return (*(one.bits for one in self[1:]), special, either, self.fixed)
 
 
 ALIASES = {
@@ -206,14 +205,10 @@ def _field(piece: _Piece) -> Field:
         items.append(item)
         texts.append(normal)
         start += len(text) + 1
-    bits = 0
-    for item in items:
-        for number in _numbers(item, piece.place):
-            bits |= 1 << number
+    numbers = [_numbers(item, piece.place) for item in items]
+    bits = sum(1 << number for number in set().union(*numbers))
+    stepping = any(len(each) > 1 for each in numbers)
     normal = ",".join(texts)
-    stepping = any(
-        item.kind in ("any", "range") and len(_numbers(item, piece.place)) > 1 for item in items
-    )
     return Field(normal, tuple(items), bits, normal.startswith("*"), stepping)
 
 

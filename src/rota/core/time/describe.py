@@ -305,16 +305,13 @@ def _weekday(item: Item) -> str:
     if item.kind == "value":
         return name
     if item.kind == "any" or item.step > 1:
-        numbers = range(item.first, _wrapped(item) + 1, item.step)
+        last = item.last if item.last >= item.first else item.last + 7
+        numbers = range(item.first, last + 1, item.step)
         return _listed([WEEKDAY_NAMES[number % 7] for number in numbers])
     if item.first == item.last:
         return name
     last = min(item.last, item.first + 6)  # 0-7 names Sunday twice
     return f"{name} to {WEEKDAY_NAMES[last % 7]}"
-
-
-def _wrapped(item: Item) -> int:
-    return item.last if item.last >= item.first else item.last + 7
 
 
 def _months(field: Field) -> str:

@@ -110,12 +110,11 @@ def _listed(text_or_list: Written | Iterable[Written]) -> list[Written]:
 
 
 def _check_options(gap: str, repeat: str, start_at: int | None, end_at: int | None) -> None:
-    if gap not in GAPS:
-        raise BadSchedule(f"gap={gap!r} is not a rule", hint=f"Use one of: {', '.join(GAPS)}.")
-    if repeat not in REPEATS:
-        raise BadSchedule(
-            f"repeat={repeat!r} is not a rule", hint=f"Use one of: {', '.join(REPEATS)}."
-        )
+    for name, rule, rules in (("gap", gap, GAPS), ("repeat", repeat, REPEATS)):
+        if rule not in rules:
+            raise BadSchedule(
+                f"{name}={rule!r} is not a rule", hint=f"Use one of: {', '.join(rules)}."
+            )
     if start_at is not None and end_at is not None and end_at < start_at:
         raise BadSchedule(
             f"the schedule would end ({iso(end_at)}) before it starts ({iso(start_at)})",
