@@ -82,7 +82,9 @@ def say(
 ) -> Said:
     """The state of an automation in words. `skips` are the events that a skip would leave out;
     `code` says whether a worker can run it."""
-    said = _say(automation, open_run, handlers, error, mutation, skips, now)
+    status, reason = (None, None) if open_run is None else (open_run.status, open_run.reason)
+    word = word_of(automation.status, status, reason)
+    said = Said(word, *_say(automation, open_run, handlers, error, mutation, skips, now))
     idle = open_run is not None and open_run.status not in (Status.RUNNING, Status.WAITING)
     if automation.status == "active" and idle and code.is_missing:
         known = any(worker.version is not None for worker in code.others)
@@ -118,31 +120,31 @@ def _say(
     mutation: LedgerRow | None,
     skips: Sequence[EventName],
     now: int,
-) -> Said:
+) -> tuple[str, tuple[str, ...]]:
+    """The sentence and the actions."""
     if automation.status == "archived":
-        return Said(Word.STOPPED, "Archived", ("resume",))
+        return "Archived", ("resume",)
     waiting = open_run is not None and open_run.status == Status.WAITING
     if automation.status == "paused" and not waiting:
-        return Said(Word.STOPPED, "Paused by you", ("resume",))
+        return "Paused by you", ("resume",)
     if open_run is None:
-        text = "It has no open run; its last run crashed too often"
-        return Said(Word.ATTENTION, text, ("resume",))
+        return "It has no open run; its last run crashed too often", ("resume",)
     if waiting:
         return _waits(open_run, error, mutation, skips)
     if open_run.status in (Status.RUNNING, Status.PENDING):
         taken = open_run.status == Status.RUNNING
-        return Said(Word.RUNNING, "Running now" if taken else "Waiting for a worker")
+        return "Running now" if taken else "Waiting for a worker", ()
     in_ = how_long((open_run.available_at or now) - now)
     if open_run.reason == "reconciliation":
-        return Said(Word.RUNNING, _looks(mutation, in_), _answers(mutation))
+        return _looks(mutation, in_), _answers(mutation)
     if open_run.reason in RETRIED:
         actions = ("try-again", "skip") if skips else ("try-again",)
-        return Said(Word.RUNNING, _tries(automation.outage, error, in_), actions)
-    return Said(Word.IDLE, _next_check(open_run, handlers, now))
+        return _tries(automation.outage, error, in_), actions
+    return _next_check(open_run, handlers, now), ()
 
 
 def word_of(status: str, run_status: str | None, run_reason: str | None) -> Word:
-    """The word alone, from how an automation and its open run are: what `say` begins with."""
+    """The word alone, from the states of an automation and of its open run."""
     if status == "archived" or (status == "paused" and run_status != Status.WAITING):
         return Word.STOPPED
     if run_status is None or run_status == Status.WAITING:
@@ -189,26 +191,26 @@ def _answers(mutation: LedgerRow | None) -> tuple[str, ...]:
 
 def _waits(
     open_run: Run, error: str | None, mutation: LedgerRow | None, skips: Sequence[EventName]
-) -> Said:
+) -> tuple[str, tuple[str, ...]]:
     begins, actions = WAITS.get(
         open_run.reason or "", (f"Stopped: {open_run.reason}", ("try-again",))
     )
     detail = read_error(error) if error else {}
     message = detail.get("message", "")
     if open_run.reason == "approval" and mutation is not None:
-        return Said(Word.ATTENTION, f"{begins}: {mutation.title or mutation.tool}", actions)
+        return f"{begins}: {mutation.title or mutation.tool}", actions
     if open_run.reason == "reconciliation" and mutation is not None:
         begins = f"{begins}: {mutation.title or mutation.tool}"
         if message and mutation.safety == "idempotent":
             begins = f"{begins} ({message})"  # what the counterpart refuses; a person can change it
-        return Said(Word.ATTENTION, begins, _answers(mutation))
+        return begins, _answers(mutation)
     if open_run.reason in ("auth", "permission"):
         begins += _account(detail)
     if not skips:  # an action that clears nothing is none
         actions = tuple(one for one in actions if one != "skip")
     if open_run.reason == "logic":
         begins = BY_TYPE.get(detail.get("type", ""), begins)
-    return Said(Word.ATTENTION, f"{begins}: {message}" if message else begins, actions)
+    return f"{begins}: {message}" if message else begins, actions
 
 
 def _account(detail: dict[str, str]) -> str:
