@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import inspect
 
@@ -20,22 +20,6 @@ _BYTES_KINDS = {
     inspect.MemoryViewType: "memoryview",
 }  # fmt: skip
 _ARRAYS = (list, tuple, set, frozenset)
-
-
-class Misread(NamedTuple):
-    """A part of a value that would be read as another one."""
-
-    path: str
-    value: Any
-    expected: str
-
-    def text(self) -> str:
-        """The complaint of an error message."""
-        shown = f"`{self.path}` is {short(self.value)}, which"
-        if self.expected == "float":
-            return f"{shown} a float cannot hold"
-        given = type(self.value).__name__
-        return f"{shown} is of type {given}; the type hint says {self.expected}"
 
 
 def parts_of(kind: inspect.Type) -> Iterator[inspect.Type]:
@@ -56,9 +40,9 @@ def may_misread(part: inspect.Type) -> bool:
     return isinstance(part, inspect.StrType | inspect.FloatType) or type(part) in _BYTES_KINDS
 
 
-def first_misread(kind: inspect.Type, value: Any, *, is_json: bool) -> Misread | None:
-    """The first part of a value that the hint would misread. JSON from outside holds bytes as
-    text."""
+def first_misread(kind: inspect.Type, value: Any, *, is_json: bool) -> str | None:
+    """The first part of a value that the hint would misread, for an error message. JSON from
+    outside holds bytes as text."""
     todo: list[tuple[Any, Any, str]] = [(kind, value, "$")]  # no recursion: values may be deep
     while todo:
         part, given, path = todo.pop()
@@ -67,8 +51,11 @@ def first_misread(kind: inspect.Type, value: Any, *, is_json: bool) -> Misread |
                 todo += [(one, given, path) for one in part.types]
             continue
         expected = _expected(part, given)
-        if expected and (expected == "float" or not is_json):
-            return Misread(path, given, expected)
+        if expected == "float":
+            return f"`{path}` is {short(given)}, which a float cannot hold"
+        if expected and not is_json:
+            given_type = f"of type {type(given).__name__}; the type hint says {expected}"
+            return f"`{path}` is {short(given)}, which is {given_type}"
         todo += reversed([*_inside(part, given, path)])
     return None
 

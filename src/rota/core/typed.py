@@ -432,7 +432,7 @@ class _Hint:
         found = first_misread(self._info, value, is_json=is_json)
         if found is not None:
             raise BadInput(
-                f"{what}: {found.text()}",
+                f"{what}: {found}",
                 hint="Give a value of that type, or correct the type hint.",
             )
 
