@@ -6,7 +6,7 @@ Pure but for the numbers themselves; nothing here reads a clock.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from rota.core.prometheus_text import Metric, MetricSample
@@ -102,21 +102,11 @@ class HistogramMeter(ProcessMeter):
 
     def observe_all(self, values: Sequence[float], *key: str) -> None:
         """Count many values, under the same values of the labels."""
-        if len(values) == 1:  # automations end one by one: each has a name of its own
-            self.observe(values[0], *key)
-            return
         counts = self._counts.get(key)
         if counts is None:
             key, counts = self._added(key)
-        values, below = sorted(values), 0
-        for index, bound in enumerate(self.bounds):
-            upto = bisect_right(values, bound)
-            counts[index] += upto - below
-            if upto == len(values):
-                break
-            below = upto
-        else:
-            counts[-1] += len(values) - below
+        for value in values:
+            counts[bisect_left(self.bounds, value)] += 1
         self._sums[key] += sum(values)
 
     def _added(self, key: tuple[str, ...]) -> tuple[tuple[str, ...], list[int]]:
