@@ -388,9 +388,7 @@ class Edit(NamedTuple):
     @property
     def fields(self) -> set[str]:
         """The fields that it names."""
-        unset = {"when": None, "zone": None, "gap": None, "repeat": None, "start": ..., "end": ...}
-        given = self.timing._asdict()
-        return {key for key, value in unset.items() if given[key] is not value} | self.words.keys()
+        return self.timing.fields | self.words.keys()
 
     def _check_lost(self, name: str, before: Intent, problem: str) -> None:
         lost = []

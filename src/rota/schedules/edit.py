@@ -15,10 +15,12 @@ from rota.core.time.recurrence import Spec, Timing, Written, parse
 from rota.core.time.zones import zone_named
 
 When = Written | Iterable[Written]
+# The values of a retiming that leave a field unchanged; None removes a start or an end.
+_UNCHANGED = {"when": None, "zone": None, "gap": None, "repeat": None, "start": ..., "end": ...}
 
 
 class Retiming(NamedTuple):
-    """An edit of the time; None, or ... where None has a meaning, means unchanged."""
+    """An edit of the time; None, or ... where None removes a bound, means unchanged."""
 
     when: When | None
     zone: str | None
@@ -28,9 +30,14 @@ class Retiming(NamedTuple):
     end: datetime | EllipsisType | None
     sub_second: bool
 
+    @property
+    def fields(self) -> set[str]:
+        """The fields that it names."""
+        return {key for key, value in _UNCHANGED.items() if getattr(self, key) is not value}
+
     def of(self, old: Intent, now: int) -> Spec:
         """The old spec with the edit applied."""
-        if self[:6] == (None, None, None, None, ..., ...):
+        if not self.fields:
             return old.spec
         first = old.spec.timings[0] if old.spec.timings else Timing(zone=self.zone or "UTC")
         zone = first.zone if self.zone is None else self.zone
@@ -59,9 +66,13 @@ class Retiming(NamedTuple):
 
 
 def bound(when: datetime | None, zone: str) -> int | None:
-    """The instant of a start or an end; without an offset it is wall time in the zone."""
-    if when is None:
-        return None
+    """The instant of a start or an end, if there is one."""
+    return None if when is None else to_instant(when, zone)
+
+
+def to_instant(when: datetime, zone: str) -> int:
+    """The instant of a time; without an offset it is wall time in the zone. A wall time that
+    happens twice is the first one."""
     if isinstance(when, datetime) and when.tzinfo is None:
         when = when.replace(tzinfo=zone_named(zone))
     return instant(when)

@@ -19,6 +19,7 @@ from rota.core.time.zones import zone_named
 from rota.engine.clock import SystemClock
 from rota.errors import BadInput, RotaError
 from rota.schedules.asked_time import said_time
+from rota.schedules.edit import to_instant
 from rota.schedules.host_zone import zone_or_host
 
 REMARKS_MAX = 20
@@ -136,13 +137,6 @@ def read_time(text: str, zone: str, now: int) -> datetime:
             hint="Write 2027-03-28T02:30, 2027-03-28, 02:30 or 9am (today), or yesterday 9:00; "
             "with an offset as +02:00 or Z, or as wall time in the schedule's zone.",
         ) from error
-
-
-def to_instant(written: datetime, zone: str) -> int:
-    """The instant; a wall time that happens twice is the first one."""
-    if written.tzinfo is None:
-        written = written.replace(tzinfo=zone_named(zone))
-    return instant(written)
 
 
 def time_in(text: str, zone: str, now: int) -> datetime:
