@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import asdict
+
 from rota.core.access.model import AuditEntry
 from rota.core.runs.ids import id_bound
 from rota.store.backend.database import Tx
@@ -9,10 +11,7 @@ from rota.store.backend.database import Tx
 
 async def put(tx: Tx, entry: AuditEntry) -> None:
     """Add an entry."""
-    await tx.rows(
-        "put_audit", id=entry.id, namespace=entry.namespace, now=entry.at, who=entry.who,
-        verb=entry.verb, target=entry.target, request_id=entry.request_id, detail=entry.detail,
-    )  # fmt: skip
+    await tx.rows("put_audit", **asdict(entry))
 
 
 async def listing(tx: Tx, *, namespace: str, before: str, limit: int) -> list[AuditEntry]:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from msgspec.structs import asdict
+
 from rota.core.access.model import Session
 from rota.store.backend.database import Tx
 
 
 async def put(tx: Tx, session: Session, *, digest: str) -> None:
     """Store a new session under the digest of its secret."""
-    await tx.rows(
-        "put_session", digest=digest, namespace=session.namespace, token_id=session.token_id,
-        name=session.name, role=session.role, now=session.created_at,
-        expires_at=session.expires_at,
-    )  # fmt: skip
+    await tx.rows("put_session", digest=digest, **asdict(session))
 
 
 async def find(tx: Tx, *, namespace: str, digest: str, now: int, idle_since: int) -> Session | None:
@@ -46,10 +44,7 @@ class LoginLink(NamedTuple):
 
 async def put_link(tx: Tx, link: LoginLink, *, namespace: str, digest: str) -> None:
     """Store a link under the digest of its secret."""
-    await tx.rows(
-        "put_login_link", digest=digest, namespace=namespace, name=link.name, role=link.role,
-        expires_at=link.expires_at,
-    )  # fmt: skip
+    await tx.rows("put_login_link", digest=digest, namespace=namespace, **link._asdict())
 
 
 async def take_link(tx: Tx, *, namespace: str, digest: str) -> LoginLink | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from msgspec.structs import asdict
+
 from rota.core.access.model import ApiToken
 from rota.store.backend.database import Tx
 
@@ -17,11 +19,7 @@ class StoredToken(NamedTuple):
 
 async def put(tx: Tx, *, token: ApiToken, digest: str) -> bool:
     """Store a new token; False when another valid one has its name."""
-    rows = await tx.rows(
-        "put_token", id=token.id, namespace=token.namespace, name=token.name, digest=digest,
-        role=token.role, now=token.created_at, expires_at=token.expires_at,
-    )  # fmt: skip
-    return bool(rows)
+    return bool(await tx.rows("put_token", digest=digest, **asdict(token)))
 
 
 async def find(tx: Tx, *, namespace: str, token_id: str) -> StoredToken | None:

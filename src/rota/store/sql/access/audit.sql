@@ -1,6 +1,6 @@
 -- name: put_audit
 insert into audit (id, namespace, at, who, verb, target, request_id, detail)
-values (:id, :namespace, :now, :who, :verb, :target, :request_id, :detail)
+values (:id, :namespace, :at, :who, :verb, :target, :request_id, :detail)
 
 -- name: list_audit
 select {audit columns} from audit

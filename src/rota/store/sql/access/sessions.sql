@@ -2,7 +2,7 @@
 
 -- name: put_session
 insert into sessions (digest, namespace, token_id, name, role, created_at, seen_at, expires_at)
-values (:digest, :namespace, :token_id, :name, :role, :now, :now, :expires_at)
+values (:digest, :namespace, :token_id, :name, :role, :created_at, :seen_at, :expires_at)
 
 -- name: get_session
 -- Only what is still valid, and only while its token is.

@@ -2,7 +2,7 @@
 
 -- name: put_token
 insert into api_tokens (id, namespace, name, digest, role, created_at, expires_at)
-values (:id, :namespace, :name, :digest, :role, :now, :expires_at)
+values (:id, :namespace, :name, :digest, :role, :created_at, :expires_at)
 on conflict do nothing
 returning id
 
