@@ -191,7 +191,7 @@ class Overview(ClientPart):
         client = self._client
         namespace, now = self._namespace, self._now()
         rows = await self._database.read(
-            workers.page, namespace=namespace, everyone=everyone,
+            workers.listing, namespace=namespace, everyone=everyone,
             search=checked_search(search), after=checked_search(after, "after"),
             limit=checked_limit(limit),
         )  # fmt: skip

@@ -12,8 +12,8 @@ from rota.store.runs import workers
 from tests.kit.builders import NOW, SPACE, worker_row
 
 
-async def listed(db: Database, **fields: bool) -> list[tuple[str, str]]:
-    rows = await db.read(workers.listing, namespace=SPACE, **fields)
+async def listed(db: Database, everyone: bool = False) -> list[tuple[str, str]]:
+    rows = await db.read(workers.listing, namespace=SPACE, everyone=everyone)
     return [(row.id, row.status) for row in rows]
 
 
@@ -77,7 +77,7 @@ async def test_a_page_after_a_worker_that_is_forgotten_is_refused(db: Database) 
 
     async def after(name: str) -> list[str]:
         rows = await db.read(
-            workers.page, namespace=SPACE, everyone=True, search="", after=name, limit=9
+            workers.listing, namespace=SPACE, everyone=True, search="", after=name, limit=9
         )
         return [row.id for row in rows]
 

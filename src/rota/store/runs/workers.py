@@ -68,11 +68,6 @@ async def stop(tx: Tx, worker_ids: Sequence[str], *, now: int) -> None:
     await tx.rows("stop_workers", ids=list(worker_ids), now=now, alone=True)
 
 
-async def listing(tx: Tx, *, namespace: str, everyone: bool = False) -> list[WorkerRecord]:
-    """Workers that are not offline, or all of them."""
-    return await page(tx, namespace=namespace, everyone=everyone)
-
-
 class OtherHeartbeats(NamedTuple):
     """The newest stored heartbeats of other workers, dead or alive; 0 if there is none."""
 
@@ -93,16 +88,17 @@ async def correct_heartbeats(tx: Tx, worker_id: str, *, namespace: str, now: int
     await tx.rows("correct_heartbeats", id=worker_id, namespace=namespace, now=now)
 
 
-async def page(
+async def listing(
     tx: Tx,
     *,
     namespace: str,
-    everyone: bool,
+    everyone: bool = False,
     search: str = "",
     after: str = "",
     limit: int = WORKERS_MAX,
 ) -> list[WorkerRecord]:
-    """Workers with a text in the name of their machine, after one of them."""
+    """Workers that are not offline, or all of them, in the order of their start: those with a text
+    in the name of their machine, after one of them."""
     rows = await tx.rows(
         "page_of_workers", namespace=namespace, all_of_them=int(everyone), search=search,
         after=after, limit=limit, alone=not after,
