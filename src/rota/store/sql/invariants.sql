@@ -21,37 +21,26 @@ select schedule_id, due_at, count(*) from runs
 where schedule_id is not null and due_at is not null and retry_of is null and status <> 'skipped'
 group by schedule_id, due_at having count(*) > 1
 
--- name: broken_turn
--- A run that waits for its turn must have one before it that continues, and no backfill is that.
+-- name: queued_behind_none
+-- Runs without a run before them that continues. In a backfill, that is another run of a backfill;
+-- a queued occurrence waits for any other run.
 select waiting.id, waiting.schedule_id from (
-    select id, schedule_id from runs
-    where status = 'sleeping' and reason = 'turn' and available_at is null
+    select id, schedule_id, reason from runs where status = 'sleeping' and available_at is null
     union all
-    select id, schedule_id from runs
-    where status = 'sleeping' and reason = 'turn' and available_at is not null
+    select id, schedule_id, reason from runs where status = 'sleeping' and available_at is not null
 ) as waiting
 where not exists (
     select 1 from runs as other join runs as root on root.id = other.root_id
     where other.schedule_id = waiting.schedule_id and other.id <> waiting.id
-        and root.trigger <> 'backfill'
+        and (root.trigger = 'backfill') = (waiting.reason = 'backfill')
         and (other.status = 'pending' or other.status = 'running' or other.status = 'waiting'
-            or (other.status = 'sleeping' and coalesce(other.reason, '') <> 'turn')))
+            or (other.status = 'sleeping' and coalesce(other.reason, '') <> waiting.reason)))
+
+-- name: broken_turn
+{query queued_behind_none} and waiting.reason = 'turn'
 
 -- name: broken_backfill
--- A run that waits in a backfill must have one before it that continues.
-select waiting.id, waiting.schedule_id from (
-    select id, schedule_id from runs
-    where status = 'sleeping' and reason = 'backfill' and available_at is null
-    union all
-    select id, schedule_id from runs
-    where status = 'sleeping' and reason = 'backfill' and available_at is not null
-) as waiting
-where not exists (
-    select 1 from runs as other join runs as root on root.id = other.root_id
-    where other.schedule_id = waiting.schedule_id and other.id <> waiting.id
-        and root.trigger = 'backfill'
-        and (other.status = 'pending' or other.status = 'running' or other.status = 'waiting'
-            or (other.status = 'sleeping' and coalesce(other.reason, '') <> 'backfill')))
+{query queued_behind_none} and waiting.reason = 'backfill'
 
 -- name: broken_successor
 select retry_of, count(*) from runs
