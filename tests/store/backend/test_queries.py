@@ -32,7 +32,6 @@ ONE_SIDED = {
     "notify_at_commit",
     "complete_and_claim",
     "complete_and_claim_after",
-    "fire_and_advance",
     "claim_runs",
     "claim_runs_after",
     "ready_runs",

@@ -432,7 +432,7 @@ async def test_a_schedule_deleted_while_it_fires_leaves_nothing_stuck(db: Databa
     row = template()
     await put(db, row)
     now = START + HOUR
-    await _beside(db, "fire_and_advance", lambda: db.write(templates.delete, row.id), now)
+    await _beside(db, "fire_plain", lambda: db.write(templates.delete, row.id), now)
     assert await db.read(templates.find, namespace=SPACE, name="s") is None
     assert await sql(db, "select status, schedule_id from runs") in ([], [("pending", None)])
     await complete(db, now)
@@ -451,7 +451,7 @@ async def test_a_schedule_changed_while_it_fires_keeps_the_change(db: Database) 
         )
 
     now = START + HOUR
-    await _beside(db, "fire_and_advance", lambda: db.write(pause), now)
+    await _beside(db, "fire_plain", lambda: db.write(pause), now)
     after = await find(db)
     assert (after.status, after.due_at) == ("paused", now + HOUR)
     assert len(await db.read(outcomes.ledger, row.id)) == 1
@@ -467,7 +467,7 @@ async def test_what_another_scheduler_has_in_hand_is_left_to_it(db: Database) ->
     async def other() -> None:
         seen.append(await fire(db, now))
 
-    await _beside(db, "fire_and_advance", other, now)
+    await _beside(db, "fire_plain", other, now)
     assert seen[0].due_count == 0
     assert await sql(db, "select count(*) from runs where kind = 'workflow'") == [(6,)]
 

@@ -169,11 +169,8 @@ class _Round:
 
     async def write(self, tx: Tx, was: Status = Status.SCHEDULED) -> None:
         """Insert the new rows and advance the schedules from this status."""
-        if self.plain and tx.dialect.fuses:
-            await tx.change("fire_and_advance", self.plain, now=self._now)
-        elif self.plain:
-            await tx.change("fire_plain", self.plain, now=self._now)
-            await tx.change("advance_plain", self.plain)
+        await tx.change("fire_plain", self.plain, now=self._now)
+        await tx.change("advance_plain", self.plain)
         await tx.many("fire_runs", self.created, now=self._now)
         await tx.many("advance_schedules", self.moved, was=was)
         await tx.change("put_expiries", self.expiries)

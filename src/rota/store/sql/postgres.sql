@@ -122,11 +122,6 @@ with done as ({query complete_runs} returning runs.id),
 select (select count(*) from done) as done_count, taken.*
 from (values (1)) as always (one) left join taken on true
 
--- name: fire_and_advance
--- Both in one round trip; each sees the templates as they were.
-with moved as ({query advance_plain})
-{query fire_plain}
-
 -- name: note_prepared
 -- A checkpoint in one round trip: all of its events are pinned, or nothing happens.
 with held as ({query held_run}),
