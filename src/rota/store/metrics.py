@@ -94,7 +94,6 @@ class Bounds(NamedTuple):
 
 async def count(tx: Tx, *, namespace: str, now: int, bounds: Bounds) -> Counted:
     """Count everything in one transaction, so that the numbers fit together."""
-    open_runs = await tx.rows("count_open", namespace=namespace, now=now)
     newest = await tx.rows(
         "count_newest", namespace=namespace, since_id=first_id(bounds.newest_since),
         limit=bounds.newest_max,
@@ -107,7 +106,7 @@ async def count(tx: Tx, *, namespace: str, now: int, bounds: Bounds) -> Counted:
     )  # fmt: skip
     times = await tx.rows("schedule_times", namespace=namespace, limit=bounds.schedules_max)
     return Counted(
-        [OpenRuns(*row) for row in open_runs],
+        await open_runs(tx, namespace=namespace, now=now),
         [NewestRuns(*row) for row in newest],
         [ScheduleCounts(*row) for row in schedules],
         [AutomationCounts(*row) for row in automations],

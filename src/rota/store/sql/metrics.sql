@@ -76,8 +76,7 @@ with recent as (
     {query pipeline_executions} and runs.due_at is null and runs.created_at >= :since
     order by id desc limit :limit
 )
-select recent.schedule, runs.status, coalesce(runs.output, (select body from payloads
-    where run_id = runs.id and part = 'output')) as output
+select recent.schedule, runs.status, {query output_of_run}
 from recent join runs on runs.id = recent.id
 
 -- name: newest_runs
@@ -91,31 +90,27 @@ select lease_owner, count(*) from runs
 where namespace = :namespace and status = 'running'
 group by lease_owner
 
--- name: unsuccessful_since
+-- name: unsuccessful_ids
 select id from runs
 where namespace = :namespace and status = :status and finished_at is not null
     and status <> 'completed' and id >= :since_id
-order by id desc limit :limit
+order by id desc
+
+-- name: unsuccessful_since
+{query unsuccessful_ids} limit :limit
 
 -- name: last_failures
 -- The newest failed or crashed runs without a later attempt, among the newest that failed. Their
 -- parents and automations report those that are not of the top level.
 select {run columns} from runs
-where id in (
-        select id from runs
-        where namespace = :namespace and status = :status and finished_at is not null
-            and status <> 'completed' and id >= :since_id
-        order by id desc limit :window)
+where id in ({query unsuccessful_ids} limit :window)
     and (:top_level = 0 or (parent_id is null and kind <> 'automation'))
     and {last attempt runs}
 order by id desc limit :limit
 
 -- name: end_of_failures
 -- The last of the runs that `last_failures` searched, if there are more.
-select id from runs
-where namespace = :namespace and status = :status and finished_at is not null
-    and status <> 'completed' and id >= :since_id
-order by id desc limit 2 offset :window
+{query unsuccessful_ids} limit 2 offset :window
 
 -- name: stopped_schedules
 -- Schedules that were quarantined, because they cannot be read.

@@ -1,3 +1,9 @@
+-- name: output_of_run
+coalesce(runs.output, (select body from payloads where run_id = runs.id and part = 'output'))
+
+-- name: error_of_run
+coalesce(runs.error, (select body from payloads where run_id = runs.id and part = 'error'))
+
 -- name: get_run
 select {run columns} from runs where namespace = :namespace and id = :id
 
@@ -25,11 +31,7 @@ order by runs.attempt, runs.recoveries
 
 -- name: ended_chains
 -- The last attempts of these chains that are final.
-select runs.root_id, runs.status, runs.reason,
-    coalesce(runs.output, (select body from payloads
-        where run_id = runs.id and part = 'output')) as output,
-    coalesce(runs.error, (select body from payloads
-        where run_id = runs.id and part = 'error')) as error
+select runs.root_id, runs.status, runs.reason, {query output_of_run}, {query error_of_run}
 from runs
 where (runs.id {in roots} or (runs.root_id {in roots} and runs.retry_of is not null))
     and runs.status in ('completed', 'failed', 'cancelled', 'crashed', 'skipped')

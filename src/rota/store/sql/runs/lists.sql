@@ -7,8 +7,7 @@
 order by seen.id desc limit :limit
 
 -- name: filtered_with_error
-select {filter columns}, coalesce(runs.error, (select body from payloads
-    where run_id = runs.id and part = 'error')) as error
+select {filter columns}, {query error_of_run} as error
 
 -- name: newest
 from runs

@@ -35,10 +35,6 @@ limit :limit
 -- name: attempts_of
 -- Every attempt of these chains.
 select runs.root_id, runs.id, runs.status, runs.reason, runs.trigger, runs.due_at, runs.attempt,
-    runs.recoveries, runs.started_at, runs.finished_at,
-    coalesce(runs.output, (select body from payloads
-        where run_id = runs.id and part = 'output')) as output,
-    coalesce(runs.error, (select body from payloads
-        where run_id = runs.id and part = 'error')) as error
+    runs.recoveries, runs.started_at, runs.finished_at, {query output_of_run}, {query error_of_run}
 from runs
 where runs.id {in roots} or (runs.root_id {in roots} and runs.retry_of is not null)
