@@ -66,9 +66,8 @@ class LockedAutomation(NamedTuple):
 
 async def take(tx: Tx, namespace: str, name: str) -> LockedAutomation:
     """Lock an automation, or UnknownAutomation."""
-    automation = await state.lock(tx, namespace, name)
-    open_run = await state.read_open_run(tx, automation)
-    return LockedAutomation(automation, AutomationKey(namespace, name), open_run)
+    automation, key = await state.lock(tx, namespace, name), AutomationKey(namespace, name)
+    return LockedAutomation(automation, key, await state.read_open_run(tx, key))
 
 
 async def stop(tx: Tx, namespace: str, name: str, *, status: str, now: int) -> None:

@@ -12,6 +12,7 @@ from rota.core.automations.graph import AutomationGraph, TopicNode
 from rota.core.automations.model import AutomationVersion, DeployedAutomation, serial_key
 from rota.core.automations.planner import DeployedHandler
 from rota.core.runs.lifecycle import Status, Trigger
+from rota.core.typed import json_text
 from rota.store.automations import refused, state
 from rota.store.automations.events import AutomationKey
 from rota.store.backend.database import Row, Tx
@@ -76,7 +77,7 @@ class VersionParts(msgspec.Struct, frozen=True):
 
 
 def _definition(fresh: NewVersion, number: int) -> Row:
-    parts = msgspec.json.encode(VersionParts(fresh.queue, list(fresh.handlers))).decode()
+    parts = json_text(VersionParts(fresh.queue, list(fresh.handlers)))
     return (fresh.name, number, fresh.digest, fresh.graph, fresh.source, parts)
 
 
@@ -84,7 +85,7 @@ def topic_rows(graph: AutomationGraph) -> list[TopicRow]:
     """A graph's topics as the store keeps them."""
 
     def row(topic: TopicNode) -> TopicRow:
-        shape = None if topic.shape is None else msgspec.json.encode(topic.shape).decode()
+        shape = None if topic.shape is None else json_text(topic.shape)
         return TopicRow(topic.name, graph.consumer_of(topic.name), int(topic.external), shape)
 
     return [row(topic) for topic in graph.topics]
@@ -180,7 +181,7 @@ async def _go_on(tx: Tx, key: AutomationKey, now: int, new_id: str) -> None:
     """Let the changed automation run, even if new code is what was waited for."""
     automation = await state.find(tx, namespace=key.namespace, name=key.automation)
     assert automation is not None
-    open_run = await state.read_open_run(tx, automation)
+    open_run = await state.read_open_run(tx, key)
     if (
         open_run is not None
         and open_run.status == Status.WAITING
@@ -237,8 +238,7 @@ def _renames(fresh: NewVersion, before: Mapping[str, DeployedHandler]) -> dict[s
 async def _rename(tx: Tx, key: AutomationKey, renames: Mapping[str, str]) -> None:
     items = [(name, before) for before, name in renames.items()]
     await tx.change("rename_handlers", items, **key._asdict())
-    automation = await state.find(tx, namespace=key.namespace, name=key.automation)
-    open_run = None if automation is None else await state.read_open_run(tx, automation)
+    open_run = await state.read_open_run(tx, key)
     if open_run is not None:
         await tx.change("rename_handlers_of_chain", items, root_id=open_run.root_id)
 

@@ -28,7 +28,8 @@ class Wanted(NamedTuple):
 
 async def all_of_chain(tx: Tx, root_id: str) -> list[LedgerRow]:
     """A chain's ledger, oldest entry first."""
-    return [LedgerRow(*row) for row in await tx.rows("mutations_of_chain", root_id=root_id)]
+    rows = await tx.rows("mutations_of_chains", root_ids=[root_id])
+    return [LedgerRow(*row) for row in rows]
 
 
 async def of_chain(tx: Tx, root_id: str) -> LedgerRow | None:

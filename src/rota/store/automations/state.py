@@ -92,16 +92,16 @@ async def versions_without_worker(
 
 async def handlers(tx: Tx, key: AutomationKey) -> list[DeployedHandler]:
     """The deployed handlers, in the order of their declaration."""
-    rows = await tx.rows("handlers_of", **key._asdict())
-    return [DeployedHandler(*row) for row in rows]
+    found = await handlers_of_all(tx, namespace=key.namespace, names=[key.automation])
+    return found[key.automation]
 
 
 async def handlers_of_all(
     tx: Tx, *, namespace: str, names: Sequence[str]
 ) -> dict[str, list[DeployedHandler]]:
-    """The deployed handlers of several automations."""
+    """The same for several automations, by name."""
     found: dict[str, list[DeployedHandler]] = {name: [] for name in names}
-    for row in await tx.rows("handlers_of_all", namespace=namespace, automations=list(names)):
+    for row in await tx.rows("handlers_of", namespace=namespace, automations=list(names)):
         found[row[0]].append(DeployedHandler(*row[1:]))
     return found
 
@@ -139,16 +139,14 @@ async def fix_sources(
 # -- the open run ----------------------------------------------------------------------------------
 
 
-async def read_open_run(tx: Tx, automation: DeployedAutomation) -> Run | None:
+async def read_open_run(tx: Tx, key: AutomationKey) -> Run | None:
     """The automation's one open run."""
-    rows = await tx.rows(
-        "open_run", namespace=automation.namespace, serial_key=automation.serial_key
-    )
-    return Run(*rows[0]) if rows else None
+    found = await read_open_runs(tx, namespace=key.namespace, names=[key.automation])
+    return found.get(key.automation)
 
 
 async def read_open_runs(tx: Tx, *, namespace: str, names: Sequence[str]) -> dict[str, Run]:
-    """The open runs of several automations."""
+    """The same for several automations, by name."""
     keys = [serial_key(name) for name in names]
     rows = await tx.rows("open_runs", namespace=namespace, serial_keys=keys)
     return {run.name: run for run in (Run(*row) for row in rows)}
@@ -204,9 +202,9 @@ async def put_open_runs(tx: Tx, open_runs: Sequence[NewOpenRun], *, now: int) ->
 
 async def ensure_open_run(tx: Tx, automation: DeployedAutomation, *, now: int, new_id: str) -> None:
     """Make sure that there is an open run, and that it is awake when there is work."""
-    found = await handlers(tx, AutomationKey(automation.namespace, automation.name))
-    at = next_start_of(automation, found, now)
-    open_run = await read_open_run(tx, automation)
+    key = AutomationKey(automation.namespace, automation.name)
+    at = next_start_of(automation, await handlers(tx, key), now)
+    open_run = await read_open_run(tx, key)
     if open_run is None:
         await put_open_runs(tx, [NewOpenRun(automation, new_id, at)], now=now)
     elif open_run.status == Status.SLEEPING and open_run.reason == PAUSED and at.reason != PAUSED:
@@ -224,13 +222,7 @@ async def suspend(tx: Tx, open_run: Run) -> None:
 
 async def retime(tx: Tx, open_run: Run, at: NextStart) -> None:
     """Move an open run that is not running."""
-    await tx.rows(
-        "retime_open_run",
-        id=open_run.id,
-        status=at.status,
-        reason=at.reason,
-        available_at=at.available_at,
-    )
+    await tx.rows("retime_open_run", id=open_run.id, **at._asdict())
 
 
 async def poke(tx: Tx, automation: DeployedAutomation, *, now: int) -> None:

@@ -86,9 +86,7 @@ async def list_inputs(
     tx: Tx, key: AutomationKey, *, before: str = "", limit: int = 50, input_id: str = ""
 ) -> list[SeenInput]:
     """The inputs, newest first."""
-    rows = await tx.rows(
-        "list_inputs", **key._asdict(), before=before, id=input_id, until=LATEST, limit=limit
-    )
+    rows = await tx.rows("list_inputs", **key._asdict(), before=before, id=input_id, limit=limit)
     return [_seen(row) for row in rows]
 
 

@@ -1,8 +1,5 @@
 -- The ledger of side effects.
 
--- name: mutations_of_chain
-select {mutation columns} from mutations where root_id = :root_id order by id
-
 -- name: mutations_of_chains
 select {mutation columns} from mutations where root_id {in root_ids} order by id
 

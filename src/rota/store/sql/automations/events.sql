@@ -106,13 +106,13 @@ returning id
 -- name: note_used
 insert into reservations (run_id, event_id, act, at)
 select item.run_id, events.id, item.used, :now
-from events {, items: run_id text, namespace text, automation text, handler text, kind text, state text, keeps_state int, next_run_at int, wake_at int, took int, seen int, used text, logs text, remark text, prepared text, published_count int}
+from events {, items: {query ended_handler_run}}
 where events.reserved_by = item.run_id
 on conflict do nothing
 
 -- name: use_events
 update events set status = item.used, reserved_by = null, updated_at = :now
-{from items: run_id text, namespace text, automation text, handler text, kind text, state text, keeps_state int, next_run_at int, wake_at int, took int, seen int, used text, logs text, remark text, prepared text, published_count int}
+{from items: {query ended_handler_run}}
 where events.reserved_by = item.run_id
 
 -- name: transfer_events

@@ -1,4 +1,4 @@
--- Turns of automations: one handler run each, and its checkpoints.
+-- Handler runs of automations, and their checkpoints.
 
 -- name: last_handler_run
 select {handler run columns} from handler_runs
@@ -36,13 +36,18 @@ update handler_runs
 set phase = :phase, logs = :logs, remark = :remark, error_kind = :error_kind, finished_at = :finished_at
 where run_id = :run_id
 
+-- name: ended_handler_run
+-- The columns of the items that the statements of a commit share: one item for each handler run.
+run_id text, namespace text, automation text, handler text, kind text, state text, keeps_state int,
+    next_run_at int, wake_at int, took int, seen int, used text, logs text, remark text,
+    prepared text, published_count int
+
 -- name: commit_handler_runs
--- The statements of a commit share their items: a row for each handler run.
 update handler_runs
 set phase = 'committed', logs = item.logs, remark = item.remark,
     prepared = coalesce(handler_runs.prepared, item.prepared), state_after = item.state,
     published_count = item.published_count, error_kind = null, finished_at = :now
-{from items: run_id text, namespace text, automation text, handler text, kind text, state text, keeps_state int, next_run_at int, wake_at int, took int, seen int, used text, logs text, remark text, prepared text, published_count int}
+{from items: {query ended_handler_run}}
 where handler_runs.run_id = item.run_id
 
 -- name: commit_handlers
@@ -60,7 +65,7 @@ set state = case when item.keeps_state = 1 then handlers.state else item.state e
                 select 1 from events where events.namespace = topics.namespace
                     and events.automation = topics.automation and events.topic = topics.name
                     and events.status = 'pending'))) then item.seen else handlers.cleared end
-{from items: run_id text, namespace text, automation text, handler text, kind text, state text, keeps_state int, next_run_at int, wake_at int, took int, seen int, used text, logs text, remark text, prepared text, published_count int}
+{from items: {query ended_handler_run}}
 where handlers.namespace = item.namespace and handlers.automation = item.automation
     and handlers.name = item.handler and handlers.kind = item.kind
 returning handlers.automation, handlers.marked, handlers.cleared

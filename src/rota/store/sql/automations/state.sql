@@ -149,10 +149,6 @@ delete from handlers
 where namespace = :namespace and automation = :automation and not (name {in names})
 
 -- name: handlers_of
-select {handler columns} from handlers
-where namespace = :namespace and automation = :automation order by position
-
--- name: handlers_of_all
 select automation, {handler columns} from handlers
 where namespace = :namespace and automation {in automations} order by automation, position
 
@@ -195,10 +191,6 @@ select item.id, :namespace, 'automation', item.name, item.queue, 0, item.status,
 where true
 on conflict do nothing
 returning id
-
--- name: open_run
-select {run columns} from runs
-where namespace = :namespace and serial_key = :serial_key and finished_at is null
 
 -- name: open_runs
 select {run columns} from runs

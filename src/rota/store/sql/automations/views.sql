@@ -7,8 +7,9 @@ where namespace = :namespace and automation = :automation
     and (:before = '' or id < :before)
 order by id desc limit :limit
 
--- name: list_inputs
--- An input is done when it has events and none of them is unfinished; skipped, when all are.
+-- name: inputs_with_counts
+-- Their events, those that are unfinished, and those that were skipped. An input is done when it has
+-- events and none of them is unfinished; skipped, when all are.
 select {input columns},
     count(events.id),
     coalesce(sum(case when events.status = 'pending' or events.status = 'reserved' then 1 else 0 end), 0),
@@ -17,20 +18,15 @@ from inputs
 left join causes on causes.input_id = inputs.id
 left join events on events.id = causes.event_id
 where inputs.namespace = :namespace and inputs.automation = :automation
+
+-- name: list_inputs
+{query inputs_with_counts}
     and (:before = '' or inputs.id < :before) and (:id = '' or inputs.id = :id)
-    and inputs.created_at <= :until
 group by inputs.id
 order by inputs.id desc limit :limit
 
 -- name: list_unfinished_inputs
-select {input columns},
-    count(events.id),
-    coalesce(sum(case when events.status = 'pending' or events.status = 'reserved' then 1 else 0 end), 0),
-    coalesce(sum(case when events.status = 'skipped' then 1 else 0 end), 0)
-from inputs
-left join causes on causes.input_id = inputs.id
-left join events on events.id = causes.event_id
-where inputs.namespace = :namespace and inputs.automation = :automation
+{query inputs_with_counts}
     and inputs.skipped_at is null and inputs.created_at <= :until
 group by inputs.id
 having count(events.id) = 0
@@ -59,21 +55,20 @@ where namespace = :namespace and automation = :automation
     and (:status = '' or status = :status) and (:before = '' or id < :before)
 order by id desc limit :limit
 
--- name: list_activity
--- The complaint of a run that has committed is over.
+-- name: activity
+-- The error of a run that has committed is over.
 select {handler run columns}, runs.status, runs.reason, runs.attempt, runs.retry_of,
-    case when runs.status <> 'completed' then coalesce(runs.error,
-        (select body from payloads where payloads.run_id = runs.id and part = 'error')) end
+    case when runs.status <> 'completed' then {query error_of_run} end
 from handler_runs join runs on runs.id = handler_runs.run_id
+
+-- name: list_activity
+{query activity}
 where handler_runs.namespace = :namespace and handler_runs.automation = :automation
     and (:before = '' or handler_runs.run_id < :before)
 order by handler_runs.run_id desc limit :limit
 
 -- name: find_activity
-select {handler run columns}, runs.status, runs.reason, runs.attempt, runs.retry_of,
-    case when runs.status <> 'completed' then coalesce(runs.error,
-        (select body from payloads where payloads.run_id = runs.id and part = 'error')) end
-from handler_runs join runs on runs.id = handler_runs.run_id
+{query activity}
 where handler_runs.run_id = :run_id
 
 -- name: count_pending
@@ -82,10 +77,8 @@ where namespace = :namespace and automation {in automations} and status = 'pendi
 group by automation, topic order by automation, topic
 
 -- name: errors_of_runs
--- The complaint of each of these runs, the newest attempt of a chain last.
-select runs.root_id,
-    coalesce(runs.error, (select body from payloads where payloads.run_id = runs.id and part = 'error'))
-from runs
+-- The error of each of these runs, the newest attempt of a chain last.
+select runs.root_id, {query error_of_run} from runs
 where runs.id {in ids}
 order by runs.attempt, runs.recoveries
 

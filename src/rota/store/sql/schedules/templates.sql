@@ -174,6 +174,11 @@ where runs.id = item.schedule_id
 on conflict do nothing
 returning id
 
+-- name: plain_firing
+-- The columns of the items that the next two statements share.
+id text, schedule_id text, kind text, workflow text, available_at int, due_at int, options text,
+    next_at int, next_due_at int
+
 -- name: fire_plain
 -- The common case: one run each, ready at once.
 insert into runs (id, namespace, kind, name, queue, priority, status, available_at, due_at,
@@ -182,7 +187,7 @@ select item.id, runs.namespace,
     item.kind, item.workflow, runs.queue, runs.priority, 'pending',
     item.available_at, item.due_at, runs.id, item.id, 1, 0, 'schedule', runs.tags,
     coalesce(item.options, runs.options), runs.input, :now
-from runs {, items: id text, schedule_id text, kind text, workflow text, available_at int, due_at int, options text, next_at int, next_due_at int}
+from runs {, items: {query plain_firing}}
 where runs.id = item.schedule_id
 on conflict do nothing
 
@@ -190,7 +195,7 @@ on conflict do nothing
 -- The same, for those that simply continue. A column that is not written spares its indexes.
 update runs
 set available_at = item.next_at, due_at = item.next_due_at, started_at = item.due_at
-{from items: id text, schedule_id text, kind text, workflow text, available_at int, due_at int, options text, next_at int, next_due_at int}
+{from items: {query plain_firing}}
 where runs.id = item.schedule_id and runs.status = 'scheduled' and runs.due_at = item.due_at
 
 -- name: advance_schedules
