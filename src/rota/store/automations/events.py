@@ -83,8 +83,6 @@ async def _register(
     now: int,
 ) -> dict[tuple[str, str, str], str]:
     unique = {one.key: one for one in inputs}
-    if not unique:
-        return {}
     items = [(next(new_ids), *one) for one in unique.values()]
     rows = await tx.many("put_inputs", items, **key._asdict(), created_by=created_by, now=now)
     return {(row[1], row[2], row[3]): row[0] for row in rows}

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from rota.core.automations.model import RefusedDeploy
+from rota.core.typed import json_text
 from rota.store.backend.database import Tx
 
 
@@ -14,7 +15,7 @@ async def put(
     tx: Tx, namespace: str, problems: Mapping[str, Sequence[str]], *, host: str, now: int
 ) -> None:
     """Record what is wrong with each automation that could not be deployed."""
-    items = [(name, msgspec.json.encode(found).decode()) for name, found in problems.items()]
+    items = [(name, json_text(found)) for name, found in problems.items()]
     await tx.change("put_refused", items, namespace=namespace, host=host, now=now)
 
 

@@ -9,6 +9,7 @@ import msgspec
 from rota.core.automations.graph import AutomationGraph
 from rota.core.automations.model import DeadLetter, EventName, NewAnswer, NewEvent, StoredEvent
 from rota.core.automations.phases import EventStatus
+from rota.core.typed import json_text
 from rota.errors import BadInput, WrongState
 from rota.store.automations import answers, commands, events, state, views
 from rota.store.automations.events import AutomationKey
@@ -95,7 +96,7 @@ async def _behind(
     if found:
         return await _again(tx, found[0], now)
     inputs = [row[0] for row in await tx.rows("inputs_of_events", ids=[event.id])]
-    fresh = NewEvent(letter.topic, letter.id, msgspec.json.encode(letter.payload).decode())
+    fresh = NewEvent(letter.topic, letter.id, json_text(letter.payload))
     published = await events.publish(
         tx, key, [fresh], new_ids=new_ids, created_by=event.created_by, now=now, inherited=inputs
     )

@@ -31,6 +31,7 @@ from rota.core.runs.model import Claim, Outcome, Run
 from rota.core.runs.options import StoredRunOptions
 from rota.core.runs.stored_errors import read_error
 from rota.core.schedules.intent import Skip
+from rota.core.typed import json_text
 from rota.store.backend.database import Tx
 
 # A pipeline's runs are known by its own name, which follows the prefix.
@@ -62,7 +63,7 @@ async def record(tx: Tx, causes: Iterable[Cause], *, now: int) -> bool:
     """Record what a rule wants; returns whether there is something to send."""
     rows = sorted(
         (_id_of(one, now), one.kind, one.run_id, one.subject,
-         msgspec.json.encode(one.details).decode(), int(one.kind in TROUBLES),
+         json_text(one.details), int(one.kind in TROUBLES),
          now if one.kind in ROUTINE else None)
         for one in causes
     )  # fmt: skip
@@ -106,11 +107,11 @@ async def settled(tx: Tx, outcomes: Sequence[Outcome], *, now: int, continues: b
     """Record what settled runs are worth. `continues`: the caller starts the next attempt of a
     failed run itself, and knows whether that is news."""
     causes = [cause for outcome in outcomes if (cause := _cause_of(outcome, continues)) is not None]
-    noted = await record(tx, causes, now=now) if causes else False
+    noted = await record(tx, causes, now=now)
     better = [
         o.claim for o in outcomes if o.verb == "complete" and o.reason is None and recovers(o.claim)
     ]
-    return await recovered(tx, better, now=now) or noted if better else noted
+    return await recovered(tx, better, now=now) or noted
 
 
 def recovers(claim: Claim) -> bool:
@@ -184,7 +185,7 @@ async def skipped(tx: Tx, rows: Sequence[tuple[str, str, int | None]], *, now: i
 async def recovered(tx: Tx, claims: Sequence[Claim], *, now: int) -> bool:
     """Record recoveries of those of these runs with a subject in trouble."""
     by_subject = {subject_of(claim): claim for claim in claims}
-    rows = await tx.rows("close_troubles", subjects=sorted(by_subject))
+    rows = await tx.rows("close_troubles", subjects=sorted(by_subject)) if by_subject else []
     better = {row[0] for row in rows}
     causes = [
         Cause(NotificationKind.RECOVERED, claim.id, subject, Details(attempt=claim.attempt))
@@ -207,8 +208,8 @@ async def completed(
         for claim in claims
         if claim.schedule_id in with_receivers and better.get(claim.schedule_id) is not claim
     ]
-    noted = await record(tx, usual, now=now) if usual else False
-    return (await recovered(tx, list(better.values()), now=now) if better else False) or noted
+    noted = await record(tx, usual, now=now)
+    return await recovered(tx, list(better.values()), now=now) or noted
 
 
 async def began(tx: Tx, claim: Claim, *, now: int) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 
 from rota.core.notifications.model import RULE_KINDS, TROUBLES, NotificationKind
 from rota.core.notifications.rules import NotificationRule, RuleProgress
+from rota.core.typed import json_text
 from rota.store.backend.database import Tx
 
 
@@ -39,11 +40,10 @@ async def put(
     `declared` maps names to origin and rule."""
     await tx.rows("delete_rules", namespace=namespace, origins=origins, names=sorted(declared))
     rows = [
-        (namespace, name, origin, recorded_kinds(rule), msgspec.json.encode(rule).decode())
+        (namespace, name, origin, recorded_kinds(rule), json_text(rule))
         for name, (origin, rule) in sorted(declared.items())
     ]
-    if rows:
-        await tx.change("put_rules", rows)
+    await tx.change("put_rules", rows)
 
 
 async def lock(tx: Tx, *, namespace: str) -> list[StoredRule]:
@@ -61,9 +61,5 @@ async def lock(tx: Tx, *, namespace: str) -> list[StoredRule]:
 
 async def advance(tx: Tx, progress: Mapping[str, RuleProgress], *, namespace: str) -> None:
     """Store what rules have sent and hold."""
-    rows = [
-        (namespace, name, msgspec.json.encode(one).decode())
-        for name, one in sorted(progress.items())
-    ]
-    if rows:
-        await tx.change("advance_rules", rows)
+    rows = [(namespace, name, json_text(one)) for name, one in sorted(progress.items())]
+    await tx.change("advance_rules", rows)

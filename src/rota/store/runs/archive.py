@@ -16,6 +16,7 @@ from rota.core.runs.filters import beyond
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run, StoredStep
 from rota.core.time.instants import moment
+from rota.core.typed import json_text
 from rota.errors import UnknownRun
 from rota.store.backend.database import Tx
 from rota.store.runs import retention, steps
@@ -92,7 +93,7 @@ def _leaves(attempts: Sequence[Run], recorded: Sequence[StoredStep]) -> bool:
 def _row(attempts: Sequence[Run], recorded: Sequence[StoredStep]) -> tuple[str, str, str, int, str]:
     ended = max(run.finished_at or 0 for run in attempts)
     document = {"attempts": [*map(_fields, attempts)], "steps": [*map(_fields, recorded)]}
-    body = msgspec.json.encode(document).decode()
+    body = json_text(document)
     return month_of(ended), attempts[0].root_id, attempts[0].namespace, ended, body
 
 

@@ -9,6 +9,7 @@ from rota.core.runs.model import Run
 from rota.errors import WrongState
 from rota.store.backend.database import Tx
 from rota.store.notifications import record
+from rota.store.runs import history
 from rota.store.runs.start import start_runs, successor
 
 WITHOUT_RESULT = frozenset((Status.FAILED, Status.CANCELLED, Status.CRASHED))
@@ -28,7 +29,7 @@ async def retry_chain(
     `queue` moves the new attempt. `even_completed` also retries a chain that completed in part.
     """
     await tx.rows("lock_roots", roots=[root_id])
-    attempts = [Run(*row) for row in await tx.rows("chain_of", root_id=root_id)]
+    attempts = await history.chain(tx, root_id=root_id)
     last = attempts[-1] if attempts else None  # None: pruned or archived
     if last is None or last.status not in (FINAL if even_completed else WITHOUT_RESULT):
         return None

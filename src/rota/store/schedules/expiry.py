@@ -36,8 +36,6 @@ async def _join_windows(tx: Tx, ended: Sequence[ExpiredRun]) -> None:
             if run.schedule_id is not None and run.due_at is not None
         }
     )
-    if not before:
-        return
     later = []
     for run_id, schedule_id, text in await tx.many("next_not_begun", list(before)):
         options = StoredRunOptions.read(text)

@@ -85,8 +85,7 @@ async def commit_all(
     ]
     await settle_all(tx, outcomes, now)
     again = [one.claim for one in ours if not is_first(one.claim)]
-    if again:
-        await record.recovered(tx, again, now=now)
+    await record.recovered(tx, again, now=now)
     rests: dict[str, NextStart] = {}
     for one in ours:
         automation = held[one.claim.id].automation
@@ -111,22 +110,19 @@ async def _close(
         if mutation is not None and mutation.resolved_by == "rejected":  # nothing was called
             await events.release_corrected(tx, one.claim.id, now=now)
     rows = [_end_of(one) for one in ours]
-    published: dict[str, Published] = {}
+    published = {one.claim.id: Published([], {}) for one in ours}
     if tx.dialect.fuses and not any(one.publishes for one in ours):
         kept = await tx.many("close_handler_runs", rows, now=now)
     else:
-        published = await _use_and_publish(tx, ours, now, new_ids)
-        rows = [
-            (*row[:-1], len(published[one.claim.id].events) if one.claim.id in published else 0)
-            for row, one in zip(rows, ours, strict=True)
-        ]
+        published |= await _use_and_publish(tx, ours, now, new_ids)
+        rows = [_end_of(one, len(published[one.claim.id].events)) for one in ours]
         await tx.many("commit_handler_runs", rows, now=now)
         kept = await tx.many("commit_handlers", rows, now=now)
     marks = {automation: marks for automation, *marks in kept}
     return {
         one.claim.id: _after_run(
             held[one.claim.id],
-            published[one.claim.id].readers if one.claim.id in published else {},
+            published[one.claim.id].readers,
             _changed(one, held[one.claim.id], marks.get(one.claim.name)),
         )
         for one in ours
@@ -152,8 +148,7 @@ async def _use_and_publish(
     inherited = {
         one.claim.id: await events.inherited(tx, one.claim.id) for one in takers if one.done.events
     }
-    if takers:
-        await events.use(tx, [_end_of(one) for one in takers], now=now)
+    await events.use(tx, [_end_of(one) for one in takers], now=now)
     return {
         one.claim.id: await events.publish(
             tx, AutomationKey(one.claim.namespace, one.claim.name), one.done.events,
@@ -170,7 +165,7 @@ def _used(work: Work) -> EventStatus:
     return EventStatus.SKIPPED if skipped else EventStatus.CONSUMED
 
 
-def _end_of(one: Ending) -> Row:
+def _end_of(one: Ending, published_count: int = 0) -> Row:
     """The item of a handler run in the statements of a commit."""
     claim, work, done = one
     took = done.plan.count > 0
@@ -179,7 +174,7 @@ def _end_of(one: Ending) -> Row:
         claim.id, claim.namespace, claim.name, work.run.handler, work.run.kind, done.state,
         int(done.state is None), done.next_run_at, done.plan.wake_at, int(took), work.run.seen,
         _used(work), done.notes.logs, done.notes.remark,
-        None if stored else json_text(done.plan), 0,
+        None if stored else json_text(done.plan), published_count,
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from rota.core.counts import some
 from rota.core.runs.ids import short_id
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import iso
+from rota.core.typed import json_text
 from rota.store.automations import events, views
 from rota.store.automations.events import AutomationKey
 from rota.store.backend.database import Tx
@@ -95,7 +96,7 @@ def _letter(target: SkipTarget, event: StoredEvent, now: int) -> NewEvent:
         target.run.handler, target.run.run_id, target.failures, iso(now),
     )  # fmt: skip
     name = f"{event.topic}/{event.message_id}@{short_id(target.run.run_id)}"
-    return NewEvent(target.dead_letter or "", name, msgspec.json.encode(letter).decode())
+    return NewEvent(target.dead_letter or "", name, json_text(letter))
 
 
 def _remark(chosen: Sequence[EventName], dead_letter: str | None) -> str:
