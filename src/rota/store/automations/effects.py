@@ -87,7 +87,7 @@ async def move(tx: Tx, row: LedgerRow, after: LedgerRow) -> None:
 
 
 def moved_on(row: LedgerRow) -> WrongState:
-    """It is no longer where it was seen."""
+    """The error for an entry that has changed since it was read."""
     return WrongState(f"side effect {row.id} is no longer {row.status}", mutation_id=row.id)
 
 

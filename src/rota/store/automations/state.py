@@ -58,7 +58,7 @@ async def listing(
 
 
 async def digests(tx: Tx, *, namespace: str) -> dict[str, str]:
-    """The deployed version, in one question."""
+    """The digest of the deployed version of each automation, by name."""
     return {row[0]: row[1] for row in await tx.rows("automation_digests", namespace=namespace)}
 
 

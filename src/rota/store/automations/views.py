@@ -170,7 +170,7 @@ async def count_pending(
 
 
 async def last_errors(tx: Tx, open_runs: Sequence[Run]) -> dict[str, str]:
-    """The complaint of each of these open runs, or otherwise of the attempt before it, by chain.
+    """The error of each of these open runs, or otherwise of the attempt before it, by chain.
     The attempts before that are not read: an outage may have a thousand of them."""
     return await _errors_of(
         tx, [one for open_run in open_runs for one in (open_run.retry_of, open_run.id)]

@@ -25,8 +25,8 @@ from runs where namespace = :namespace and status = 'waiting'
 group by kind, reason
 
 -- name: count_newest
--- The newest runs of all namespaces, up to a limit: filtered before it, they would be no bound to
--- what is read.
+-- The newest runs of all namespaces, up to a limit. With a filter before the limit, the statement
+-- would read without a bound.
 select case when newest.namespace = :namespace then 1 else 0 end as own, newest.kind,
     newest.status, count(*), min(newest.created_at)
 from (
@@ -51,7 +51,7 @@ where namespace = :namespace and status = 'scheduled' and due_at is not null
 order by available_at limit :limit
 
 -- name: count_automations
--- With how the one open run of each is.
+-- With the state of the one open run of each.
 select automations.status, turn.status, turn.reason, count(*)
 from automations
 left join runs as turn on turn.namespace = automations.namespace

@@ -88,7 +88,7 @@ select automation, problems, host, refused_at from refused_deploys
 where namespace = :namespace order by automation
 
 -- name: code_of_workers
--- Who has which code of these automations, and which version of theirs that is.
+-- The code that each worker has of these automations, and the version deployed from that code.
 select code_digests.name, workers.id, code_digests.digest, (
     select max(definitions.version) from definitions
     where definitions.namespace = :namespace and definitions.automation = code_digests.name

@@ -22,8 +22,8 @@ where true
 on conflict do nothing
 
 -- name: start_minimal
--- The same where even those are few: an id and an input each. Only an id could be in the way, and
--- that of a start which is repeated: `on conflict` would ask every unique index, for each of them.
+-- The same for runs that differ in id and input only. The one possible conflict is the id of a
+-- repeated start. `on conflict` would look into every unique index for each row.
 insert into runs (id, namespace, kind, name, queue, priority, status, available_at, root_id, attempt,
     recoveries, trigger, version, tags, options, input, created_at)
 select item.id, :namespace, :kind, :name, :queue, :priority, :status, :available_at, item.id, 1,
@@ -31,7 +31,7 @@ select item.id, :namespace, :kind, :name, :queue, :priority, :status, :available
 {from items: id text, input text}
 
 -- name: find_started
--- Who holds the external id, for starts that found it taken.
+-- The runs that hold these external ids, for starts that found them taken.
 select runs.id, runs.namespace, runs.name, runs.external_id
 from runs {, items: namespace text, name text, external_id text}
 where runs.namespace = item.namespace and runs.name = item.name

@@ -22,7 +22,7 @@ set status = excluded.status, attempt = excluded.attempt, run_attempt = excluded
 where steps.status <> 'completed' or steps.started_at = excluded.started_at
 
 -- name: recorded_of
--- Which of these steps are as they were written, when the count says: not all.
+-- Which of these steps are stored as they were written, if the count says that not all are.
 select steps.root_id, steps.key
 from steps join runs on runs.root_id = steps.root_id {, items: run_id text, claim_count int, lease_owner text, key text, started_at int}
 where runs.id = item.run_id and runs.claim_count = item.claim_count

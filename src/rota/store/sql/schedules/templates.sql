@@ -41,7 +41,7 @@ select count(*), coalesce(sum(paused), 0) from (
 ) as listed
 
 -- name: schedules_of
--- Those a program declares: its name is their parent, so that finding them costs what they are.
+-- The schedules that programs declare. The name of the program is in `parent_id`, which is indexed.
 -- The namespace is wrapped, or SQLite would take the index by name and read every schedule.
 select {schedule columns} from runs
 where parent_id {in origins} and parent_id is not null and coalesce(namespace, '') = :namespace
