@@ -15,7 +15,7 @@ from rota.core.automations.model import LedgerRow, Resolution, SeenInput, SeenRu
 from rota.core.automations.planner import due_of
 from rota.core.automations.text import deed
 from rota.core.runs.stored_errors import error_line, read_error
-from rota.errors import BadInput
+from rota.errors import BadInput, RotaError
 from rota.http.pages.automation_tables import TABS, table_of
 from rota.http.pages.run import Fact
 from rota.http.pages.runs import Chip
@@ -38,7 +38,7 @@ from rota.http.pages.text import (
     number,
     stored_value,
 )
-from rota.http.pages.view import PageProblem, button, clock_of, form_target, link, page
+from rota.http.pages.view import button, clock_of, form_target, link, page
 from rota.http.request import Answer, WebRequest
 
 LIVE = "automation run"
@@ -132,7 +132,7 @@ class ActivityView:
     tone: str
 
 
-async def show(request: WebRequest, problem: PageProblem | None = None) -> Answer:
+async def show(request: WebRequest, problem: RotaError | None = None) -> Answer:
     """The page."""
     client, clock = request.client, clock_of(request)
     name = request.parameters["name"]

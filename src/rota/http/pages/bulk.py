@@ -10,7 +10,7 @@ from rota.client.bulk import BulkVerb
 from rota.errors import BadInput, RotaError
 from rota.http.pages.runs import Chip, RunSearch, active_chips, filters_of
 from rota.http.pages.text import counted, sentence
-from rota.http.pages.view import PageProblem, clock_of, form_target, page
+from rota.http.pages.view import clock_of, form_target, page
 from rota.http.request import Answer, Fields, WebRequest
 
 VERBS: tuple[BulkVerb, ...] = ("retry", "cancel")
@@ -26,7 +26,7 @@ class BulkChoice:
     count: int
 
 
-async def show(request: WebRequest, problem: PageProblem | None = None) -> Answer:
+async def show(request: WebRequest, problem: RotaError | None = None) -> Answer:
     """The verbs for the runs that the filters select, each with its count."""
     query = _query(request)
     choices = [await _choice(request, verb, query) for verb in VERBS]

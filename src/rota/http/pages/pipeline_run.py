@@ -10,6 +10,7 @@ from http import HTTPStatus
 from rota.core.pipelines.names import pipeline_id_of
 from rota.core.runs.lifecycle import OPEN, Status
 from rota.core.runs.model import Run
+from rota.errors import RotaError
 from rota.http.pages.chart import Bar, Tile, share
 from rota.http.pages.occurrence_view import Cell, LegendEntry
 from rota.http.pages.run import Fact
@@ -29,7 +30,7 @@ from rota.http.pages.text import (
     stored_value,
     tokens,
 )
-from rota.http.pages.view import PageProblem, clock_of, form_target, link, page
+from rota.http.pages.view import clock_of, form_target, link, page
 from rota.http.request import Answer, Download, WebRequest
 from rota.pipelines.client import PipelineClient
 from rota.pipelines.outcome import ItemOutcome, ItemsPage, PipelineResult, shown_item
@@ -73,7 +74,7 @@ class ItemView:
     detail: Value
 
 
-async def show(request: WebRequest, problem: PageProblem | None = None) -> Answer:
+async def show(request: WebRequest, problem: RotaError | None = None) -> Answer:
     """The page."""
     client, clock = request.client, clock_of(request)
     run = (await client.runs.chain(request.parameters["run_id"]))[-1]

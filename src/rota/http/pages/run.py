@@ -11,6 +11,7 @@ from rota.core.runs.lifecycle import OPEN, Status
 from rota.core.runs.model import LogLine, Run, StoredStep
 from rota.core.runs.stored_errors import cause_line, error_line, own_frames, read_error
 from rota.core.time.instants import SECOND
+from rota.errors import RotaError
 from rota.explain.run import RunExplainer, RunState
 from rota.http.pages import chart
 from rota.http.pages.forms import read_json
@@ -29,7 +30,7 @@ from rota.http.pages.text import (
     stored_value,
     took,
 )
-from rota.http.pages.view import PageProblem, clock_of, form_target, link, page
+from rota.http.pages.view import clock_of, form_target, link, page
 from rota.http.pages.why_view import run_walk
 from rota.http.request import Answer, Redirect, WebRequest
 
@@ -102,7 +103,7 @@ class LogRow:
     text: str
 
 
-async def show(request: WebRequest, problem: PageProblem | None = None) -> Answer:
+async def show(request: WebRequest, problem: RotaError | None = None) -> Answer:
     """The page."""
     client, clock = request.client, clock_of(request)
     run = await client.runs.get(request.parameters["run_id"])
@@ -229,7 +230,7 @@ class SignalForm:
     value: str = ""
 
 
-def _typed(request: WebRequest, problem: PageProblem | None) -> SignalForm:
+def _typed(request: WebRequest, problem: RotaError | None) -> SignalForm:
     if problem is None or request.method != "POST":
         return SignalForm()
     form = request.form()

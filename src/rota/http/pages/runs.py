@@ -28,7 +28,7 @@ from rota.http.pages.text import (
     schedule_href,
     sentence,
 )
-from rota.http.pages.view import PageProblem, clock_of, form_target, link, page
+from rota.http.pages.view import clock_of, form_target, link, page
 from rota.http.request import Answer, Fields, Redirect, WebRequest
 
 PAGE_SIZE = 50
@@ -118,13 +118,13 @@ async def show(request: WebRequest) -> Answer:
 
 async def _find(
     request: WebRequest, query: RunSearch, clock: WallClock
-) -> tuple[RunList, PageProblem | None]:
+) -> tuple[RunList, RotaError | None]:
     try:
         filters = filters_of(query, clock.now)
         after = query.before or None
         return await request.client.runs.page(after=after, limit=PAGE_SIZE, **filters), None
     except RotaError as error:
-        return RunList([], None, None), PageProblem.of(error)
+        return RunList([], None, None), error
 
 
 def _with_older(listed: RunList) -> list[Run]:
@@ -253,7 +253,7 @@ def schema_of(request: WebRequest, name: str) -> dict[str, Any] | None:
     return shape_of(known[name].signature.arguments) if name in known else None
 
 
-async def new(request: WebRequest, problem: PageProblem | None = None) -> Answer:
+async def new(request: WebRequest, problem: RotaError | None = None) -> Answer:
     """The form that starts a run."""
     if request.method == "POST":
         typed = request.form()

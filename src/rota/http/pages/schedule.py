@@ -30,7 +30,7 @@ from rota.http.pages.run import Fact
 from rota.http.pages.schedule_ledger import ledger_of
 from rota.http.pages.status import STATES
 from rota.http.pages.text import WallClock, city, counted, duration, form_text, rough, schedule_href
-from rota.http.pages.view import PageProblem, button, clock_of, form_target, link, page
+from rota.http.pages.view import button, clock_of, form_target, link, page
 from rota.http.pages.why_view import WhyClause, schedule_walk
 from rota.http.request import Answer, Redirect, WebRequest
 from rota.schedules.preview import read_time, time_in, zone_of
@@ -100,7 +100,7 @@ class BackfillForm:
 
 
 async def show(
-    request: WebRequest, problem: PageProblem | None = None, backfill: BackfillForm | None = None
+    request: WebRequest, problem: RotaError | None = None, backfill: BackfillForm | None = None
 ) -> Answer:
     """The page."""
     client, here = request.client, clock_of(request)
@@ -128,7 +128,7 @@ async def show(
     )  # fmt: skip
 
 
-def _typed(request: WebRequest, view: ScheduleView, problem: PageProblem | None) -> CommandForm:
+def _typed(request: WebRequest, view: ScheduleView, problem: RotaError | None) -> CommandForm:
     """The forms of the page: as the schedule is, or as they were typed when they were refused."""
     stored = form_text(view.schedule.input)
     if request.method != "POST" or problem is None:
@@ -289,7 +289,7 @@ async def backfill(request: WebRequest) -> Answer:
             )
         await client.schedules.backfill(name, start, end)
     except RotaError as error:
-        return await show(request, PageProblem.of(error), typed)
+        return await show(request, error, typed)
     return Redirect(f"{schedule_href(name)}?done=backfilled")
 
 

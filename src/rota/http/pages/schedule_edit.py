@@ -34,7 +34,7 @@ from rota.http.pages.text import (
     schedule_href,
     sentence,
 )
-from rota.http.pages.view import PageProblem, clock_of, form_target, page
+from rota.http.pages.view import clock_of, form_target, page
 from rota.http.problems import precondition_required
 from rota.http.request import Answer, WebRequest
 from rota.schedules.preview import form_of, zone_of
@@ -79,7 +79,7 @@ class PreviewView:
     is_new: bool
     zone: str = "UTC"
     two_zones: bool = False
-    problem: PageProblem | None = None
+    problem: RotaError | None = None
     is_empty: bool = False
     is_same: bool = False
     words: str = ""
@@ -102,7 +102,7 @@ def preview_of(form: ScheduleForm, old: Spec | None, here: WallClock) -> Preview
         there = WallClock(zone, here.now)
         first = next_after(spec, here.now)
     except RotaError as error:
-        return PreviewView(is_new, problem=PageProblem.of(error))
+        return PreviewView(is_new, problem=error)
     week = count_between(spec, here.now, here.now + 7 * DAY)
     before = ""
     if old is not None:
@@ -166,7 +166,7 @@ def _both(at: int, here: WallClock, there: WallClock) -> str:
 # -- pages --------------------------------------------------------------------------------------
 
 
-async def new(request: WebRequest, problem: PageProblem | None = None) -> Answer:
+async def new(request: WebRequest, problem: RotaError | None = None) -> Answer:
     """The form of a new schedule."""
     form = _typed(request) if request.method == "POST" else ScheduleForm(
         workflow=request.query.get("workflow"), zone=request.zone
@@ -174,11 +174,11 @@ async def new(request: WebRequest, problem: PageProblem | None = None) -> Answer
     return await _page(request, form, None, problem)
 
 
-async def edit(request: WebRequest, problem: PageProblem | None = None) -> Answer:
+async def edit(request: WebRequest, problem: RotaError | None = None) -> Answer:
     """The form of one that exists."""
     view = await request.client.schedules.get(request.parameters["name"])
     form = _typed(request) if request.method == "POST" else form_of_view(view)
-    if problem is not None and "confirm" in problem.hint.lower():
+    if problem is not None and "confirm" in problem.advice.lower():
         form = replace(form, asks_confirm=True)
     return await _page(request, form, view, problem)
 
@@ -202,7 +202,7 @@ def _typed(request: WebRequest) -> ScheduleForm:
 
 
 async def _page(
-    request: WebRequest, form: ScheduleForm, view: ScheduleView | None, problem: PageProblem | None
+    request: WebRequest, form: ScheduleForm, view: ScheduleView | None, problem: RotaError | None
 ) -> Answer:
     old = None if view is None or view.problem else view.intent.spec
     name = "" if view is None else view.schedule.name

@@ -101,19 +101,6 @@ def link(path: str, **query: Any) -> str:
     return f"{path}?{urlencode(given, doseq=True)}" if given else path
 
 
-@dataclass(frozen=True)
-class PageProblem:
-    """An error as a page shows it."""
-
-    message: str
-    hint: str
-
-    @classmethod
-    def of(cls, error: RotaError) -> PageProblem:
-        """The message of the error, and what to do about it."""
-        return cls(error.message, error.advice or "")
-
-
 def clock_of(request: WebRequest) -> text.WallClock:
     """The wall clock of the person who looks."""
     return text.WallClock(request.zone, request.client.clock.now())
@@ -126,7 +113,7 @@ def page(
     title: str,
     place: str = "",
     live: str = "",
-    problem: PageProblem | None = None,
+    problem: RotaError | None = None,
     problem_status: int = HTTPStatus.UNPROCESSABLE_ENTITY,
     **values: Any,
 ) -> Html:
@@ -152,7 +139,7 @@ def page(
 
 
 def form_target(
-    show: Callable[[WebRequest, PageProblem], Awaitable[Answer]],
+    show: Callable[[WebRequest, RotaError], Awaitable[Answer]],
 ) -> Callable[[Callable[[WebRequest], Awaitable[str]]], PageHandler]:
     """Make the target of a form from a function that acts and returns the address to go to. If
     Rota refuses the action, `show` renders the page again, with the reason and the typed text."""
@@ -162,7 +149,7 @@ def form_target(
             try:
                 return Redirect(await action(request))
             except RotaError as error:
-                return await show(request, PageProblem.of(error))
+                return await show(request, error)
 
         return handler
 
@@ -170,7 +157,7 @@ def form_target(
 
 
 def button(
-    show: Callable[[WebRequest, PageProblem], Awaitable[Answer]],
+    show: Callable[[WebRequest, RotaError], Awaitable[Answer]],
     href: Callable[[str], str],
     done: str,
     command: Callable[[Client, str], Awaitable[object]],

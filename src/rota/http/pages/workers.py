@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from rota.client.overview import QueueState, WorkerState
 from rota.core.runs.model import Queue
 from rota.core.time.instants import instant, span
+from rota.errors import RotaError
 from rota.http.pages.chart import share
 from rota.http.pages.status import STATES, WORKERS, StatusView, named
 from rota.http.pages.text import Stamp, WallClock, counted, number, rough
-from rota.http.pages.view import SEARCH_FROM, PageProblem, button, clock_of, link, page
+from rota.http.pages.view import SEARCH_FROM, button, clock_of, link, page
 from rota.http.request import Answer, WebRequest
 
 LIVE = "worker run"
@@ -144,7 +145,7 @@ def limits_text(limit: Queue | None) -> str:
     return ", ".join(str(part) for part in parts if part) or "no limits"
 
 
-async def show(request: WebRequest, problem: PageProblem | None = None) -> Answer:
+async def show(request: WebRequest, problem: RotaError | None = None) -> Answer:
     """The page."""
     fleet, clock = await fleet_of(request), clock_of(request)
     search, after_id = request.query.get("q").strip(), request.query.get("after")
