@@ -21,7 +21,7 @@ from rota.errors import BadInput
 from rota.http.fields import CONFLICT, NOT_FOUND
 from rota.http.problems import RequestRefused
 from rota.http.request import Answer, Empty, Fields, Json, Role, WebRequest, media_type
-from rota.http.table import Page
+from rota.http.table import Page, path_names
 
 PREFIX = "/api/v1"
 KEY = "idempotency-key"
@@ -94,7 +94,7 @@ class Route:
     @property
     def parameters(self) -> list[str]:
         """The names in the path."""
-        return [part.strip("{}") for part in self.path.split("/") if part.startswith("{")]
+        return path_names(self.path)
 
     @property
     def page(self) -> Page:

@@ -39,7 +39,7 @@ from rota.http.request import (
     read_cookies,
 )
 from rota.http.routes import ROUTES
-from rota.http.table import Page, Router
+from rota.http.table import Match, Page, Router
 from rota.schedules.host_zone import host_zone_name
 
 log = logging.getLogger("rota.http")
@@ -111,23 +111,27 @@ class Site:
         request_id = secrets.token_hex(8)
         redaction.serve(self._redactor)
         began = time.perf_counter()
+        match = self._router.match(raw.raw_path)
         try:
-            reply = await self._answer(raw, request_id)
+            reply = await self._answer(raw, match, request_id)
         except Exception as error:  # a handler's failure must not end the server
             reply = self._problem(error, raw, request_id)
-        self._count(raw, reply.status, time.perf_counter() - began)
+        # Counted under the pattern of the path: paths have names of users in them.
+        route = NO_ROUTE if match is None else match.path
+        HTTP_REQUESTS.add(route, str(int(reply.status)))
+        HTTP_SECONDS.observe(time.perf_counter() - began, route)
         secure = HTTPS if self._options.is_https else {}
         headers = {**ALWAYS, **secure, "x-request-id": request_id, **reply.headers}
         return dataclasses.replace(reply, headers=headers)
 
-    async def _answer(self, raw: RawRequest, request_id: str) -> Answer:
+    async def _answer(self, raw: RawRequest, match: Match | None, request_id: str) -> Answer:
         if raw.header_bytes > HEADER_BYTES_MAX:
             raise RequestRefused(
                 HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_big",
                 f"the headers have {raw.header_bytes} bytes; {HEADER_BYTES_MAX} is the most",
             )  # fmt: skip
         self._gate.check_host(raw)
-        page, parameters = self._entry(raw)
+        page, parameters = _entry(raw, match)
         identity = NOBODY if page.role == "open" else await self._gate.identify(raw)
         self._gate.check_role(identity, page.role)
         if not page.is_signed:
@@ -157,13 +161,6 @@ class Site:
                 f"the body was not here after {BODY_S:.0f} s", headers={"connection": "close"},
             ) from error  # fmt: skip
 
-    def _count(self, raw: RawRequest, status: int, took_s: float) -> None:
-        """Count an answer under the pattern of its path: paths have names of users in them."""
-        match = self._router.match(raw.raw_path)
-        route = next(iter(match.methods.values())).path if match is not None else NO_ROUTE
-        HTTP_REQUESTS.add(route, str(int(status)))
-        HTTP_SECONDS.observe(took_s, route)
-
     async def _audit(self, page: Page, request: WebRequest, reply: Answer) -> None:
         """Write down who did what. A refusal of the store does not undo what was done."""
         verb = page.verb or f"{page.method} {page.path}"
@@ -176,21 +173,6 @@ class Site:
             )
         except StoreError as error:
             log.warning("request %s is not in the audit list: %s", request.request_id, error)
-
-    def _entry(self, raw: RawRequest) -> tuple[Page, dict[str, str]]:
-        match = self._router.match(raw.raw_path)
-        if match is None:
-            raise RequestRefused(
-                HTTPStatus.NOT_FOUND, "unknown_path", "there is nothing at this address"
-            )
-        method = "GET" if raw.method == "HEAD" else raw.method
-        if method not in match.methods:
-            raise RequestRefused(
-                HTTPStatus.METHOD_NOT_ALLOWED, "unknown_method",
-                f"{raw.method} does not apply to this address",
-                hint=f"Use {match.allow}.", headers={"allow": match.allow},
-            )  # fmt: skip
-        return match.methods[method], match.parameters
 
     def _problem(self, error: Exception, raw: RawRequest, request_id: str) -> Answer:
         problem = problem_of(error, request_id)
@@ -205,6 +187,21 @@ class Site:
         return dataclasses.replace(
             pages.problem_page(problem.document), status=problem.status, headers=problem.headers
         )
+
+
+def _entry(raw: RawRequest, match: Match | None) -> tuple[Page, dict[str, str]]:
+    if match is None:
+        raise RequestRefused(
+            HTTPStatus.NOT_FOUND, "unknown_path", "there is nothing at this address"
+        )
+    method = "GET" if raw.method == "HEAD" else raw.method
+    if method not in match.methods:
+        raise RequestRefused(
+            HTTPStatus.METHOD_NOT_ALLOWED, "unknown_method",
+            f"{raw.method} does not apply to this address",
+            hint=f"Use {match.allow}.", headers={"allow": match.allow},
+        )  # fmt: skip
+    return match.methods[method], match.parameters
 
 
 def _zone(raw: RawRequest) -> str:

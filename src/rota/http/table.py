@@ -28,8 +28,9 @@ class Page:
 
 
 class Match(NamedTuple):
-    """The entries of a path by method, and its parameters."""
+    """The pattern of a path, its entries by method, and its parameters."""
 
+    path: str
     methods: dict[str, Page]
     parameters: dict[str, str]
 
@@ -44,7 +45,7 @@ class _Node:
     def __init__(self) -> None:
         self.literal: dict[str, _Node] = {}
         self.any: _Node | None = None
-        self.methods: dict[str, tuple[Page, tuple[str, ...]]] = {}
+        self.methods: dict[str, Page] = {}
 
 
 class Router:
@@ -56,17 +57,16 @@ class Router:
             self._add(entry)
 
     def _add(self, entry: Page) -> None:
-        node, names = self._root, []
+        node = self._root
         for segment in _segments(entry.path):
             if segment.startswith("{"):
-                names.append(segment.strip("{}"))
                 node.any = node.any or _Node()
                 node = node.any
             else:
                 node = node.literal.setdefault(segment, _Node())
         if entry.method in node.methods:
             raise ValueError(f"{entry.method} {entry.path} is in the table twice")
-        node.methods[entry.method] = (entry, tuple(names))
+        node.methods[entry.method] = entry
 
     def match(self, raw_path: str) -> Match | None:
         """The entries of a percent-encoded path; None if it does not fit or is not UTF-8."""
@@ -74,13 +74,12 @@ class Router:
         node = self._walk(self._root, _segments(raw_path), values)
         if node is None:
             return None
-        first = next(iter(node.methods.values()))
         try:
             decoded = [unquote(value, errors="strict") for value in values]
         except UnicodeDecodeError:
             return None
-        parameters = dict(zip(first[1], decoded, strict=True))
-        return Match({method: entry for method, (entry, _) in node.methods.items()}, parameters)
+        path = next(iter(node.methods.values())).path
+        return Match(path, node.methods, dict(zip(path_names(path), decoded, strict=True)))
 
     def _walk(self, node: _Node, rest: list[str], values: list[str]) -> _Node | None:
         if not rest:
@@ -97,6 +96,11 @@ class Router:
         if match is None:
             values.pop()
         return match
+
+
+def path_names(path: str) -> list[str]:
+    """The names of the parameters in the pattern of a path."""
+    return [part.strip("{}") for part in path.split("/") if part.startswith("{")]
 
 
 def _segments(path: str) -> list[str]:
