@@ -22,10 +22,6 @@ from rota.http.pages.text import (
 from rota.http.pages.view import link
 from rota.http.request import WebRequest
 
-TABS: Mapping[str, str] = {
-    "inputs": "Inputs", "outputs": "Outputs", "events": "Events", "runs": "Runs",
-    "versions": "Versions",
-}  # fmt: skip
 PAGE_SIZE = 50
 
 
@@ -63,15 +59,6 @@ class TableView:
     line: str = ""
 
 
-async def table_of(request: WebRequest, name: str, tab: str, clock: WallClock) -> TableView:
-    """The table of a tab."""
-    makers = {
-        "inputs": _inputs, "outputs": _outputs, "events": _events, "runs": _runs,
-        "versions": _versions,
-    }  # fmt: skip
-    return await makers[tab](request, name, clock)
-
-
 def _page(
     request: WebRequest, name: str, tab: str, heads: Mapping[str, str], rows: Sequence[TableRow]
 ) -> TableView:
@@ -80,9 +67,8 @@ def _page(
         topic, status = request.query.get("topic"), request.query.get("status")
         href = automation_href(name)
         older = link(href, tab=tab, topic=topic, status=status, before=rows[-1].key)
-    return TableView(
-        TABS[tab], heads, rows, f"No {TABS[tab].lower()} yet", older, counted(len(rows), "row")
-    )
+    line = counted(len(rows), "row")
+    return TableView(tab.capitalize(), heads, rows, f"No {tab} yet", older, line)
 
 
 async def _inputs(request: WebRequest, name: str, clock: WallClock) -> TableView:
@@ -178,3 +164,9 @@ async def _versions(request: WebRequest, name: str, clock: WallClock) -> TableVi
     ]  # fmt: skip
     heads = {"Version": "", "Made": "", "Digest": "p2", "When": "num"}
     return TableView("Versions", heads, rows, "No versions yet")
+
+
+# The table of each tab.
+TABLES = {
+    "inputs": _inputs, "outputs": _outputs, "events": _events, "runs": _runs, "versions": _versions,
+}  # fmt: skip
