@@ -14,7 +14,7 @@ from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import cause_line
 from rota.core.schedules.intent import Intent, Policies, jitter_us
 from rota.core.time.instants import instant
-from rota.core.time.recurrence import Spec, between, count_between
+from rota.core.time.recurrence import Spec, between
 from rota.explain.schedule import pause_of, range_of
 from rota.explain.skipped import detailed, skip_clause
 from rota.http.pages.chart import Bar
@@ -227,8 +227,6 @@ def totals_of(calendar: OutcomeCalendar) -> Counter[str]:
 def _future_hours(spec: Spec, clock: WallClock, today: date) -> set[tuple[date, int]]:
     midnight = datetime.combine(today + timedelta(days=1), datetime.min.time())
     end = instant(midnight.replace(tzinfo=clock.local(clock.now).tzinfo))
-    if end <= clock.now or not count_between(spec, clock.now, end):
-        return set()
     instants = between(spec, clock.now, end - 1, limit=RANGE_MAX)
     return {(clock.local(at).date(), clock.local(at).hour) for at in instants}
 

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from rota.client.run_pages import RunList
 from rota.core.pipelines.names import pipeline_id_of, run_name
-from rota.core.runs.filters import RunSelection
 from rota.core.runs.model import Run
 from rota.http.pages.run_row import run_href, run_took
 from rota.http.pages.status import StatusView, run_state
@@ -46,7 +44,10 @@ async def show(request: WebRequest) -> Answer:
     """The page."""
     clock, query = clock_of(request), request.query
     name, before, search = query.get("name"), query.get("before"), query.get("q").strip()
-    listed = await pipeline_runs(request, name, before, search)
+    listed = await request.client.runs.page(
+        kind="pipeline", name=run_name(name) if name else "", search=search,
+        after=before or None, limit=PAGE_SIZE,
+    )  # fmt: skip
     rows = [row_of(run, clock) for run in listed.runs if run.name != PART_NAME]
     older = link("/pipelines", name=name, q=search, before=listed.next) if listed.next else ""
     headline, context = sentences(rows, name)
@@ -58,14 +59,6 @@ async def show(request: WebRequest) -> Answer:
         is_filtered=is_filtered, is_long=len(rows) > SEARCH_FROM or is_filtered,
         shown=f"{counted(len(rows), 'run')} shown",
     )  # fmt: skip
-
-
-async def pipeline_runs(request: WebRequest, name: str, before: str, search: str) -> RunList:
-    """Runs of pipelines, newest first: of one, or of those with a text in their names."""
-    chosen = RunSelection(kind="pipeline", search=search)
-    if name:
-        chosen["name"] = run_name(name)
-    return await request.client.runs.page(after=before or None, limit=PAGE_SIZE, **chosen)
 
 
 def result_of(run: Run) -> PipelineResult | None:

@@ -231,7 +231,7 @@ class SignalForm:
 
 
 def _typed(request: WebRequest, problem: RotaError | None) -> SignalForm:
-    if problem is None or request.method != "POST":
+    if problem is None:
         return SignalForm()
     form = request.form()
     return SignalForm(form.get("name"), form.get("value"))

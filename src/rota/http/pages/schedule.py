@@ -131,7 +131,7 @@ async def show(
 def _typed(request: WebRequest, view: ScheduleView, problem: RotaError | None) -> CommandForm:
     """The forms of the page: as the schedule is, or as they were typed when they were refused."""
     stored = form_text(view.schedule.input)
-    if request.method != "POST" or problem is None:
+    if problem is None:
         return CommandForm(input=stored)
     typed, verb = request.form(), request.path.rpartition("/")[2]
     given = typed.get("input") if verb == "trigger" else stored

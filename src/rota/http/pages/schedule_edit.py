@@ -129,7 +129,9 @@ def difference(
 ) -> tuple[list[DiffRow], str]:
     """The firings of the next 24 hours that come and go."""
     until = here.now + DAY
-    was, will = (_times(each_spec, here.now, until) for each_spec in (old, spec))
+    was, will = (
+        set(between(each_spec, here.now, until, limit=4 * DIFF_MAX)) for each_spec in (old, spec)
+    )
     gone, come = was - will, will - was
     rows = [
         DiffRow("del" if at in gone else "add", there.day(at), here.day(at))
@@ -150,12 +152,6 @@ def firings(spec: Spec, here: WallClock, there: WallClock) -> tuple[list[DiffRow
         rows.append(DiffRow("add", there.day(at), here.day(at)))
         at = next_after(spec, at)
     return rows, f"the first {len(rows)}"
-
-
-def _times(spec: Spec, first: int, until: int) -> set[int]:
-    if not count_between(spec, first, until):
-        return set()
-    return set(between(spec, first, until, limit=4 * DIFF_MAX))
 
 
 def _both(at: int, here: WallClock, there: WallClock) -> str:

@@ -102,10 +102,9 @@ async def _find(
     known = await request.client.schedules.last_outcomes(names, last=LOOK) if names else {}
     rows = [schedule_row(view, known.get(view.schedule.name, NOTHING), clock) for view in views]
     if chosen == "bad":
-        bad = [row for row in rows if row.is_bad]
-        if len(bad) > PAGE_SIZE:
-            return Listing(bad[:PAGE_SIZE], bad[PAGE_SIZE - 1].name)
-        return Listing(bad, names[-1] if has_more else "")
+        rows = [row for row in rows if row.is_bad]
+        if len(rows) > PAGE_SIZE:
+            return Listing(rows[:PAGE_SIZE], rows[PAGE_SIZE - 1].name)
     return Listing(rows, names[-1] if has_more else "")
 
 

@@ -174,11 +174,10 @@ async def show(request: WebRequest, problem: RotaError | None = None) -> Answer:
 def sentences(fleet: FleetView) -> tuple[str, str]:
     """How many workers are alive, and which queues hold runs back."""
     alive = len(fleet.alive)
-    slots = sum(row.free for row in fleet.alive)
     head = "No worker is alive."
     if alive:
         verb = "is" if alive == 1 else "are"
-        head = f"{counted(alive, 'worker')} {verb} alive, {counted(slots, 'slot')} free."
+        head = f"{counted(alive, 'worker')} {verb} alive, {counted(fleet.slots_free, 'slot')} free."
     notes = [f"Queue {row.name} is at its limit." for row in fleet.queues if row.state == FULL]
     notes += [f"Queue {row.name} is paused." for row in fleet.queues if row.is_paused]
     return head, " ".join(notes[:4])
