@@ -25,7 +25,7 @@ def openapi_document(routes: tuple[Route, ...]) -> dict[str, Any]:
     """The document."""
     kinds = _kinds(routes)
     schemas, components = msgspec.json.schema_components(kinds, ref_template=REF)
-    by_kind = dict(zip(map(repr, kinds), schemas, strict=True))
+    by_kind = dict(zip(kinds, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         operation = _operation(route, by_kind, components)
@@ -43,16 +43,14 @@ def openapi_document(routes: tuple[Route, ...]) -> dict[str, Any]:
 
 
 def _kinds(routes: Sequence[Route]) -> list[Any]:
-    kinds: dict[str, Any] = {repr(ProblemDocument): ProblemDocument}
+    kinds: list[Any] = [ProblemDocument]
     for route in routes:
         returns = route.returns if route.media == "application/json" else None
-        for kind in (route.query, route.body, returns):
-            if kind is not None:
-                kinds[repr(kind)] = kind
-    return list(kinds.values())
+        kinds += [route.query, route.body, returns]
+    return [kind for kind in dict.fromkeys(kinds) if kind is not None]
 
 
-def _operation(route: Route, by_kind: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
+def _operation(route: Route, by_kind: dict[Any, Any], components: dict[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": route.name,
         "summary": route.summary,
@@ -66,7 +64,7 @@ def _operation(route: Route, by_kind: dict[str, Any], components: dict[str, Any]
         required = any(field.required for field in msgspec.structs.fields(route.body))
         operation["requestBody"] = {
             "required": required,
-            "content": {"application/json": {"schema": by_kind[repr(route.body)]}},
+            "content": {"application/json": {"schema": by_kind[route.body]}},
         }
     return operation
 
@@ -108,7 +106,7 @@ def _headers(route: Route) -> list[dict[str, Any]]:
     return headers
 
 
-def _responses(route: Route, by_kind: dict[str, Any]) -> dict[str, Any]:
+def _responses(route: Route, by_kind: dict[Any, Any]) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     for status in sorted({route.status, *route.also}):
         answer: dict[str, Any] = {"description": HTTPStatus(status).phrase}
@@ -116,7 +114,7 @@ def _responses(route: Route, by_kind: dict[str, Any]) -> dict[str, Any]:
             medias = (route.media, *route.also_media)
             answer["content"] = {media: {"schema": {"type": "string"}} for media in medias}
         elif route.returns is not None:
-            schema = by_kind[repr(route.returns)]
+            schema = by_kind[route.returns]
             answer["content"] = {"application/json": {"schema": schema}}
         if route.etag:
             answer["headers"] = {"ETag": {"schema": {"type": "string"}}}
@@ -124,8 +122,8 @@ def _responses(route: Route, by_kind: dict[str, Any]) -> dict[str, Any]:
     return responses | _problems(route, by_kind)
 
 
-def _problems(route: Route, by_kind: dict[str, Any]) -> dict[str, Any]:
-    schema = by_kind[repr(ProblemDocument)]
+def _problems(route: Route, by_kind: dict[Any, Any]) -> dict[str, Any]:
+    schema = by_kind[ProblemDocument]
     statuses = {*ALWAYS, *route.problems, *(WITH_BODY if route.body is not None else ())}
     return {
         str(int(status)): {
