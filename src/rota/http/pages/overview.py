@@ -90,9 +90,7 @@ async def show(request: WebRequest) -> Answer:
 def _active(run: Run, fleet: FleetView, clock: WallClock) -> RunRowView:
     """A row of what runs or waits; a pending one says what holds it back."""
     row = run_row(run, clock)
-    if run.status != Status.PENDING:
-        return row
-    held = fleet.held_back(run.queue)
+    held = fleet.held_back(run.queue) if run.status == Status.PENDING else ""
     return replace(row, why=held) if held else row
 
 

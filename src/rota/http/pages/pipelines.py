@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from rota.core.pipelines.names import pipeline_id_of, run_name
+from rota.core.pipelines.names import run_name
 from rota.core.runs.model import Run
-from rota.http.pages.run_row import run_href, run_took
-from rota.http.pages.status import StatusView, run_state
-from rota.http.pages.text import MISSING, Stamp, WallClock, counted, money, number, tokens
+from rota.http.pages.run_row import RunRowView, run_row
+from rota.http.pages.text import MISSING, WallClock, counted, money, number, tokens
 from rota.http.pages.view import SEARCH_FROM, clock_of, link, page
 from rota.http.request import Answer, WebRequest
 from rota.pipelines.executor import PART_NAME
@@ -23,19 +22,14 @@ PAGE_SIZE = 50
 
 @dataclass(frozen=True)
 class PipelineRow:
-    """One run of a pipeline."""
+    """One run of a pipeline, with the numbers of its result."""
 
-    id: str
-    name: str
-    href: str
-    state: StatusView
-    created: Stamp | None
+    run: RunRowView
     schedule: bool
     items: str
     failed: str
     tokens: str
     cost: str
-    took: str
     mark: str
     spent: float
 
@@ -73,16 +67,14 @@ def result_of(run: Run) -> PipelineResult | None:
 
 def row_of(run: Run, clock: WallClock) -> PipelineRow:
     """The row of a run."""
-    result, state = result_of(run), run_state(run)
+    result, row = result_of(run), run_row(run, clock)
     return PipelineRow(
-        id=run.id, name=pipeline_id_of(run.name), href=run_href(run), state=state,
-        created=clock.stamp(run.created_at), schedule=run.schedule_id is not None,
+        run=row, schedule=run.schedule_id is not None,
         items=number(result.total) if result else MISSING,
         failed=number(result.failed) if result else MISSING,
         tokens=tokens(result.tokens) if result else MISSING,
         cost=money(result.cost_usd) if result else MISSING,
-        took=run_took(run, clock),
-        mark={"bad": "bad", "warn": "warn"}.get(state.tone, ""),
+        mark={"bad": "bad", "warn": "warn"}.get(row.state.tone, ""),
         spent=result.cost_usd if result else 0.0,
     )  # fmt: skip
 
@@ -91,7 +83,7 @@ def sentences(rows: Sequence[PipelineRow], name: str) -> tuple[str, str]:
     """The state of the pipelines."""
     if not rows:
         return "No pipeline has run yet.", ""
-    running = sum(row.state.word == "Running" for row in rows)
+    running = sum(row.run.state.word == "Running" for row in rows)
     bad = sum(bool(row.mark) for row in rows)
     head = f"{counted(running, 'run')} in progress." if running else "Nothing runs now."
     spent = sum(row.spent for row in rows)
