@@ -247,7 +247,7 @@ def place(project: Project | None, chosen: Given) -> ProjectLocation:
 
 def place_without_code(project: Project | None, chosen: Given) -> ProjectLocation | None:
     """The values of flags, environment and files, if they name the database."""
-    url = chosen.database or (project and _own_database(project))
+    url = chosen.database or (project and own_database(project))
     if project is None and not url and Path(DEFAULT).is_file():
         url = f"sqlite:///{DEFAULT}"
     if not url:
@@ -256,7 +256,8 @@ def place_without_code(project: Project | None, chosen: Given) -> ProjectLocatio
     return ProjectLocation(url, settings_.load(values, source="settings"))
 
 
-def _own_database(project: Project) -> str | None:
+def own_database(project: Project) -> str | None:
+    """The database that rota.toml names."""
     url = project.file.project.database
     return url and anchored(url, project.folder)
 
@@ -285,12 +286,17 @@ def sqlite_path(url: str) -> str | None:
     return rest.removeprefix("/") if scheme == "sqlite" else None
 
 
+def exists(url: str) -> bool:
+    """Whether there is a database, as far as is known without opening it."""
+    path = sqlite_path(url)
+    return path is None or path == ":memory:" or Path(path).exists()
+
+
 def must_exist(url: str) -> None:
     """Refuse a SQLite file that is not there: looking must not create it."""
-    path = sqlite_path(url)
-    if path and path != ":memory:" and not Path(path).exists():
+    if not exists(url):
         raise StoreUnreachable(
-            f"there is no database file {Path(path).absolute()}",
+            f"there is no database file {Path(sqlite_path(url) or '').absolute()}",
             hint="Check the path; `rota up` and `rota migrate` create it.",
         )
 
@@ -412,7 +418,7 @@ def configure(app: Rota, project: Project, chosen: Given) -> Rota:
     before, app.settings = app.settings, settings_.load(values, source="settings")
     app.starter = AppStarter(app, app.workflows)
     own = anchored(app.url, code_folder(project))
-    _move(app, chosen.database or _own_database(project) or own)
+    _move(app, chosen.database or own_database(project) or own)
     # Queues were declared under the settings of the code: bring them along.
     app._queues = {
         name: (

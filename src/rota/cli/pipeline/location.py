@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from rota import project, settings
+from rota import project
 from rota.app import Rota
 from rota.cli import connect
 from rota.cli.base import CommonOptions
@@ -19,7 +19,7 @@ from rota.pipelines.definition.locate import database_url
 from rota.pipelines.folder.commands import ScheduleCommands
 from rota.pipelines.folder.registry import PipelineRegistry
 from rota.pipelines.trust import Trust
-from rota.project import ProjectLocation, sqlite_path
+from rota.project import ProjectLocation
 
 PLACES = (".", "pipelines", ".vscode/pipelines")
 FOLDER = click.option("--folder", metavar="PATH", help="The folder that holds the pipelines.")
@@ -57,12 +57,8 @@ def place_of(call: CommonOptions, root: Path, **flags: Any) -> ProjectLocation:
     """
     known = connect.project_of(call)
     given = connect.given(call, **flags)
-    place: ProjectLocation | None = None
-    if known is not None or given.database is not None:
-        place = project.place_without_code(known, given)
-    if place is None:
-        values = (known.file.settings if known else {}) | given.settings
-        place = ProjectLocation(database_url(root), settings.load(values, source="settings"))
+    url = given.database or (known and project.own_database(known)) or database_url(root)
+    place = project.place(known, given._replace(database=url))
     connect.hide_secrets(call, place.url, place.settings)
     return place
 
@@ -103,9 +99,3 @@ def commands_of(
     """The commands about the schedules of a folder; without a client they read only files."""
     registry = PipelineRegistry(client, root, trust=trust_of(call))
     return ScheduleCommands(client, registry, now=now)
-
-
-def exists(url: str) -> bool:
-    """Whether there is a database, as far as is known without opening it."""
-    path = sqlite_path(url)
-    return path is None or path == ":memory:" or Path(path).exists()

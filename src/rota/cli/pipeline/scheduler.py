@@ -10,6 +10,7 @@ from typing import TypeVar
 import click
 import msgspec
 
+from rota import project
 from rota.app import Rota
 from rota.cli import connect, render
 from rota.cli.base import CommonOptions, limit_option
@@ -42,7 +43,7 @@ def with_commands(
     """
     root = location.root_of(folder)
     place = location.place_of(call, root)
-    is_there = location.exists(place.url)
+    is_there = project.exists(place.url)
     app = Rota(place.url, settings=place.settings, migrate=None if not is_there else False)
 
     async def timed(client: Client | None) -> tuple[T, int]:
