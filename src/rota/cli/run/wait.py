@@ -14,7 +14,7 @@ from rota.cli.exit_codes import Interrupted, TookTooLong
 from rota.client.client import Client
 from rota.core.runs.stored_errors import end_of, run_failed
 from rota.core.time.instants import SECOND, patience_micros
-from rota.errors import BadInput, RotaError, RunFailed
+from rota.errors import BadInput, RotaError
 from rota.explain.run import BLOCKED
 from rota.explain.schedule import why
 
@@ -35,22 +35,17 @@ def check_timeout(timeout: str | None, *, waits: bool) -> None:
 
 
 class Waiter:
-    """Waits for one run and remembers how it ended."""
+    """Waits for one run and prints its result."""
 
     def __init__(self, call: CommonOptions, timeout: str | None, *, waits: bool = True) -> None:
         check_timeout(timeout, waits=waits)  # before anything is started
         self._call = call
         self._timeout = timeout
         self._run_id: str | None = None
-        self._existed: bool | None = None
-        self._output: str | None = None
-        self._problem: RunFailed | None = None
-        self._over = False
 
     async def wait(self, client: Client, run_id: str, *, existed: bool | None = None) -> None:
-        """Wait for the end."""
+        """Wait for the end and print the result, or raise the error that the run ended with."""
         self._run_id = run_id
-        self._existed = existed
         await client.connection.wakeups.listen()
         explanation = asyncio.create_task(self._explain_if_blocked(client, run_id))
         try:
@@ -62,10 +57,13 @@ class Waiter:
             ) from error
         finally:
             explanation.cancel()
-        self._over = True
-        self._output = ended.output
         if ended.status != "completed":
-            self._problem = run_failed(run_id, end_of(ended.status, ended.reason, ended.error))
+            raise run_failed(run_id, end_of(ended.status, ended.reason, ended.error))
+        if self._call.json and existed is not None:
+            output = render.parsed(ended.output)
+            render.document({"id": run_id, "existed": existed, "output": output})
+        else:
+            render.result(ended.output)
 
     async def _explain_if_blocked(self, client: Client, run_id: str) -> None:
         await client.clock.wait(asyncio.Event(), client.clock.now() + EXPLAIN_AFTER_US)
@@ -76,8 +74,7 @@ class Waiter:
                 click.echo(f"{answer.sentence}{hint}", err=True)
 
     def run(self, work: Callable[[], None]) -> None:
-        """Do the work, which may wait for a run, and show how that run ended. Ctrl-C ends the
-        waiting, not the run."""
+        """Do the work, which may wait for a run. Ctrl-C ends the waiting, not the run."""
         try:
             work()
         except KeyboardInterrupt:
@@ -87,16 +84,3 @@ class Waiter:
                 f"stopped waiting; run {self._run_id} continues",
                 hint=f"`rota run cancel {self._run_id}` cancels it.",
             ) from None
-        self._show()
-
-    def _show(self) -> None:
-        """Print the result, or raise the error that the run ended with."""
-        if self._problem is not None:
-            raise self._problem
-        if not self._over:
-            return
-        if self._call.json and self._existed is not None:
-            output = render.parsed(self._output)
-            render.document({"id": self._run_id, "existed": self._existed, "output": output})
-        else:
-            render.result(self._output)
