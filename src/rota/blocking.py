@@ -401,7 +401,19 @@ def block_on(work: Awaitable[T]) -> T:
     Example:
         block_on(child.start(7))
     """
-    return _here(work)
+
+    async def awaited() -> T:
+        return await work
+
+    flow = current_run()
+    if flow is not None and flow.in_thread():
+        answer: T = flow.block_on(awaited())
+        return answer
+    if flow is None and running_loop() is None:
+        return asyncio.run(awaited())
+    if isinstance(work, Coroutine):
+        work.close()
+    raise UsageError("this blocks, and async code must not", hint="Await rota's own verb instead.")
 
 
 def sleep(duration: Duration) -> None:
@@ -410,7 +422,7 @@ def sleep(duration: Duration) -> None:
     Args:
         duration: A duration; see the top of the page.
     """
-    _here(primitives.sleep(duration))
+    block_on(primitives.sleep(duration))
 
 
 def wait_for(name: str, *, timeout: Duration | None = None, type: Any = Any) -> Any:  # noqa: A002
@@ -427,12 +439,12 @@ def wait_for(name: str, *, timeout: Duration | None = None, type: Any = Any) -> 
     Raises:
         TimeoutError: None came in time.
     """
-    return _here(primitives.wait_for(name, timeout=timeout, type=type))
+    return block_on(primitives.wait_for(name, timeout=timeout, type=type))
 
 
 def now() -> datetime:
     """The current time, the same at every replay."""
-    return _here(primitives.now())
+    return block_on(primitives.now())
 
 
 def patched(name: str) -> bool:
@@ -441,21 +453,4 @@ def patched(name: str) -> bool:
     Args:
         name: The name of the change.
     """
-    return _here(primitives.patched(name))
-
-
-def _here(work: Awaitable[T]) -> T:
-    """On the event loop of this workflow's worker; outside of workflows, on one of its own."""
-
-    async def awaited() -> T:
-        return await work
-
-    flow = current_run()
-    if flow is not None and flow.in_thread():
-        answer: T = flow.block_on(awaited())
-        return answer
-    if flow is None and running_loop() is None:
-        return asyncio.run(awaited())
-    if isinstance(work, Coroutine):
-        work.close()
-    raise UsageError("this blocks, and async code must not", hint="Await rota's own verb instead.")
+    return block_on(primitives.patched(name))
