@@ -13,7 +13,7 @@ from rota.cli import complete, connect, render
 from rota.cli.base import BaseCommand, CommonOptions, is_given, limit_option
 from rota.cli.pipeline.progress import money
 from rota.cli.pipeline.run import result_document, summary
-from rota.cli.pipeline.runner import chosen_run, client_of, never_ran, run_name_of
+from rota.cli.pipeline.runner import chosen_run, client_of, never_ran, runs_of
 from rota.client.client import Client
 from rota.core.runs.ids import short_id
 from rota.core.runs.model import Run
@@ -176,19 +176,14 @@ def _result_of(item: ItemOutcome) -> str:
 
 
 async def _entries(client: Client, path: Path, limit: int) -> Sequence[HistoryEntry]:
-    """Chains by their newest attempts; a page of rows may hold several attempts of one."""
-    name = run_name_of(path)
+    """Chains by their newest attempts."""
     chains: dict[str, Run] = {}
-    before = ""
-    while len(chains) < limit:
-        page = await client.runs.list(name=name, before=before, limit=limit)
-        for run in page:
-            chains.setdefault(run.root_id, run)
-        if len(page) < limit:
+    async for run in runs_of(client, path):
+        chains.setdefault(run.root_id, run)
+        if len(chains) == limit:
             break
-        before = page[-1].id
     entries = []
-    for run in list(chains.values())[:limit]:
+    for run in chains.values():
         result: PipelineResult | None = None
         if run.output:
             result = msgspec.json.decode(run.output, type=PipelineResult)

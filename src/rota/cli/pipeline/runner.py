@@ -65,23 +65,28 @@ async def chosen_run(app: Client, path: Path, run_id: str | None) -> Run:
 
     Without an id it is the newest run that has begun: not a skipped occurrence, nor a queued one.
     """
-    name = run_name_of(path)
     if run_id is not None:
+        name = _run_name_of(path)
         last = (await app.runs.chain(run_id))[-1]
         if last.name != name:
             raise UnknownRun(f"run {run_id} is one of {last.name}, not of {name}", run_id=run_id)
         return last
-    before = ""
-    while page := await app.runs.list(name=name, before=before, limit=PAGE):
-        performed = next((run for run in page if not _has_not_begun(run)), None)
-        if performed is not None:
-            return performed
-        before = page[-1].id
+    async for run in runs_of(app, path):
+        if not _has_not_begun(run):
+            return run
     raise never_ran(path)
 
 
-def run_name_of(path: Path) -> str:
-    """The name of the runs of a pipeline."""
+async def runs_of(client: Client, path: Path) -> AsyncIterator[Run]:
+    """The runs of a pipeline, newest first; every attempt is a run."""
+    before = ""
+    while page := await client.runs.list(name=_run_name_of(path), before=before, limit=PAGE):
+        for run in page:
+            yield run
+        before = page[-1].id
+
+
+def _run_name_of(path: Path) -> str:
     return run_name(entry_file(path).parent.resolve().name)
 
 
