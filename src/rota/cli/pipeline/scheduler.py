@@ -125,17 +125,18 @@ def history(call: CommonOptions, schedule_id: str, limit: int, folder: str | Non
     The last 50 that took place are kept in the pipeline's folder, the others in the database.
     """
 
-    async def query(commands: ScheduleCommands) -> tuple[list[RunRecord], list[Skipped]]:
+    async def query(commands: ScheduleCommands) -> list[RunRecord | Skipped]:
         ran = await commands.get_history(schedule_id, limit + 1)
-        return ran, await commands.skipped(schedule_id, limit + 1)
+        skipped = await commands.skipped(schedule_id, limit + 1)
+        return scheduler_page.newest_first(ran, skipped)
 
-    (ran, skipped), _ = with_commands(call, folder, query)
-    if call.json:
-        render.document(scheduler_page.history_document(ran, skipped)[:limit])
-    else:
-        scheduler_page.history(ran, skipped, limit)
-        if len(ran) + len(skipped) > limit:
-            click.echo("more: a higher --limit", err=True)
+    entries, _ = with_commands(call, folder, query)
+    render.listing(
+        call.json, entries[:limit], scheduler_page.history_document, scheduler_page.history_row,
+        "no execution has ended yet",
+    )  # fmt: skip
+    if len(entries) > limit and not call.json:
+        click.echo("more: a higher --limit", err=True)
 
 
 @scheduler.command("upcoming")

@@ -114,9 +114,9 @@ def print_page(
         ("error", None if run is None or not run.error else run.error),
         ("note", _note(info)),
     ])  # fmt: skip
-    if info.state.history:
+    if last_runs := info.state.history[:LAST_COUNT]:
         render.heading("last executions")
-        history(info.state.history[:LAST_COUNT])
+        render.table([history_row(run) for run in newest_first(last_runs, [])], "")
     click.echo()
     render.say(_advice(info, looked_after=looked_after))
 
@@ -153,26 +153,30 @@ def _advice(info: Scheduled, *, looked_after: bool) -> str:
     return "Nothing to do."
 
 
-def history(
-    records: Sequence[RunRecord], skipped: Sequence[Skipped] = (), limit: int = 1000
-) -> None:
-    """Executions, newest first, with those that were skipped."""
-    rows: list[dict[str, object]] = [
-        {
-            "at": run.started_at, "status": _outcome(run), "trigger": _known(run.trigger),
-            "took": _millis(run.duration), "items": _known(run.items_processed),
-            "result file": _known(run.result_file), "note": _note_of(run),
-        }
-        for run in records
-    ]  # fmt: skip
-    rows += [
-        {"at": iso(skip.due_at), "status": "skipped", "trigger": "-", "took": "-", "items": "-",
-         "result file": "-", "note": _why(skip)}
-        for skip in skipped
-    ]  # fmt: skip
-    rows.sort(key=lambda row: str(row["at"]), reverse=True)
-    shown = [row | {"at": _clock(str(row["at"]))} for row in rows[:limit]]
-    render.table(shown, "no execution has ended yet")
+def newest_first(
+    records: Sequence[RunRecord], skipped: Sequence[Skipped]
+) -> list[RunRecord | Skipped]:
+    """Executions, with those that were skipped."""
+    entries: list[RunRecord | Skipped] = [*records, *skipped]
+    return sorted(entries, key=_at, reverse=True)
+
+
+def _at(entry: RunRecord | Skipped) -> str:
+    return entry.started_at if isinstance(entry, RunRecord) else iso(entry.due_at)
+
+
+def history_row(entry: RunRecord | Skipped) -> render.Row:
+    """An execution, or a skipped one, for people."""
+    if not isinstance(entry, RunRecord):
+        return {
+            "at": _clock(_at(entry)), "status": "skipped", "trigger": "-", "took": "-",
+            "items": "-", "result file": "-", "note": _why(entry),
+        }  # fmt: skip
+    return {
+        "at": _clock(_at(entry)), "status": _outcome(entry), "trigger": _known(entry.trigger),
+        "took": _millis(entry.duration), "items": _known(entry.items_processed),
+        "result file": _known(entry.result_file), "note": _note_of(entry),
+    }  # fmt: skip
 
 
 def _known(value: object) -> object:
@@ -192,17 +196,15 @@ def _why(skip: Skipped) -> str:
     return skip.reason if count == 1 else f"{skip.reason} ({count} up to here)"
 
 
-def history_document(
-    records: Sequence[RunRecord], skipped: Sequence[Skipped]
-) -> list[dict[str, Any]]:
+def history_document(entry: RunRecord | Skipped) -> dict[str, Any]:
     """The same for machines."""
-    rows: list[tuple[str, dict[str, Any]]] = [
-        (run.started_at, {"status": _outcome(run)} | msgspec.to_builtins(run)) for run in records
-    ]
-    for skip in skipped:
-        fields = {"status": "skipped", "dueAt": iso(skip.due_at), "reason": skip.reason}
-        rows.append((iso(skip.due_at), fields | {"count": skip.occurrences}))
-    return [fields for _, fields in sorted(rows, key=lambda row: row[0], reverse=True)]
+    if isinstance(entry, RunRecord):
+        fields: dict[str, Any] = msgspec.to_builtins(entry)
+        return {"status": _outcome(entry)} | fields
+    return {
+        "status": "skipped", "dueAt": _at(entry), "reason": entry.reason,
+        "count": entry.occurrences,
+    }  # fmt: skip
 
 
 def _outcome(run: RunRecord) -> str:
