@@ -44,8 +44,10 @@ def _exact(text: str) -> float:
     raise InexactNumber(text)
 
 
-def loose(text: str) -> Any:
+def loose(text: str | None) -> Any:
     """JSON when it is JSON, otherwise the text itself. A number that loses digits stays text."""
+    if text is None:
+        return None
     try:
         return from_json(text)
     except ValueError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack, get_args
+from typing import Unpack, get_args
 
 import click
 
@@ -18,11 +18,6 @@ PERSON = option_group(
     click.option("--by", metavar="NAME", help="Name of the operator. Default: you."),
     click.option("--note", help="Reason, stored with the answer."),
 )
-
-
-def result_of(text: str | None) -> Any:
-    """The result of a change as a person gives it: JSON, or otherwise a string."""
-    return None if text is None else values.loose(text)
 
 
 @click.command("resolve", cls=BaseCommand)
@@ -49,7 +44,7 @@ def resolve(
     """
 
     async def answer(client: Client) -> BulkAnswer:
-        given = result_of(result)
+        given = values.loose(result)
         return await client.automations.answer_all(how, dry_run=not yes, result=given, **chosen)
 
     done = connect.ask(call, answer)

@@ -375,9 +375,7 @@ def _effect_of_publish(event: StoredEvent | None) -> str:
 
 
 def _payload(text: str | None) -> Any:
-    if text is None:
-        return None
-    if text != "-" and not text.startswith("@"):
+    if text is None or (text != "-" and not text.startswith("@")):
         return values.loose(text)
     try:
         body = sys.stdin.read() if text == "-" else Path(text[1:]).read_text(encoding="utf-8")
