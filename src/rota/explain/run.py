@@ -177,22 +177,21 @@ class RunExplainer:
             return RunState("waits_after", clause, facts)
         if run.reason == "backfill":
             return RunState("sleeps", "waits for earlier runs of its backfill", facts)
-        steps = [step for step in await self._client.runs.steps(run.id) if step.status == "waiting"]
-        signals = [signal_of(step) for step in steps if step.kind == "signal"]
+        steps = await self._client.runs.steps(run.id)
+        waiting = [step for step in steps if step.status == "waiting"]
+        signals = [signal_of(step) for step in waiting if step.kind == "signal"]
         if signals:
             clause = f"waits for the signal {signals[0]}" + (f", {until}" if until else "")
             hint = f"`rota run signal {run.id} {signals[0]} VALUE`."
             return RunState("waits_signal", clause, facts | {"signals": signals}, hint)
         if run.reason in ("child", "several"):
-            ids = await self._children(run)
+            ids = await self._open_children(steps)
             if ids:
                 clause = f"waits for its child run{'s' if len(ids) > 1 else ''} {some(ids)}"
                 return RunState("waits_child", clause, facts | {"children": ids})
         return RunState("sleeps", f"sleeps {until}" if until else "sleeps until woken", facts)
 
-    async def _children(self, run: Run) -> list[str]:
-        """Children that have not ended."""
-        steps = await self._client.runs.steps(run.id)
+    async def _open_children(self, steps: Sequence[StoredStep]) -> list[str]:
         ids = [step.child_id for step in steps if step.kind == "child" and step.child_id]
         lasts = [(await self._client.runs.chain(child_id))[-1] for child_id in ids]
         return [last.id for last in lasts if not last.is_final]
