@@ -18,7 +18,6 @@ from rota.cli.ops.up import up
 from rota.cli.ops.why import why
 from rota.cli.ops.workers import queue, worker
 from rota.cli.pipeline.groups import pipeline, scheduler
-from rota.cli.run.approvals import approve, reject, resolve
 from rota.cli.run.commands import run
 from rota.cli.schedule.commands import schedule
 from rota.cli.schedule.next import next_
@@ -34,8 +33,6 @@ def cli() -> None:
     """Run durable workflows, schedules, automations and pipelines."""
 
 
-for answer in (approve, reject, resolve):
-    run.add_command(answer)
 for command in (
     up,
     serve,

@@ -14,16 +14,16 @@ from rota.client.automation_views import AutomationView
 from rota.client.client import Client
 from rota.client.notifications import RecordedNotification
 from rota.core.automations.graph import AutomationGraph, HandlerNode
-from rota.core.automations.model import AnswerRow, CodeState, EventName, LedgerRow, SeenRun
+from rota.core.automations.model import AnswerRow, CodeState, LedgerRow, SeenRun
 from rota.core.automations.planner import DeployedHandler
 from rota.core.automations.text import deed
+from rota.core.counts import some
 from rota.core.runs.ids import short_id
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import SECOND, iso_if_known
 
 LATEST_COUNT = 5
 PATIENCE_S = 10
-SKIPS_SHOWN = 3
 STALE_MAX = 1000  # inputs that are counted
 CELL_WIDTH = 48
 
@@ -100,7 +100,8 @@ def actions(view: AutomationView) -> list[dict[str, str]]:
     waits = view.blocking_change or view.open_run
     names = {
         "name": view.automation.name, "waits": waits.id if waits else "",
-        "skips": _listed(view.skips), "version": view.automation.version,
+        "skips": some([f"{event.topic}/{event.message_id}" for event in view.skips]),
+        "version": view.automation.version,
         "known": max((worker.version or 0 for worker in view.code.others), default=0),
     }  # fmt: skip
     doubt = view.open_run is not None and view.open_run.reason == "reconciliation"
@@ -111,12 +112,6 @@ def actions(view: AutomationView) -> list[dict[str, str]]:
         texts = {"command": command.format(**names), "means": means.format(**names)}
         choices.append({"action": action, **texts})
     return choices
-
-
-def _listed(events: Sequence[EventName]) -> str:
-    listed = ", ".join(f"{event.topic}/{event.message_id}" for event in events[:SKIPS_SHOWN])
-    more = len(events) - SKIPS_SHOWN
-    return f"{listed} and {more} more" if more > 0 else listed
 
 
 # -- documents ---------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from rota.cli.pipeline.render import render_
 from rota.cli.pipeline.resume import resume, retry
 from rota.cli.pipeline.run import run
 from rota.cli.pipeline.trust import trust
-from rota.errors import BadPipeline
 from rota.pipelines.definition.discovery import Listed, with_chains
 from rota.pipelines.definition.locate import locate, next_of, pipelines_in
 from rota.pipelines.definition.parameters import read_given
@@ -148,8 +147,7 @@ def show(call: CommonOptions, path: str) -> None:
     listed = examined(locate(path))
     loaded = listed.loaded
     if loaded is None:
-        error: BadPipeline = refusal(listed.problems[0].file, listed.problems)
-        raise error
+        raise refusal(listed.problems[0].file, listed.problems)
     next_at, now = next_of(loaded)
     if call.json:
         render.document(pipeline_text.document(listed, loaded, next_at))

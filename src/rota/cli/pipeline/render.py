@@ -16,8 +16,6 @@ from rota.cli.pipeline import text
 from rota.cli.pipeline.options import AI, choices, piped, prepare
 from rota.pipelines.preview.dry_run import DryRunOptions, Forecast, PreviewedPrompt, Share, dry_run
 
-UNKNOWN = "?"
-
 
 @click.command("render", cls=BaseCommand)
 @complete.PATH
@@ -93,9 +91,9 @@ def _page(forecast: Forecast, gallery: _Gallery, budget: str | None) -> None:
     shares = [*forecast.shares, total] if len(forecast.shares) != 1 else forecast.shares
     rows = [
         {
-            "part": share.place, "calls": _count(share, share.calls),
-            "tokens in": _count(share, share.tokens_in),
-            "tokens out": _count(share, share.tokens_out), "cost": cost(share),
+            "part": share.place, "calls": _bounded(share, share.calls),
+            "tokens in": _bounded(share, share.tokens_in),
+            "tokens out": _bounded(share, share.tokens_out), "cost": _cost(share),
         }
         for share in shares
     ]  # fmt: skip
@@ -114,15 +112,13 @@ def _page(forecast: Forecast, gallery: _Gallery, budget: str | None) -> None:
     click.echo("Dry run: no model was called and nothing was saved")
 
 
-def _count(share: Share, number: int) -> str:
+def _bounded(share: Share, number: object) -> str:
     return f"{'≤ ' if share.is_bound else '≥ ' if share.is_open else ''}{number}"
 
 
-def cost(share: Share) -> str:
+def _cost(share: Share) -> str:
     """Dollars, or a question mark where a price is not known."""
-    if share.cost_usd is None:
-        return UNKNOWN
-    return f"{'≤ ' if share.is_bound else '≥ ' if share.is_open else ''}${share.cost_usd:.4f}"
+    return "?" if share.cost_usd is None else _bounded(share, f"${share.cost_usd:.4f}")
 
 
 def _document(

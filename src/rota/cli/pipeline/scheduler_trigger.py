@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from pathlib import Path
 
 import click
@@ -147,7 +146,5 @@ async def _await(app: Rota, run_id: str, timeout: str | None) -> PipelineRunEnd:
     except asyncio.CancelledError:
         message = f"stopped waiting; run {run_id} continues"
         raise exit_codes.Interrupted(message, hint=hint) from None
-    error_type = None
-    with contextlib.suppress(ValueError):
-        error_type = read_error(ended.error)["type"] if ended.error else None
+    error_type = read_error(ended.error)["type"] if ended.error else None
     return PipelineRunEnd(run_id, await app.pipelines.result(run_id), error_type, None)

@@ -10,6 +10,7 @@ from rota.cli import complete, connect, render, values
 from rota.cli.base import CommandGroup, CommonOptions, limit_option
 from rota.cli.run import bulk, page
 from rota.cli.run import watch as watching
+from rota.cli.run.approvals import approve, reject, resolve
 from rota.cli.run.bulk import run_filters, selection
 from rota.cli.run.logs import logs
 from rota.cli.run.start import start
@@ -169,7 +170,7 @@ def signal(call: CommonOptions, run_id: str, name: str, value: str | None) -> No
 
     It is kept until the run asks for it. The value is JSON, or a string.
     """
-    body = None if value is None else values.loose(value)
+    body = values.loose(value)
     connect.ask(call, lambda client: client.runs.signal(run_id, name, body))
     sent = {"id": run_id, "signal": name, "value": body}
     render.report(call.json, sent, f"signal {name} sent to run {run_id}")
@@ -193,3 +194,7 @@ def fork(call: CommonOptions, run_id: str, from_step: str) -> None:
     ref = connect.ask(call, lambda client: client.runs.fork(run_id, from_step=from_step))
     made = {"id": ref.id, "forked_from": run_id, "from_step": from_step}
     render.report(call.json, made, f"run {ref.id} started from step {from_step}")
+
+
+for answer in (approve, reject, resolve):
+    run.add_command(answer)
