@@ -60,8 +60,9 @@ overlap = "skip"
 Only `rota up`, `rota run start` and `rota schedule create` (and `update` with arguments) import the
 project's code; the others do so only when nothing else names the database. So name the database,
 and the namespace if there is one, in `rota.toml`: then you can inspect runs even while the code is
-broken. Only these, `rota migrate`, `rota pipeline run` and `rota pipeline schedule` create or
-migrate a SQLite file. Only `rota migrate` and the flag `--migrate` migrate PostgreSQL.
+broken. The same commands, `rota migrate`, `rota pipeline run` and `rota pipeline schedule` create
+or migrate a SQLite file; no others do. Only `rota migrate` and the flag `--migrate` migrate
+PostgreSQL.
 
 Pipelines need no project. If nothing names a database, `rota pipeline` uses `.rota.db` in the
 folder that holds the pipelines' folders. `rota scheduler` is an alias of `rota pipeline schedule`.

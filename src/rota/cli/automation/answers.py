@@ -16,7 +16,7 @@ RESULT = click.option("--result", metavar="JSON", help="With happened: the tool'
 # Who answers, and why.
 PERSON = option_group(
     click.option("--by", metavar="NAME", help="Name of the operator. Default: you."),
-    click.option("--note", help="Reason, stored with the answer."),
+    click.option("--note", metavar="WHY", help="Reason, stored with the answer."),
 )
 
 

@@ -117,8 +117,8 @@ def deploy(call: CommonOptions, names: tuple[str, ...]) -> None:
     """Deploy automations of the project, by default all.
 
     New and changed handlers run at once; the others keep their times and their state. A running
-    worker loads no code: it runs the deployed version if it has it already. The command names the
-    workers that need a restart. `rota up` deploys, too, when it starts.
+    worker does not reload code: it runs an automation only if it has the deployed version. The
+    command names the workers that need a restart. `rota up` deploys, too, when it starts.
     """
     project = connect.project_of(call)
     if project is None or project.app is None:
@@ -213,8 +213,8 @@ def rollback(call: CommonOptions, name: str, version: int) -> None:
     """Deploy an earlier version again.
 
     Workers that still have its code run it at once; others have to be started with it. A worker
-    that starts with the code you rolled back from does not deploy it again; new code is deployed,
-    and `rota automation deploy` deploys any.
+    that starts with the code you rolled back from does not deploy it again. A worker with newer
+    code does, and `rota automation deploy` deploys any code.
     """
     done, view = _command(call, Automations.rollback, name, version)
     if done.version == done.before:
@@ -235,7 +235,7 @@ def rollback(call: CommonOptions, name: str, version: int) -> None:
 def prune(call: CommonOptions, name: str, keep: int) -> None:
     """Delete old versions of an automation.
 
-    The version in force stays, and so does the newest one that was deployed. Runs keep the number
+    The version in use stays, and so does the newest one that was deployed. Runs keep the number
     of their version.
     """
     pruned, view = _command(call, Automations.prune_versions, name, keep=keep)

@@ -109,7 +109,8 @@ def disarm(call: CommonOptions, reason: str) -> None:
 def arm(call: CommonOptions) -> None:
     """Let a disarmed database act again.
 
-    Workers begin at their next heartbeat. Schedules treat what they missed by their policy.
+    Workers begin at their next heartbeat. Schedules apply their policy for missed
+    occurrences.
     """
 
     async def switch(client: Client) -> tuple[str, Disarmed | None]:

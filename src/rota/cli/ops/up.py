@@ -67,8 +67,8 @@ def up(
     TARGET is package.module:app, path/to/file.py, file.py:app or a folder with a rota.toml;
     without one, the rota.toml of this folder or a parent.
 
-    Rota takes a setting from the first of: flag, environment (ROTA_DATABASE, ROTA_SLOTS, …),
-    rota.toml, code.
+    Rota takes a setting from the first of these that has it: flag, environment (ROTA_DATABASE,
+    ROTA_SLOTS, …), rota.toml, code.
 
     With the extra `web`, API and dashboard are on 127.0.0.1:8420, or the next free port.
 

@@ -77,8 +77,8 @@ def run(
 
     Every item is stored when it is done. Ctrl-C cancels and keeps what is done; `rota pipeline
     resume` continues from there, and `rota pipeline retry` tries failed items again: neither pays
-    for a call twice. Both continue with the definition the run began with; after a change of the
-    file --reuse takes over what has not changed.
+    for a call twice. Both continue with the definition the run began with. After a change of the
+    file, start a new run with --reuse: it keeps the results that still apply.
 
     Runs are kept in --database or in that of the rota.toml of this folder. Without both, they are
     kept in `.rota.db` in the folder that the pipeline's folder is in.

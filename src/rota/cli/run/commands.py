@@ -26,7 +26,6 @@ def run() -> None:
 
 
 run.add_command(start)
-run.add_command(logs)
 
 
 @run.command("list")
@@ -89,6 +88,9 @@ def show_(call: CommonOptions, run_id: str, watch: bool) -> None:
         shape=lambda content: (content.attempts, content.steps),
         is_over=lambda content: content.last.is_final,
     )  # fmt: skip
+
+
+run.add_command(logs)
 
 
 @run.command("result")
@@ -168,7 +170,7 @@ def retry(call: CommonOptions, /, run_id: str | None, every: bool, yes: bool, **
 def signal(call: CommonOptions, run_id: str, name: str, value: str | None) -> None:
     """Send signal NAME to a run.
 
-    It is kept until the run asks for it. The value is JSON, or a string.
+    Rota keeps the signal until the run waits for it. The value is JSON, or a string.
     """
     body = values.loose(value)
     connect.ask(call, lambda client: client.runs.signal(run_id, name, body))

@@ -52,7 +52,7 @@ def start(
 ) -> None:
     """Start a run of workflow NAME.
 
-    A VALUE is taken as JSON where it is JSON, otherwise as a string: count=3 flag=true who=Ann.
+    VALUE is JSON if it parses as JSON, otherwise a string: count=3 flag=true who=Ann.
     With a project, the arguments are checked against the workflow; with only --database they are
     sent unchanged.
     """

@@ -86,8 +86,9 @@ def history(
 ) -> None:
     """Show the outcome of every occurrence (the ledger).
 
-    Newest first. An outcome is fired, skipped (with its reason), merged, backfilled or manual; a
-    long row of skipped ones is one line, at the last of them, with their number and the first.
+    Newest first. An outcome is fired, skipped (with its reason), merged, backfilled or manual.
+    Many skipped occurrences in a row are one line, at the time of the last, with their number and
+    the first time.
     TIME is wall time in the schedule's zone, unless it has an offset.
     """
 

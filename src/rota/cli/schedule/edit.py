@@ -177,9 +177,9 @@ def update(call: CommonOptions, /, name: str, words: tuple[str, ...], **options:
 def reset(call: CommonOptions, name: str, fields: tuple[str, ...], confirm: bool) -> None:
     """Restore the declared values of a schedule.
 
-    An operator's changes of a schedule in code, rota.toml or a pipeline outlive deploys. This ends
-    them: of the named fields (when, timezone, max-delay, ...), or of all. `rota schedule show NAME`
-    lists them with both values. A pause stays.
+    If an operator changes a schedule that code, rota.toml or a pipeline declares, deploys keep the
+    change. This command drops the changes of the named fields (when, timezone, max-delay, ...), or
+    all of them. `rota schedule show NAME` lists them with both values. A pause stays.
     """
     names = [field.replace("-", "_") for field in fields]
     report(call, connect.ask(call, lambda c: c.schedules.reset(name, *names, confirm=confirm)))
