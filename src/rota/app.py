@@ -28,9 +28,9 @@ from rota.core.suggest import check_options
 from rota.engine.clock import Clock
 from rota.engine.context import EngineContext
 from rota.engine.executor import Executor
+from rota.engine.interpreter_settings import own_process
 from rota.engine.journal import Journal
-from rota.engine.notifier import DELIVERY, QUEUE, SLOTS
-from rota.engine.own_process import own_process
+from rota.engine.notification_loop import DELIVERY, QUEUE, SLOTS
 from rota.engine.runtime import Runtime
 from rota.engine.slots import QueueSlots
 from rota.errors import UsageError

@@ -196,7 +196,7 @@ class World:
         self._worker: Worker = app.runtime.worker
         self._maintenance: Maintenance = app.runtime.maintenance
         self._scheduler = app.runtime.scheduler
-        self._notifier = app.runtime.notifier
+        self._notification_loop = app.runtime.notification_loop
         self._calls = _Calls(app.connection.database)
         self._wait = app.connection.results.wait
         app.connection.results.wait = self._wait_for_result  # type: ignore[method-assign]
@@ -224,8 +224,8 @@ class World:
         while True:
             if self._schedule_is_due():
                 await self._scheduler.tick()
-            if self._notifier is not None and self._notifier.is_due():
-                await self._notifier.tick()
+            if self._notification_loop is not None and self._notification_loop.is_due():
+                await self._notification_loop.tick()
             # Before the iteration, not after it: a run may end while the worker looks elsewhere.
             self._worker.wake.clear()
             while await self._worker.iterate():
@@ -294,7 +294,7 @@ class World:
             await self.settle()
 
     def _next_due_at(self) -> int | None:
-        digest_at = None if self._notifier is None else self._notifier.next_at
+        digest_at = None if self._notification_loop is None else self._notification_loop.next_at
         times = (
             self._worker.due_at, self._scheduler.next_at, self.clock.next_timer_at(), digest_at
         )  # fmt: skip

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from rota import Rota
 from rota.cli.main import cli
 from rota.client import alert_rules, grafana_dashboard, metrics
-from rota.core.meters import METERS
+from rota.core.process_metrics import METERS
 from tests.http.kit import browsing
 from tests.kit.prometheus_parser import parse
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rota.core.meters import HistogramMeter
+from rota.core.process_metrics import HistogramMeter
 from rota.core.prometheus_text import (
     OPEN_END,
     Metric,

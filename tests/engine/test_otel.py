@@ -23,7 +23,7 @@ from rota import Rota, RunIdFilter
 from rota.ai import invoker_of
 from rota.ai.base import Request
 from rota.client.client import Client
-from rota.core import spans
+from rota.core import trace_spans
 from rota.core.time.instants import DAY, HOUR, MINUTE
 from rota.engine import otel
 from tests.automations.kit import Line, begun
@@ -44,7 +44,7 @@ def exporter() -> Iterator[InMemorySpanExporter]:
     try:
         yield found
     finally:
-        spans.install(None)
+        trace_spans.install(None)
 
 
 def named(exporter: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
@@ -143,7 +143,7 @@ async def test_a_start_belongs_to_the_trace_of_its_caller(
     async with Client(database_url, migrate=True) as app:
         tracer = otel.OtelTracer()
         assert tracer.traceparent() is None
-        with spans._tracer.span("request", "internal", {}):  # type: ignore[union-attr]
+        with trace_spans._tracer.span("request", "internal", {}):  # type: ignore[union-attr]
             await app.start("later")
             await app.start_many("later", [rota.Start(), rota.Start()])
     [request] = named(exporter, "request")
@@ -236,7 +236,7 @@ async def test_the_sampler_of_the_program_decides(database_url: str) -> None:
 
             await eventually(fired)
     finally:
-        spans.install(None)
+        trace_spans.install(None)
     assert exporter.get_finished_spans() == ()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rota.client.client import Client
-from rota.http import site
+from rota.http import dispatch
 from rota.http.auth import allowed_hosts
 from rota.http.options import HttpOptions, load
 from rota.http.request import Answer, WebRequest
@@ -218,7 +218,7 @@ async def test_a_body_of_ten_megabytes_is_not_kept(client: Client) -> None:
 async def test_a_sender_that_is_too_slow_loses_its_connection(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(site, "BODY_S", 0.2)
+    monkeypatch.setattr(dispatch, "BODY_S", 0.2)
 
     async def drops() -> AsyncIterator[bytes]:
         yield b"{"
@@ -238,7 +238,7 @@ async def test_a_look_that_takes_too_long_is_given_up(
         await asyncio.sleep(30)
         raise AssertionError("unreachable")
 
-    monkeypatch.setattr(site, "READ_S", 0.2)
+    monkeypatch.setattr(dispatch, "READ_S", 0.2)
     table = [Page("GET", "/hangs", "read", hangs)]
     async with client, browsing(client, table) as http, asyncio.timeout(10):
         late = await http.get("/hangs")

@@ -15,7 +15,7 @@ from rota import Rota
 from rota.ai import invoker_of
 from rota.ai.base import Request
 from rota.client.client import Client
-from rota.core import meters
+from rota.core import process_metrics
 from rota.core.prometheus_text import text
 from rota.core.time.instants import HOUR, MINUTE, SECOND
 from rota.errors import StoreUnreachable
@@ -36,11 +36,11 @@ QUIET: dict[str, Any] = {"poll_s": 100_000, "heartbeat_s": 100_000, "lease_s": 3
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers from zero: they are those of the process."""
-    for one in meters.METERS:
+    for one in process_metrics.METERS:
         monkeypatch.setattr(one, "_known", {index: set() for index in one._capped_at})
-        if isinstance(one, meters.CounterMeter):
+        if isinstance(one, process_metrics.CounterMeter):
             monkeypatch.setattr(one, "_values", {})
-        elif isinstance(one, meters.HistogramMeter):
+        elif isinstance(one, process_metrics.HistogramMeter):
             monkeypatch.setattr(one, "_counts", {})
             monkeypatch.setattr(one, "_sums", {})
 
@@ -75,7 +75,9 @@ async def test_runs_are_counted_and_timed_by_name(database_url: str) -> None:
                 await result(await app.start(bad))
         clock.move_to(clock.now() + 90 * SECOND)
         await result(run)
-        await eventually(lambda: meters.RUN_SECONDS.count("default", "workflow", "slow") == 1)
+        await eventually(
+            lambda: process_metrics.RUN_SECONDS.count("default", "workflow", "slow") == 1
+        )
         async with browsing(app) as http:
             found = await shown(http)
     ended = found["rota_runs_finished_total"]
@@ -115,24 +117,24 @@ async def test_lateness_and_skips_of_schedules_are_counted(database_url: str) ->
 
 
 def late(le: str) -> float | None:
-    metric = meters.SCHEDULE_LATENESS.metric()
+    metric = process_metrics.SCHEDULE_LATENESS.metric()
     families = parse(text([metric]))
     return families[metric.name].at(schedule="each", le=le) if families else None
 
 
 async def test_changes_by_tools_are_counted_with_what_is_known_of_them(database_url: str) -> None:
     async with begun(Line(), database_url, "e1"):
-        found = meters.MUTATIONS.metric().samples
+        found = process_metrics.MUTATIONS.metric().samples
     assert {one.labels["outcome"] for one in found} == {"applied"}
-    assert meters.RUNS_FINISHED.metric().samples, "a handler run is a run"
+    assert process_metrics.RUNS_FINISHED.metric().samples, "a handler run is a run"
 
 
 async def test_tokens_and_cost_are_counted_by_model() -> None:
     ai = invoker_of({"prices": {"offline:m": [1.0, 2.0]}}, env={})
     reply = await ai.ask(Request("offline:m", "How many teas?"))
-    assert meters.AI_TOKENS.value(reply.model, "in") == reply.tokens_in > 0
-    assert meters.AI_TOKENS.value(reply.model, "out") == reply.tokens_out
-    assert meters.AI_COST.value(reply.model) == pytest.approx(reply.cost_usd)
+    assert process_metrics.AI_TOKENS.value(reply.model, "in") == reply.tokens_in > 0
+    assert process_metrics.AI_TOKENS.value(reply.model, "out") == reply.tokens_out
+    assert process_metrics.AI_COST.value(reply.model) == pytest.approx(reply.cost_usd)
 
 
 async def test_requests_are_counted_by_route_not_by_path(database_url: str) -> None:
@@ -171,7 +173,7 @@ async def test_refusals_of_the_database_are_counted(database_url: str) -> None:
 
         with pytest.raises(StoreUnreachable):
             await client.connection.database.read(away)
-    assert meters.STORE_ERRORS.value(StoreUnreachable.code) == 1
+    assert process_metrics.STORE_ERRORS.value(StoreUnreachable.code) == 1
 
 
 async def test_many_scrapers_cost_one_look_at_the_store(database_url: str) -> None:
@@ -243,7 +245,7 @@ async def test_known_work_has_the_promised_metrics_and_the_right_numbers(
             found = await shown(http)
         await server.stop()
         usage = await office.pipelines.result(office.run_ids["triage"])
-    meant = {name: set(one.labels) for one in meters.METERS for name in [one.name]}
+    meant = {name: set(one.labels) for one in process_metrics.METERS for name in [one.name]}
     for name, labels in PROMISED.items():
         assert labels == (labels_of(found[name]) if name in found else meant[name]), name
     ends = found["rota_runs_finished_total"]

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from rota.core.runs.claim_positions import QueuePosition
 from rota.core.runs.model import (
     Claim,
     NewRun,
@@ -23,7 +24,6 @@ from rota.core.runs.model import (
     StoredStep,
     WorkerRecord,
 )
-from rota.core.runs.positions import QueuePosition
 from rota.core.time.instants import HOUR, SECOND
 from rota.errors import LeaseLost
 from rota.settings import Settings

@@ -14,7 +14,7 @@ import pytest
 from rota import Fatal, Rota, this_run
 from rota.core.notifications.model import Notification
 from rota.core.time.instants import SECOND
-from rota.engine.notifier import DELIVERY
+from rota.engine.notification_loop import DELIVERY
 from rota.errors import MissingExtra, Transient, UsageError
 from rota.notifications import Mail, command, webhook
 from rota.testing import World, virtual

@@ -16,7 +16,7 @@ from rota.ai.base import (
 )
 from rota.ai.prices import Prices
 from rota.ai.request_fields import body_problems, header_problems
-from rota.core.meters import AI_COST, AI_TOKENS
+from rota.core.process_metrics import AI_COST, AI_TOKENS
 from rota.core.runs.names import is_whole
 from rota.errors import UsageError
 

@@ -19,7 +19,7 @@ from rota.ai.base import Estimate, Invoker, Reply, Request, announced, announces
 from rota.ai.limiter import Limiter
 from rota.ai.limits import Limits
 from rota.ai.prices import Prices, read_mapping, read_prices
-from rota.core import spans
+from rota.core import trace_spans
 from rota.core.suggest import did_you_mean, nearest
 from rota.errors import BadSetting, UsageError
 
@@ -119,7 +119,7 @@ class Switchboard:
         invoker, model = self._chosen(request.model)
         if not announces(invoker):
             request = await announced(request)
-        with spans.chat(invoker.name, model) as span:
+        with trace_spans.chat(invoker.name, model) as span:
             reply = await invoker.ask(msgspec.structs.replace(request, model=model))
             span.note(_usage(reply))
         return reply

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rota.automations.definition import Automation
 from rota.automations.executor import AutomationExecutor
 from rota.client.automations import Automations
-from rota.core.runs.code_set import code_set
+from rota.core.runs.deployed_code import code_set
 from rota.engine import liveness
 from rota.engine.wakeups import READY, TIMER
 from rota.errors import BadAutomation, UnknownAutomation

@@ -17,12 +17,12 @@ from msgspec.structs import replace
 
 from rota import faults
 from rota.automations.environment import AutomationEnvironment, HandlerSuspended, NotHappened
-from rota.core import spans
+from rota.core import trace_spans
 from rota.core.automations.failure_policy import EffectivePolicy, tries_within
 from rota.core.automations.graph import HandlerNode
 from rota.core.automations.model import RECONCILIATION, LedgerRow
 from rota.core.automations.phases import Mutation
-from rota.core.meters import MUTATIONS
+from rota.core.process_metrics import MUTATIONS
 from rota.core.runs.failures import describe, is_outage, kind_of
 from rota.core.runs.model import Claim
 from rota.core.runs.retry import capped_delay_s, next_try_us
@@ -83,7 +83,7 @@ class Effects:
         limit_s = self._environment.settings.tool_s
         params: dict[str, Any] = msgspec.json.decode(row.params)
         # The tool keeps the time itself; this is for one that does not.
-        with spans.tool(tool.name, tool.safety, row.id) as span:
+        with trace_spans.tool(tool.name, tool.safety, row.id) as span:
             async with asyncio.timeout(limit_s + OVERRUN_S):
                 result = await tool.call(params, Call(row.id, limit_s))
             span.note({"rota.mutation.outcome": Mutation.APPLIED})

@@ -21,7 +21,7 @@ from rota.automations.handler_runner import HandlerRunner
 from rota.automations.journal import HandlerJournal
 from rota.automations.threads import HandlerThreads
 from rota.core.automations.failure_policy import FailedAttempt
-from rota.core.runs.code_set import CodeSet, code_set
+from rota.core.runs.deployed_code import CodeSet, code_set
 from rota.core.runs.failures import Kind, describe, is_outage
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Claim, Outcome, StoredStep
@@ -85,7 +85,7 @@ class AutomationExecutor:
         if begun.stale:
             log.warning("automation %s has a newer version; left to its workers", claim.name)
             return Outcome(claim, "release")
-        # Without a next time a person is asked, and the notifier has work.
+        # Without a next time a person is asked, and the notification loop has work.
         is_due = begun.next_at is None or begun.next_at <= self._environment.clock.now()
         self._wakeups.notify_soon(READY if is_due else TIMER)
         return None

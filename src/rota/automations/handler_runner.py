@@ -19,7 +19,7 @@ from rota.automations.definition import Automation, Handler
 from rota.automations.effects import Effects
 from rota.automations.environment import AutomationEnvironment
 from rota.automations.invoke import call
-from rota.core import spans
+from rota.core import trace_spans
 from rota.core.automations.failure_policy import EffectivePolicy, Pace, effective
 from rota.core.automations.model import HandlerPlan, LedgerRow, StoredEvent
 from rota.core.automations.phases import Mutation, Phase, Way
@@ -281,7 +281,7 @@ class HandlerRunner:
     async def _read(self, tool: Tool, params: dict[str, Any], limit_s: float) -> Any:
         try:
             async with asyncio.timeout(limit_s):
-                with spans.tool(tool.name, tool.safety):
+                with trace_spans.tool(tool.name, tool.safety):
                     return await tool.call(params, Call(self.claim.id, limit_s))
         except _REFUSED as error:
             raise ReadFailed(f"{tool.name}: {error}", tool=tool.name) from error

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from rota.core.counts import counted
+from rota.core.plurals import counted
 from rota.errors import RunTimeout
 
 log = logging.getLogger("rota.automations")

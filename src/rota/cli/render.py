@@ -19,7 +19,7 @@ from unicodedata import east_asian_width
 import click
 import msgspec
 
-from rota.core.counts import counted
+from rota.core.plurals import counted
 from rota.core.redaction import shown, shown_text
 from rota.core.runs.stored_errors import own_frames, read_error
 from rota.core.time.instants import MINUTE, SECOND, iso_if_known, moment, span

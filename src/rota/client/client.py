@@ -35,7 +35,7 @@ from rota.client.start import (
     StartOptions,
 )
 from rota.client.tokens import Sessions, Tokens
-from rota.core import spans
+from rota.core import trace_spans
 from rota.core.runs.ids import IdMaker
 from rota.core.runs.model import Queue, WorkerRecord
 from rota.core.runs.queue_limits import QueueLimits, stored_queue
@@ -171,7 +171,7 @@ class Client(Starter):
             self._leave_home()
         if self.connection.is_open:
             return self
-        if self.settings.traces and not spans.is_on():
+        if self.settings.traces and not trace_spans.is_on():
             self.trace()
         await self.connection.open(self)
         return self

@@ -16,7 +16,7 @@ import msgspec
 from rota.client.findings import Finding, Level, disk_findings, grant_findings, sqlite_findings
 from rota.client.operations import ARM_HINT, disarmed_clause
 from rota.core.automations.text import refusal
-from rota.core.counts import counted, some
+from rota.core.plurals import counted, some
 from rota.core.runs.filters import RunFilter
 from rota.core.runs.ids import short_id
 from rota.core.runs.lifecycle import Status

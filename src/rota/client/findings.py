@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from rota.core.counts import some
+from rota.core.plurals import some
 from rota.settings import Settings
 from rota.store.backend.grants import RoleGrants
 

@@ -14,7 +14,7 @@ import msgspec
 
 from rota.client.caller import here, refuse_in_workflow
 from rota.client.handle import RunHandle
-from rota.core import spans, typed
+from rota.core import trace_spans, typed
 from rota.core.redaction import Redactor
 from rota.core.runs.model import NewRun, Started
 from rota.core.runs.names import checked_key, checked_name, checked_priority, checked_tags
@@ -190,11 +190,11 @@ class RunOptions(msgspec.Struct, frozen=True):
 
     def stored(self) -> str | None:
         """Policies that differ from the workflow's, as JSON."""
-        if self.retries is None and self.timeout is None and not spans.is_on():
+        if self.retries is None and self.timeout is None and not trace_spans.is_on():
             return None
         retry = None if self.retries is None else RetryPolicy.of(self.retries)
         timeout_us = None if self.timeout is None else timeout_micros(self.timeout)
-        return StoredRunOptions(retry, timeout_us, traceparent=spans.traceparent()).text()
+        return StoredRunOptions(retry, timeout_us, traceparent=trace_spans.traceparent()).text()
 
 
 NO_OPTIONS = RunOptions()
@@ -237,7 +237,7 @@ class RunStarter:
             child = await self._start_inside(workflow, args, kwargs, options)
             if child is not None:
                 return child
-        with spans.start(workflow if isinstance(workflow, str) else workflow.name) as span:
+        with trace_spans.start(workflow if isinstance(workflow, str) else workflow.name) as span:
             fresh = self.new_run(workflow, args, kwargs, options)
             span.note({"rota.run.id": fresh.id, "rota.queue": fresh.queue})
             started = await self.send(fresh)
@@ -267,7 +267,7 @@ class RunStarter:
         client, now = self._client, self._client.clock.now()
         definition, name = self._definition(workflow)
         # Every input is checked before the first run is inserted.
-        with spans.start(name, len(items := items_of(items))):
+        with trace_spans.start(name, len(items := items_of(items))):
             template, rows, plain = self.bulk(definition, name, items, options, now=now)
         store: Any = start_minimal if plain else start_uniform
         returns = definition.signature.returns if definition else None

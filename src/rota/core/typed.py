@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, Union, get_type_hints
 import msgspec
 from msgspec.structs import astuple
 
-from rota.core.misread import first_misread, may_misread, parts_of
-from rota.core.round_trip import difference, equal
+from rota.core.hint_mismatch import first_misread, may_misread, parts_of
+from rota.core.json_round_trip import difference, equal
 from rota.errors import BadInput, NotSerialisable, PayloadTooBig
 
 

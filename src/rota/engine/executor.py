@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Collection, Sequence
 from typing import Protocol
 
-from rota.core import spans
-from rota.core.runs.code_set import CodeSet
+from rota.core import trace_spans
+from rota.core.runs.deployed_code import CodeSet
 from rota.core.runs.model import Claim, Outcome, StoredStep
 from rota.core.runs.options import StoredRunOptions
 from rota.engine.clock import Clock
@@ -39,7 +39,7 @@ def performed(
     executor: Executor, claim: Claim, steps: Sequence[StoredStep], clock: Clock
 ) -> Awaitable[Outcome | None]:
     """Execute a run; without a tracer this is the executor's own coroutine."""
-    if not spans.is_on():
+    if not trace_spans.is_on():
         return executor.perform(claim, steps)
     return _traced(executor, claim, steps, clock)
 
@@ -47,7 +47,9 @@ def performed(
 async def _traced(
     executor: Executor, claim: Claim, steps: Sequence[StoredStep], clock: Clock
 ) -> Outcome | None:
-    with spans.run(claim, StoredRunOptions.read(claim.options).traceparent, clock.now()) as span:
+    with trace_spans.run(
+        claim, StoredRunOptions.read(claim.options).traceparent, clock.now()
+    ) as span:
         outcome = await executor.perform(claim, steps)
-        spans.note_outcome(span, outcome)
+        trace_spans.note_outcome(span, outcome)
         return outcome

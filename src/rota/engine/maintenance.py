@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from rota.core import meters
+from rota.core import process_metrics
 from rota.core.runs.fleet import Fleet
 from rota.core.runs.ids import id_bound
 from rota.core.runs.lifecycle import Status
@@ -202,8 +202,8 @@ class Maintenance:
         if any(recovered and runs_alone(run.recoveries + 1) for run, recovered in reaped):
             self._worker.expect_alone(True)
         for run, recovered in reaped:
-            meters.RUNS_FINISHED.add(run.namespace, run.kind, run.name, Status.CRASHED)
-            meters.RUNS_RECOVERED.add(run.namespace, by=int(recovered))
+            process_metrics.RUNS_FINISHED.add(run.namespace, run.kind, run.name, Status.CRASHED)
+            process_metrics.RUNS_RECOVERED.add(run.namespace, by=int(recovered))
             log.warning(
                 "run %s (%s) lost its worker %s; %s", run.id, run.name, run.lease_owner,
                 "a recovery takes over" if recovered else "quarantined: it crashed too often",

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import version
 from typing import Any
 
-from rota.core import spans
-from rota.core.spans import Attributes, SpanKind
+from rota.core import trace_spans
+from rota.core.trace_spans import Attributes, SpanKind
 from rota.errors import MissingExtra
 
 try:
@@ -113,4 +113,4 @@ def _read(traceparent: str) -> SpanContext | None:
 
 def install(provider: Any = None) -> None:
     """Trace this process with a provider."""
-    spans.install(OtelTracer(provider))
+    trace_spans.install(OtelTracer(provider))

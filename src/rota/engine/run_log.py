@@ -12,8 +12,8 @@ from contextvars import ContextVar
 from itertools import groupby
 from operator import attrgetter
 
-from rota.core import redaction, spans
-from rota.core.meters import RUN_SECONDS, RUN_WAIT_SECONDS, RUNS_FINISHED
+from rota.core import redaction, trace_spans
+from rota.core.process_metrics import RUN_SECONDS, RUN_WAIT_SECONDS, RUNS_FINISHED
 from rota.core.redaction import Redactor
 from rota.core.runs.failures import message_of
 from rota.core.runs.lifecycle import FINAL, RULES
@@ -49,7 +49,7 @@ class RunIdFilter(logging.Filter):
             record.run_name = claim.name if claim else ""
             record.root_id = claim.root_id if claim else ""
             record.attempt = claim.attempt if claim else 0
-        record.trace_id = spans.trace_id()
+        record.trace_id = trace_spans.trace_id()
         return True
 
 

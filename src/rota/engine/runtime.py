@@ -13,7 +13,7 @@ from rota.engine.context import EngineContext
 from rota.engine.executor import Executor
 from rota.engine.log_capture import LogCapture
 from rota.engine.maintenance import Maintenance
-from rota.engine.notifier import Notifier
+from rota.engine.notification_loop import NotificationLoop
 from rota.engine.scheduler import Scheduler
 from rota.engine.slots import QueueSlots
 from rota.engine.watchdog import Watchdog
@@ -52,7 +52,7 @@ class Runtime:
         self.worker = Worker(base.ids.make(base.clock.now()), base, executors, queues)
         self.maintenance = Maintenance(self.worker, base, self._watchdog.stuck_for_s, self._allow)
         self.scheduler = Scheduler(base)
-        self.notifier = Notifier(base) if notifies else None
+        self.notification_loop = NotificationLoop(base) if notifies else None
         keeps_logs = base.settings.keep_logs
         self.logs = LogCapture(self.worker.id, base, is_replay) if keeps_logs else None
         self._wakeups = base.wakeups
@@ -71,9 +71,9 @@ class Runtime:
         """Let the loops act, or stop them: a heartbeat found the database armed or disarmed."""
         self.scheduler.armed = acts
         self.scheduler.poll()
-        if self.notifier is not None:
-            self.notifier.armed = acts
-            self.notifier.poll()
+        if self.notification_loop is not None:
+            self.notification_loop.armed = acts
+            self.notification_loop.poll()
         self.worker.claiming = acts and not self.is_stopping
         self.worker.poll()
 
@@ -92,9 +92,9 @@ class Runtime:
             )
             if name != "schedules" or self._fires
         }
-        if self.notifier is not None:
+        if self.notification_loop is not None:
             self._loops["notifications"] = asyncio.create_task(
-                self._keep("notifications", self.notifier.run), name="rota-notifications"
+                self._keep("notifications", self.notification_loop.run), name="rota-notifications"
             )
         if self.logs is not None:
             self.logs.start()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from rota.core.meters import SCHEDULE_LATENESS, SCHEDULE_SKIPPED
+from rota.core.process_metrics import SCHEDULE_LATENESS, SCHEDULE_SKIPPED
 from rota.core.time.instants import SECOND
 from rota.engine.context import EngineContext
 from rota.engine.timed_loop import TimedLoop

@@ -14,7 +14,7 @@ POLLS = 5
 
 
 class TimedLoop:
-    """When the scheduler, or the notifier, next has work."""
+    """When the scheduler, or the notification loop, next has work."""
 
     def __init__(self, base: EngineContext, topic: str) -> None:
         self._base = base

@@ -10,19 +10,19 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from rota.core.runs.code_set import NO_CODE, CodeSet
+from rota.core.runs.claim_positions import QueuePositions
+from rota.core.runs.deployed_code import NO_CODE, CodeSet
 from rota.core.runs.failures import Kind, describe
 from rota.core.runs.lifecycle import FINAL, RULES
 from rota.core.runs.model import Claim, NewRun, Outcome, Queue, Started, StoredStep
-from rota.core.runs.positions import QueuePositions
 from rota.core.time.instants import micros
 from rota.engine import run_log
 from rota.engine.context import EngineContext
 from rota.engine.executor import Executor, performed
 from rota.engine.journal import insist
 from rota.engine.run_task import RunTask
-from rota.engine.single_settle import settle_one
 from rota.engine.slots import AloneRuns, QueueSlots, claimable, divided, filled, lacks_slots
+from rota.engine.unstorable_outcome import settle_one
 from rota.engine.wakeups import ANY, CANCEL, DONE, READY, TIMER
 from rota.errors import LeaseLost, StoreError, UsageError
 from rota.store.backend.batching import Batch

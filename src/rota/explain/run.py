@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rota.client.doctor import known, live_workers, served
 from rota.client.operations import ARM_HINT, disarmed_clause
 from rota.core.automations.text import missing_code, refusal
-from rota.core.counts import some
+from rota.core.plurals import some
 from rota.core.runs import rate_limit
 from rota.core.runs.failures import TABLE, Kind, advice
 from rota.core.runs.lifecycle import Status

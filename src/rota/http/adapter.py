@@ -15,9 +15,9 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rota.http import problems
+from rota.http.dispatch import Site
 from rota.http.problems import ProblemAnswer, RequestRefused
 from rota.http.request import Answer, Download, Json, RawRequest, Redirect, Text
-from rota.http.site import Site
 
 JSON = "application/json"
 SLOW_S = 30.0

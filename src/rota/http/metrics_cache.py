@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rota.client.client import Client
 from rota.client.metrics import collect
-from rota.core.meters import process_metrics
+from rota.core.process_metrics import process_metrics
 from rota.core.prometheus_text import Metric, MetricSample
 from rota.core.time.instants import SECOND
 

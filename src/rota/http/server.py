@@ -18,7 +18,7 @@ from rota.http.options import PORTS_TRIED, HttpOptions
 if TYPE_CHECKING:
     import uvicorn
 
-    from rota.http.site import Site
+    from rota.http.dispatch import Site
 
 NEEDED = ("starlette", "uvicorn", "httptools", "minijinja")
 CONNECTIONS_MAX = 500
@@ -59,7 +59,7 @@ class HttpServer:
     async def start(self) -> None:
         """Bind and begin to answer."""
         require_installed()
-        from rota.http.site import Site
+        from rota.http.dispatch import Site
 
         await check_bind(self._client, self._options)
         sockets = bound(self._options)

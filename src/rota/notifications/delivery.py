@@ -1,8 +1,8 @@
 """Delivers the messages of rules: the workflow `rota.notification`, one run for each message.
 
-The engine's notifier inserts the run. Sending is one step with its own retries. So a channel that
-is down costs no slot while the run waits, and a message that was taken is not sent again. Runs have
-a queue of their own: a slow channel delays no other work.
+The engine's notification loop inserts the run. Sending is one step with its own retries. So a
+channel that is down costs no slot while the run waits, and a message that was taken is not sent
+again. Runs have a queue of their own: a slow channel delays no other work.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rota.core.notifications.model import Notification, NotificationKind, one_li
 from rota.core.notifications.rules import NotificationMessage
 from rota.core.runs.failures import names_of
 from rota.core.time.instants import SECOND, iso, iso_if_known
-from rota.engine.notifier import DELIVERY
+from rota.engine.notification_loop import DELIVERY
 from rota.errors import Rejected, RotaError, Transient
 from rota.notifications import command, mail, webhook
 from rota.notifications.definition import DeclaredRule

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from rota.core.counts import counted
 from rota.core.notifications.model import ERROR_CHARS_MAX, SKIPPED
+from rota.core.plurals import counted
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import iso, iso_if_known, span
 from rota.notifications.receivers import Event, Notice, Recipients, receivers

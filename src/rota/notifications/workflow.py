@@ -1,9 +1,9 @@
 """Sends to the receivers of a schedule: webhooks, commands, dead-man's switches.
 
-The transaction that ends or skips an execution records the notification, and the notifier makes it
-a run of `rota.notify`. So a crash loses no message. Each receiver is a step of its own. One that
-has taken its message is not notified again, one that has not is tried for hours, and neither delays
-the others.
+The transaction that ends or skips an execution records the notification, and the notification loop
+makes it a run of `rota.notify`. So a crash loses no message. Each receiver is a step of its own.
+One that has taken its message is not notified again, one that has not is tried for hours, and
+neither delays the others.
 """
 
 from __future__ import annotations

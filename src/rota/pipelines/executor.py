@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rota.core.pipelines.names import KIND, run_name
-from rota.core.runs.code_set import NO_CODE
+from rota.core.runs.deployed_code import NO_CODE
 from rota.core.runs.model import Claim, Outcome, StoredStep
 from rota.engine.journal import PASSING
 

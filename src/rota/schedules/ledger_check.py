@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from rota.core.counts import counted
+from rota.core.plurals import counted
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Run, Schedule
 from rota.core.schedules.intent import Intent, read_intent

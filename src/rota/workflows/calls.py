@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from rota.core.round_trip import short
+from rota.core.json_round_trip import short
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rota.core import typed
-from rota.core.runs.code_set import NO_CODE
+from rota.core.runs.deployed_code import NO_CODE
 from rota.core.runs.ids import IdMaker
 from rota.core.runs.model import Claim, Outcome, StoredStep
 from rota.core.runs.options import StoredRunOptions

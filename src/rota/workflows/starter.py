@@ -18,7 +18,7 @@ from rota.client.start import (
     as_start,
     items_of,
 )
-from rota.core import spans
+from rota.core import trace_spans
 from rota.core.runs.lifecycle import Trigger
 from rota.core.runs.model import NewRun
 from rota.core.suggest import suggestion
@@ -136,7 +136,7 @@ class AppStarter(RunStarter):
         self, flow: WorkflowRun, workflow: Any, args: Any, kwargs: Any, options: RunOptions
     ) -> NewRun:
         """A new child run of `flow`. Nothing is written yet."""
-        with spans.start(workflow.name):
+        with trace_spans.start(workflow.name):
             fresh = self.new_run(workflow, args, kwargs, options)
         trigger = Trigger.DETACHED if options.detached else Trigger.CHILD
         return msgspec.structs.replace(fresh, parent_id=flow.claim.root_id, trigger=trigger)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from rota.core import redaction, spans, typed
+from rota.core import redaction, trace_spans, typed
 from rota.core.runs.failures import describe
 from rota.core.runs.model import StoredStep
 from rota.core.runs.stored_errors import read_error
@@ -82,7 +82,7 @@ async def _attempt(
             outside = branches.here.set(step.inside)
             try:
                 work = _begun(flow, step, args, kwargs)
-                if spans.is_on():
+                if trace_spans.is_on():
                     work = _traced(work, step.name, key, attempt)
                 result = await work
                 flow.check_open()  # a step that swallowed its cancellation has no result
@@ -169,7 +169,7 @@ async def _contained(step: Any, args: Any, kwargs: Any) -> Any:
 
 
 async def _traced(work: Awaitable[Any], name: str, key: str, attempt: int) -> Any:
-    with spans.step(name, key, attempt):
+    with trace_spans.step(name, key, attempt):
         return await work
 
 

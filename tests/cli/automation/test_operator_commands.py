@@ -12,7 +12,7 @@ import pytest
 
 from rota import Rota
 from rota.cli.automation import page
-from rota.core.runs.code_set import code_set
+from rota.core.runs.deployed_code import code_set
 from rota.core.runs.model import WorkerRecord
 from rota.engine import liveness
 from rota.store.runs import workers

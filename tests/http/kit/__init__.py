@@ -12,8 +12,8 @@ from rota import Rota
 from rota.automations import Context, Prepared
 from rota.client.client import Client
 from rota.http.adapter import asgi
+from rota.http.dispatch import Site
 from rota.http.options import HttpOptions
-from rota.http.site import Site
 from rota.http.table import Page
 
 PORT = 8420

@@ -15,7 +15,7 @@ from rota.core.runs.options import StoredRunOptions
 from rota.core.schedules.intent import Intent, Missed, Policies
 from rota.core.time.instants import DAY, HOUR
 from rota.core.time.recurrence import parse
-from rota.engine.notifier import QUEUE, dispatch_batch
+from rota.engine.notification_loop import QUEUE, dispatch_batch
 from rota.store.backend.database import Database
 from rota.store.notifications import recipients, record
 from rota.store.runs.cancel import cancel_chains
@@ -56,7 +56,7 @@ async def _schedule(db: Database, name: str = "daily", *, body: str | None = BOD
 
 
 async def _recorded(db: Database) -> list[tuple[str, str]]:
-    """Kind and run of what waits for the notifier."""
+    """Kind and run of what waits for the notification loop."""
     rows = await sql(
         db, "select kind, run_id from notifications where recipients is not null order by id"
     )
@@ -64,7 +64,7 @@ async def _recorded(db: Database) -> list[tuple[str, str]]:
 
 
 async def _dispatch(db: Database, now: int = NOW) -> list[dict[str, Any]]:
-    """The inputs of the runs that send, after the notifier has looked."""
+    """The inputs of the runs that send, after the notification loop has looked."""
     ids = (fresh_id() for _ in itertools.count())
     await db.write(dispatch_batch, namespace=SPACE, now=now, new_ids=ids)
     rows = await sql(db, f"select input from runs where name = '{NOTIFY}' order by id")
@@ -75,7 +75,7 @@ async def test_an_end_is_recorded_in_the_transaction_that_settles_it(db: Databas
     schedule_id = await _schedule(db)
     held = await begin(db, schedule_id=schedule_id, due_at=NOW)
     done = await db.write(settle_runs, [Outcome(held, "complete")], now=NOW)
-    assert done.woke, "a notifier has to look"
+    assert done.woke, "a notification loop has to look"
     assert await _recorded(db) == [("succeeded", held.id)]
     [sent] = await _dispatch(db)
     assert sent == {"run_id": held.id, "what": "succeeded", "tells": msgspec.json.decode(BODY)}
@@ -159,7 +159,7 @@ async def test_what_firing_leaves_out_is_reported(db: Database) -> None:
     fired = await db.write(
         fire.fire, namespace=SPACE, now=MIDNIGHT + 2 * HOUR, limit=100, new_ids=ids
     )
-    assert fired.run_count == 1, "the notifier has to look; the occurrences themselves are skipped"
+    assert fired.run_count == 1, "the notification loop has to look; the occurrences are skipped"
     [(kind, run_id)] = await _recorded(db)
     assert kind == "missed"
     assert (await get(db, run_id)).label == "skipped:missed"

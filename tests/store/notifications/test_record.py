@@ -13,7 +13,7 @@ from rota.core.notifications.model import NotificationKind
 from rota.core.notifications.rules import NotificationFilters, NotificationRule
 from rota.core.runs.model import Outcome
 from rota.core.time.instants import DAY
-from rota.engine.notifier import DELIVERY, QUEUE, dispatch_batch
+from rota.engine.notification_loop import DELIVERY, QUEUE, dispatch_batch
 from rota.store.backend.database import Database, Tx
 from rota.store.backend.postgres import PostgresTx
 from rota.store.backend.sqlite_tx import SqliteTx

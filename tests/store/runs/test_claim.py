@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from rota.core.runs.claim_positions import QueuePosition
 from rota.core.runs.model import Claim, Outcome
-from rota.core.runs.positions import QueuePosition
 from rota.core.time.instants import SECOND
 from rota.store.backend.database import Database
 from rota.store.runs import claim as claiming

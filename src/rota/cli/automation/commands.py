@@ -18,7 +18,7 @@ from rota.client.automations import Automations
 from rota.client.client import Client
 from rota.core.automations.model import CodeState, RefusedDeploy, StoredEvent
 from rota.core.automations.phases import EventStatus
-from rota.core.counts import some
+from rota.core.plurals import some
 from rota.core.suggest import suggestion
 from rota.errors import BadAutomation, BadInput, UnknownAutomation, UsageError
 

@@ -17,7 +17,7 @@ from rota.core.automations.graph import AutomationGraph, HandlerNode
 from rota.core.automations.model import AnswerRow, CodeState, LedgerRow, SeenRun
 from rota.core.automations.planner import DeployedHandler
 from rota.core.automations.text import deed
-from rota.core.counts import some
+from rota.core.plurals import some
 from rota.core.runs.ids import short_id
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import SECOND, iso_if_known

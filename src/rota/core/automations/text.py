@@ -21,7 +21,7 @@ from rota.core.automations.model import (
 )
 from rota.core.automations.phases import Mutation, Phase
 from rota.core.automations.planner import DeployedHandler, due_of
-from rota.core.counts import counted
+from rota.core.plurals import counted
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import read_error

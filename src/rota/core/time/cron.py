@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple, NoReturn
 
-from rota.core.counts import counted
+from rota.core.plurals import counted
 from rota.errors import BadSchedule
 
 MONTH_NAMES = (

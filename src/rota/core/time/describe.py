@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-from rota.core.counts import counted
+from rota.core.plurals import counted
 from rota.core.time.cron import (
     MONTH_NAMES,
     WEEKDAY_NAMES,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rota.core.counts import some
+from rota.core.plurals import some
 from rota.core.suggest import did_you_mean
 from rota.core.time.recurrence import next_after
 from rota.engine.clock import SystemClock

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rota.core.counts import some
 from rota.core.pipelines.templates import RESERVED, Template
+from rota.core.plurals import some
 from rota.pipelines.definition.model import Input, Pipeline
 from rota.pipelines.definition.parameters import parameters_of
 from rota.pipelines.definition.problems import Level, Path, ProblemReport

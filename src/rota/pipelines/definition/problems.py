@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from rota.core.counts import counted
+from rota.core.plurals import counted
 from rota.errors import BadPipeline
 
 if TYPE_CHECKING:

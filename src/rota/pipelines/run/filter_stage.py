@@ -16,7 +16,7 @@ from rota.pipelines.definition.fields import read_decision
 from rota.pipelines.definition.model import Filter
 from rota.pipelines.definition.rules import AiRule, NodeRule, tree_of_node
 from rota.pipelines.definition.sections import AiSection
-from rota.pipelines.run import withheld
+from rota.pipelines.run import withheld_items
 from rota.pipelines.run.context import PipelineContext
 from rota.pipelines.run.model_caller import LOST, STOPPING
 from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
@@ -25,7 +25,7 @@ from rota.pipelines.run.single_call import call
 from rota.pipelines.run.sliding_window import in_order
 from rota.pipelines.run.stages import ERROR
 from rota.pipelines.run.transforms import tree_of_filter
-from rota.pipelines.run.withheld import Withheld
+from rota.pipelines.run.withheld_items import Withheld
 from rota.pipelines.snapshot import Snapshot
 
 # The list beside the one with what was kept: the positions of the others, and reasons. The items
@@ -93,7 +93,7 @@ async def filter_items(
         async for each in judged:
             item = each.placed.item
             if each.error is not None:
-                held.append(withheld.failed(kept.count, each.placed.position, each.error))
+                held.append(withheld_items.failed(kept.count, each.placed.position, each.error))
                 context.progress.failed += 1
                 await kept.add({ERROR: held[-1].error, **item} if sieve.passes_failed else item)
             elif each.kept:
@@ -105,14 +105,14 @@ async def filter_items(
     # The end of `kept` is written last. A writer after a crash replaces the lists beside it: some
     # items may have been asked about in the meantime.
     await dropped.close(replaces=True)
-    await withheld.write(run_store, out, held)
+    await withheld_items.write(run_store, out, held)
     return await kept.close(whole=not held)
 
 
 async def ask_again(context: PipelineContext, stage: str, out: str, sieve: Sieve) -> None:
     """Ask about the items that an earlier attempt could not ask about."""
     run_store = context.run_store
-    before = await withheld.read(run_store, out)
+    before = await withheld_items.read(run_store, out)
     held = {position: each for position, each in before.items() if not each.is_failed}
 
     async def judge(placed: PositionedItem) -> tuple[int, Judged]:
@@ -124,10 +124,10 @@ async def ask_again(context: PipelineContext, stage: str, out: str, sieve: Sieve
     async with aclosing(in_order(items, sieve.parallel, judge)) as judged:
         async for position, each in judged:
             if each.error is not None:
-                held[position] = withheld.failed(position, each.placed.position, each.error)
+                held[position] = withheld_items.failed(position, each.placed.position, each.error)
             elif not each.kept:
                 held[position] = Withheld(position, each.placed.position, reason=each.reason)
-    await withheld.write(run_store, out, [held[position] for position in sorted(held)])
+    await withheld_items.write(run_store, out, [held[position] for position in sorted(held)])
 
 
 async def _judged(

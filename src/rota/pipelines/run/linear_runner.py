@@ -11,7 +11,7 @@ from rota.errors import BadInput, ItemsFailed
 from rota.pipelines.definition.model import Filter, Input
 from rota.pipelines.definition.sections import MapStep, ReduceStep
 from rota.pipelines.definition.sources import StdinSource
-from rota.pipelines.run import withheld
+from rota.pipelines.run import withheld_items
 from rota.pipelines.run.context import PipelineContext
 from rota.pipelines.run.filter_stage import ask_again, filter_items, sieve_of_filter
 from rota.pipelines.run.generated_items import generated
@@ -25,7 +25,7 @@ from rota.pipelines.run.run_store import RunReader
 from rota.pipelines.run.sharding import Sharding
 from rota.pipelines.run.single_call import call
 from rota.pipelines.run.stages import FILTER, INPUT, JOB, MAP, REDUCE, mapped_list
-from rota.pipelines.run.withheld import Withheld
+from rota.pipelines.run.withheld_items import Withheld
 
 
 async def perform_linear(context: PipelineContext, sharding: Sharding | None = None) -> None:
@@ -35,7 +35,7 @@ async def perform_linear(context: PipelineContext, sharding: Sharding | None = N
     held: dict[int, Withheld] = {}
     if pipeline.filter is not None:
         kept = await _filter(context, pipeline.filter, total)
-        held = await withheld.read(context.run_store, FILTER)
+        held = await withheld_items.read(context.run_store, FILTER)
         late = sum(not each.is_failed for each in held.values())
         context.progress.filtered, total = total - kept + late, kept
     assert pipeline.map is not None
@@ -57,7 +57,7 @@ async def _filter(context: PipelineContext, section: Filter, total: int) -> int:
         return await filter_items(
             context, FILTER, INPUT, FILTER, sieve_of_filter(context.snapshot, section)
         )
-    held = await context.run_store.item_list(FILTER + withheld.SUFFIX)
+    held = await context.run_store.item_list(FILTER + withheld_items.SUFFIX)
     if held is not None and held.count and held.attempt < context.run_store.claim.attempt:
         context.progress.enter("filtering", total=held.count)
         await ask_again(context, FILTER, FILTER, sieve_of_filter(context.snapshot, section))

@@ -18,7 +18,7 @@ from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import iso_if_known
 from rota.pipelines.definition.nodes import MapNode
 from rota.pipelines.outcome import ERRORS_MAX, ItemError, ItemOutcome
-from rota.pipelines.run import withheld
+from rota.pipelines.run import withheld_items
 from rota.pipelines.run.filter_stage import DROPPED
 from rota.pipelines.run.prompt_builder import PromptBuilder
 from rota.pipelines.run.reduce_formats import counts
@@ -32,7 +32,7 @@ from rota.pipelines.run.run_store import (
     stage_prefix,
 )
 from rota.pipelines.run.stages import ERROR, INPUT, node_input, node_stage
-from rota.pipelines.run.withheld import Withheld
+from rota.pipelines.run.withheld_items import Withheld
 from rota.pipelines.snapshot import Snapshot
 
 
@@ -131,7 +131,7 @@ async def dropped_items(
 
 async def unasked(reader: RunReader, item_list: str) -> AsyncIterator[ItemOutcome]:
     """The items about which a filter node could not ask."""
-    held = await withheld.read(reader, item_list)
+    held = await withheld_items.read(reader, item_list)
     if not held:
         return
     async for placed in reader.items(item_list):

@@ -21,7 +21,7 @@ from rota.engine.wakeups import READY
 from rota.errors import RunCancelled
 from rota.pipelines import snapshot as snapshots
 from rota.pipelines.executor import PART_NAME, PART_QUEUE
-from rota.pipelines.run import withheld
+from rota.pipelines.run import withheld_items
 from rota.pipelines.run.context import PipelineContext, ProgressReporter, context_of
 from rota.pipelines.run.map_stage import linear_map
 from rota.pipelines.run.model_caller import LOST
@@ -177,7 +177,7 @@ async def perform_part(
         assert step is not None
         stage = linear_map(context, step, given.end)
         whole = RunReader(base.database, given.whole)
-        held = await withheld.read(whole, FILTER)
+        held = await withheld_items.read(whole, FILTER)
         items = _items(whole, given)
         await stage.perform(placed async for placed in items if placed.position not in held)
     except LOST:

@@ -18,7 +18,7 @@ import msgspec
 from rota.pipelines.definition.nodes import FilterNode, MapNode
 from rota.pipelines.files import prune_results, write_result
 from rota.pipelines.outcome import ItemOutcome, OutcomeWord, PipelineResult
-from rota.pipelines.run import withheld
+from rota.pipelines.run import withheld_items
 from rota.pipelines.run.reduce_stage import OUTPUT
 from rota.pipelines.run.results import (
     Source,
@@ -34,7 +34,7 @@ from rota.pipelines.run.results import (
 from rota.pipelines.run.run_store import PositionedItem, RunReader, stage_prefix
 from rota.pipelines.run.sharding import part_readers
 from rota.pipelines.run.stages import FILTER, INPUT, JOB, MAP, mapped_list, node_output
-from rota.pipelines.run.withheld import Withheld
+from rota.pipelines.run.withheld_items import Withheld
 from rota.pipelines.snapshot import Snapshot
 
 log = logging.getLogger("rota.pipelines")
@@ -87,7 +87,7 @@ async def item_outcomes(
             yield outcome
         return
     has_filter = snapshot.pipeline.filter is not None
-    held = await withheld.read(reader, FILTER) if has_filter else {}
+    held = await withheld_items.read(reader, FILTER) if has_filter else {}
     for source in await _sources(reader, snapshot, parts, held):
         async for outcome in outcomes(source, skip=skip):
             yield outcome
@@ -128,7 +128,7 @@ async def _filtered(reader: RunReader, snapshot: Snapshot) -> int:
     if snapshot.pipeline.filter is None:
         return 0
     kept, before = await reader.item_list(FILTER), await reader.item_list(INPUT)
-    held = await withheld.read(reader, FILTER)
+    held = await withheld_items.read(reader, FILTER)
     dropped = before.count - kept.count if kept and before else 0
     return dropped + sum(not each.is_failed for each in held.values())
 

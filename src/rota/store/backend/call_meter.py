@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from rota.core.meters import OTHER, STORE_ERRORS, STORE_SECONDS_METER
+from rota.core.process_metrics import OTHER, STORE_ERRORS, STORE_SECONDS_METER
 from rota.errors import StoreError
 
 

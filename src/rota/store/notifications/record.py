@@ -51,7 +51,7 @@ class Cause(NamedTuple):
 
 
 class FreshNotification(NamedTuple):
-    """A notification that waits for the notifier."""
+    """A notification that waits for the notification loop."""
 
     notification: Notification
     for_rules: bool  # no dispatcher has shown it to the rules yet

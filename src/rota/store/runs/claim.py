@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rota.core.runs import rate_limit
+from rota.core.runs.claim_positions import QueuePosition, claim_order
 from rota.core.runs.model import Claim, Queue
-from rota.core.runs.positions import QueuePosition, claim_order
 from rota.core.time.instants import HOUR
 from rota.store.backend.database import Row, Tx
 from rota.store.backend.queries import served_query

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
+from rota.core.runs.claim_positions import claim_order
 from rota.core.runs.lifecycle import FINAL, RULES, Status
 from rota.core.runs.model import Claim, Outcome
-from rota.core.runs.positions import claim_order
 from rota.store.backend.database import Row, Tx
 from rota.store.notifications import record
 from rota.store.runs.cancel import cancel_children

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import asdict
 
-from rota.core.runs.code_set import NO_CODE, CodeSet
+from rota.core.runs.deployed_code import NO_CODE, CodeSet
 from rota.core.runs.model import Queue, WorkerRecord
 from rota.errors import StaleCursor
 from rota.store.backend.database import Tx

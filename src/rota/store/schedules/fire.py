@@ -13,7 +13,6 @@ import msgspec
 
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Schedule
-from rota.core.schedules.free_range import FreeRange, decide_within
 from rota.core.schedules.intent import (
     QUARANTINED_REASON,
     Before,
@@ -24,12 +23,13 @@ from rota.core.schedules.intent import (
     jitter_us,
     understand,
 )
+from rota.core.schedules.outcome_gaps import FreeRange, decide_within
 from rota.errors import StoreError
 from rota.store.backend.database import Row, Tx
 from rota.store.notifications import record
 from rota.store.notifications.record import Cause
 from rota.store.runs.cancel import cancel_chains
-from rota.store.schedules.free_occurrences import free_range, place
+from rota.store.schedules.outcome_gaps import free_range, place
 from rota.store.schedules.templates import (
     after_pause,
     left_out,

@@ -31,7 +31,7 @@ from rota.core.time.occurrence_range import OccurrenceRange
 from rota.core.time.recurrence import next_after
 from rota.core.typed import json_text
 from rota.store.backend.database import Row, Tx
-from rota.store.schedules.free_occurrences import free_ranges, place
+from rota.store.schedules.outcome_gaps import free_ranges, place
 
 PAGE = 1000
 

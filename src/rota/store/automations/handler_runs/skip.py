@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from rota.core.automations.model import DeadLetter, EventName, HandlerRun, NewEvent, StoredEvent
 from rota.core.automations.planner import DeployedHandler
-from rota.core.counts import some
+from rota.core.plurals import some
 from rota.core.runs.ids import short_id
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import iso

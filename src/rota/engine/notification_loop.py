@@ -1,10 +1,10 @@
-"""The notifier: turns recorded notifications into messages, by the limits of each rule.
+"""The notification loop: turns recorded notifications into messages, by the limits of each rule.
 
 Causes are recorded in their own transactions. This loop takes them in batches, under the lock of
 the rules: the messages, the progress of the rules and the marks are one commit. The receivers that
 a schedule brings along are a rule without a limit: each of its notifications is a message. Any
-number of processes may run a notifier. It runs only in processes that declare rules or serve
-pipelines.
+number of processes may run a notification loop. It runs only in processes that declare rules or
+serve pipelines.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rota.store.notifications.rules import StoredRule
 from rota.store.runs.start import start_runs
 
 BATCH = 500
-# READY is sent for work of every kind, so the notifier limits how often it polls.
+# READY is sent for work of every kind, so the notification loop limits how often it polls.
 GAP_S = 0.5
 # The workflow that sends a message, and its queue: a channel that is down delays no other work.
 DELIVERY = "rota.notification"
@@ -55,7 +55,7 @@ class Dispatched(NamedTuple):
     next_at: int | None
 
 
-class Notifier(TimedLoop):
+class NotificationLoop(TimedLoop):
     """Dispatches the notifications of one namespace."""
 
     def __init__(self, base: EngineContext) -> None:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from rota.client.client import Client
 from rota.core import redaction
-from rota.core.meters import HTTP_REQUESTS, HTTP_SECONDS
+from rota.core.process_metrics import HTTP_REQUESTS, HTTP_SECONDS
 from rota.core.redaction import Redactor
 from rota.core.time.zones import zone_named
 from rota.errors import StoreError, UnknownZone

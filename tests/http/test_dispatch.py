@@ -9,8 +9,8 @@ import pytest
 from rota.client.client import Client
 from rota.errors import UnknownRun
 from rota.http import files
+from rota.http.dispatch import CSP
 from rota.http.request import Answer, Html, Redirect, WebRequest
-from rota.http.site import CSP
 from rota.http.table import Page
 from tests.http.kit import BASE, browsing
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core import meters
-from rota.core.meters import OTHER, SECONDS, VALUES_MAX, CounterMeter, HistogramMeter
+from rota.core import process_metrics
+from rota.core.process_metrics import OTHER, SECONDS, VALUES_MAX, CounterMeter, HistogramMeter
 from rota.core.prometheus_text import text
 from tests.kit.prometheus_parser import parse
 
@@ -48,8 +48,12 @@ def test_names_beyond_the_cap_share_one_value() -> None:
 
 
 def test_every_meter_is_in_the_table_and_has_a_name_of_its_kind() -> None:
-    found = {one for one in vars(meters).values() if isinstance(one, meters.ProcessMeter)}
-    assert found == set(meters.METERS)
-    for one in meters.METERS:
+    found = {
+        one
+        for one in vars(process_metrics).values()
+        if isinstance(one, process_metrics.ProcessMeter)
+    }
+    assert found == set(process_metrics.METERS)
+    for one in process_metrics.METERS:
         assert one.name.endswith("_total" if one.kind == "counter" else "_seconds")
         assert one.help.endswith(".")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from rota import Rota
-from rota.core.runs.model import Claim
-from rota.core.runs.positions import (
+from rota.core.runs.claim_positions import (
     BACKLOG_MIN,
     FRONT_EVERY_US,
     FRONT_SHARE,
     QueuePosition,
     QueuePositions,
 )
+from rota.core.runs.model import Claim
 from rota.core.time.instants import SECOND
 from tests.engine.kit import Gate, eventually, live
 from tests.kit.builders import NOW

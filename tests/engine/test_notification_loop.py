@@ -1,4 +1,4 @@
-"""The notifier as a loop of a live worker."""
+"""The notification loop as a loop of a live worker."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_a_poll_between_the_commit_of_a_tick_and_its_answer_is_not_lost(
 
     async with virtual(app, url=database_url):
         assert app.runtime is not None
-        for loop in (app.runtime.notifier, app.runtime.scheduler):
+        for loop in (app.runtime.notification_loop, app.runtime.scheduler):
             assert loop is not None
             await loop.tick()
             assert loop.next_at is None

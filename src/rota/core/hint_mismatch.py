@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import inspect
 
-from rota.core.round_trip import short
+from rota.core.json_round_trip import short
 
 _BYTES = (bytes, bytearray, memoryview)
 _BYTES_KINDS = {
