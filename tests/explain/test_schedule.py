@@ -11,6 +11,7 @@ import pytest
 from rota import Rota
 from rota.core.time.instants import MINUTE, instant
 from rota.errors import UnknownSchedule, UsageError
+from rota.explain.run import BLOCKED
 from rota.explain.schedule import why
 from rota.testing import World, virtual
 from tests.explain.kit import BERLIN, NOON, ask, limit, make
@@ -351,6 +352,7 @@ async def _foreign(app: Rota) -> str:
         ({"running_max": 2}, "ready", "about to be claimed"),
         ({"running_max": 1}, "queue_limit", "queue mail runs 1 at the same time, its limit"),
         ({"key_running_max": 1}, "key_limit", "1 of key ann run already, the limit"),
+        ({"key_open_max": 1}, "key_open_limit", "1 of key ann may be open at a time, and"),
         ({"paused": 1}, "queue_paused", "queue mail is paused"),
         ({"rate_count": 1, "rate_per_us": 60 * MINUTE}, "rate_limit", "may start 1 per 1h"),
     ],
@@ -359,6 +361,8 @@ async def test_a_pending_run_names_the_limit_in_its_way(
     database_url: str, limits: dict[str, int], verdict: str, says: str
 ) -> None:
     app = make()
+    if "key_open_max" in limits:  # a run holds its key from its first claim on
+        app.queue("mail", open_per_key=1)
     async with virtual(app, url=database_url, start=NOON) as world:
         held = await app.options(key="ann").start("holds")
         await world.settle()
@@ -372,6 +376,7 @@ async def test_a_pending_run_names_the_limit_in_its_way(
         found = await ask(app, run.id)
         assert found.verdict == verdict
         assert says in found.sentence
+        assert (verdict in BLOCKED) == (verdict != "ready")
 
 
 async def test_slots_that_are_all_taken_are_reported(database_url: str) -> None:

@@ -33,8 +33,8 @@ RUNNING_LOOK = 1000
 # A run with such a verdict does not move by itself: what waits behind it is blocked by the cause.
 BLOCKED = frozenset({
     "no_worker", "unknown_workflow", "no_code", "queue_paused", "queue_limit", "key_limit",
-    "rate_limit", "slots", "needs_person", "waits_signal", "waits_alone", "worker_reserved",
-    "disarmed",
+    "key_open_limit", "rate_limit", "slots", "needs_person", "waits_signal", "waits_alone",
+    "worker_reserved", "disarmed",
 })  # fmt: skip
 
 
@@ -289,7 +289,7 @@ class RunExplainer:
             if len(held) >= limit.key_open_max and run.root_id not in held:
                 clause = (
                     f"waits: {limit.key_open_max} of key {run.limit_key} may be open at a time, "
-                    f"and {some(held)} has not ended"
+                    f"and {some(held)} {'has' if len(held) == 1 else 'have'} not ended"
                 )
                 return RunState("key_open_limit", clause, {"holders": held})
         return self._rated(limit)
@@ -315,8 +315,9 @@ class RunExplainer:
         if any(held[worker.id] < worker.slots and worker.id not in alone for worker in serving):
             return None
         if reserved := [alone[worker.id] for worker in serving if worker.id in alone]:
+            verb = "is" if len(reserved) == 1 else "are each"
             clause = (
-                f"waits: no slot is free while {some(reserved)} is executed alone, after its "
+                f"waits: no slot is free while {some(reserved)} {verb} executed alone, after "
                 "workers died"
             )
             hint = "Wait, or start another worker."
