@@ -18,7 +18,7 @@ from rota.client.runs import Runs
 from rota.client.schedules import Schedules
 from rota.client.start import StartOptions
 from rota.client.tokens import Sessions, Tokens
-from rota.core.runs.queue_limits import QueueOptions
+from rota.core.runs.queue_options import QueueOptions
 from rota.notifications.registry import AppNotifications
 from rota.pipelines.client import PipelineClient
 from rota.schedules.definition import ScheduleOptions

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rota.engine import liveness
+from rota.engine import process_identity
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "examples" / "hello"
@@ -54,7 +54,9 @@ def start() -> tuple[int, str]:
             [*ROTA, "up"], cwd=EXAMPLE, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
             start_new_session=True, env=environment(),
         )  # fmt: skip
-    DAEMON.write_text(json.dumps({"pid": daemon.pid, "started": liveness.started(daemon.pid)}))
+    DAEMON.write_text(
+        json.dumps({"pid": daemon.pid, "started": process_identity.started(daemon.pid)})
+    )
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
         if any(worker["pid"] == daemon.pid for worker in workers()):
@@ -129,7 +131,7 @@ def running() -> int | None:
         pid, started = int(state["pid"]), str(state["started"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return pid if liveness.lives(pid, started) else None
+    return pid if process_identity.lives(pid, started) else None
 
 
 def workers() -> list[dict[str, Any]]:

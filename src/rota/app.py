@@ -23,7 +23,7 @@ from rota.client.client import Client
 from rota.client.inbound_webhook import DeclaresWebhooks, WebhookTable
 from rota.core.runs.model import Queue
 from rota.core.runs.names import checked_name
-from rota.core.runs.queue_limits import QueueOptions, stored_queue
+from rota.core.runs.queue_options import QueueOptions, stored_queue
 from rota.core.suggest import check_options
 from rota.engine.clock import Clock
 from rota.engine.context import EngineContext
@@ -55,8 +55,8 @@ from rota.workflows.definition import (
     WorkflowOptions,
 )
 from rota.workflows.executor import WorkflowExecutor
-from rota.workflows.run import is_replay
 from rota.workflows.starter import AppStarter
+from rota.workflows.workflow_run import is_replay
 
 P = ParamSpec("P")
 R = TypeVar("R")

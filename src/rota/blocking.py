@@ -28,7 +28,7 @@ from rota.core.time.instants import Duration
 from rota.errors import UsageError
 from rota.settings import Settings
 from rota.workflows import primitives
-from rota.workflows.run import current_run
+from rota.workflows.workflow_run import current_run
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from rota import settings as settings_
 from rota.app import Rota
 from rota.client.inbound_webhook import WebhookTable
 from rota.client.start import NO_OPTIONS
-from rota.core.runs.queue_limits import QueueOptions
+from rota.core.runs.queue_options import QueueOptions
 from rota.core.suggest import close_names, did_you_mean, hint_of
 from rota.core.time.instants import SECOND, micros
 from rota.errors import BadInput, BadSetting, RotaError, StoreUnreachable, UsageError

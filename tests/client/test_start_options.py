@@ -16,7 +16,7 @@ from rota.blocking import BlockingClient, block_on
 from rota.client.schedules import Schedules
 from rota.client.start import RunOptions
 from rota.core.runs.filters import RunFilter, RunSelection
-from rota.core.runs.queue_limits import QueueOptions
+from rota.core.runs.queue_options import QueueOptions
 from rota.core.schedules.intent import POLICY_NAMES
 from rota.errors import BadInput, BadSetting, UnknownOption, UnknownWorkflow, UsageError
 from rota.schedules.definition import PolicyOptions, ScheduleOptions

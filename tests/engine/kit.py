@@ -13,7 +13,7 @@ from rota import Rota
 from rota.core.runs.model import Claim
 from rota.core.runs.model import WorkerRecord as WorkerRow
 from rota.core.time.instants import Duration, micros
-from rota.engine import liveness
+from rota.engine import process_identity
 from rota.store.runs import claim, workers
 from rota.store.runs.claim import ClaimRequest
 from rota.testing import VirtualClock
@@ -158,7 +158,11 @@ async def ghost_row(app: Rota, worker_id: str, **fields: Any) -> None:
 def here() -> dict[str, Any]:
     """The fields of a worker row that is this very process."""
     pid = os.getpid()
-    return {"host": liveness.host(), "pid": pid, "pid_started": liveness.started(pid)}
+    return {
+        "host": process_identity.host(),
+        "pid": pid,
+        "pid_started": process_identity.started(pid),
+    }
 
 
 async def ghost_claim(

@@ -9,7 +9,7 @@ import pytest
 
 from rota import Rota, RunFailed
 from rota.core.time.instants import SECOND
-from rota.engine import liveness
+from rota.engine import process_identity
 from rota.errors import RunCrashed
 from rota.store.runs import recover
 from rota.testing import World, virtual
@@ -375,32 +375,32 @@ async def test_more_lapsed_runs_than_one_batch_are_reaped_at_once(
 
 def test_a_process_lives_while_its_start_time_is_its_own() -> None:
     pid = os.getpid()
-    assert liveness.lives(pid, liveness.started(pid))
-    assert not liveness.lives(pid, "1")
-    assert not liveness.lives(2**22 + 1, "1")
+    assert process_identity.lives(pid, process_identity.started(pid))
+    assert not process_identity.lives(pid, "1")
+    assert not process_identity.lives(2**22 + 1, "1")
 
 
 def test_a_process_whose_start_is_unknown_is_judged_by_its_pid_alone() -> None:
-    assert liveness.lives(os.getpid(), "")
-    assert not liveness.lives(2**22 + 1, "")
+    assert process_identity.lives(os.getpid(), "")
+    assert not process_identity.lives(2**22 + 1, "")
 
 
 def test_the_start_of_a_process_survives_odd_names(monkeypatch: pytest.MonkeyPatch) -> None:
     stat = "7 (a) b (c)) S " + " ".join(str(n) for n in range(4, 53))
     monkeypatch.setattr("pathlib.Path.read_text", lambda *_: stat)
-    assert liveness.started(7) == "22"
+    assert process_identity.started(7) == "22"
 
 
 @pytest.mark.parametrize("state", ["Z", "X"])
 def test_a_zombie_does_not_live(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
     stat = f"7 (python) {state} " + " ".join(str(n) for n in range(4, 53))
     monkeypatch.setattr("pathlib.Path.read_text", lambda *_: stat)
-    assert liveness.started(7) == ""
-    assert not liveness.lives(7, "22")
+    assert process_identity.started(7) == ""
+    assert not process_identity.lives(7, "22")
 
 
 def test_a_host_is_more_than_its_name() -> None:
-    name, boot, namespace = liveness.host().split("/")
+    name, boot, namespace = process_identity.host().split("/")
     assert name
     assert boot
     assert namespace

@@ -11,7 +11,7 @@ import pytest
 
 from rota import Client, Rota, sleep, wait_for
 from rota.errors import StoreUnreachable
-from rota.store.runs import steps
+from rota.store.runs import signals
 from rota.store.runs.settle import settle_and_claim
 from tests.kit import broken
 from tests.kit.writes import replace_writes
@@ -39,7 +39,7 @@ async def test_a_signal_taken_by_a_write_whose_answer_was_lost_still_arrives(
     losses: list[str] = []
 
     def first_taken(function: Any, args: Any, value: Any) -> bool:
-        if function is not steps.await_signal or value.status != "completed" or losses:
+        if function is not signals.await_signal or value.status != "completed" or losses:
             return False
         losses.append(value.output)
         return True

@@ -14,7 +14,7 @@ from rota.core.runs.model import Claim, NewRun, Outcome
 from rota.errors import RotaError
 from rota.store.backend.database import Tx
 from rota.store.runs import claim as claiming
-from rota.store.runs import steps
+from rota.store.runs import signals, steps
 from rota.store.runs.settle import settle_and_claim, settle_runs
 from rota.store.runs.start import successor
 from rota.store.runs.wake import poke
@@ -120,7 +120,7 @@ async def test_a_signal_sent_while_an_attempt_gives_way_to_the_next_is_received(
 ) -> None:
     app = Rota(server_url, **QUICK)
     retrying = Gate(settle_runs, settle_and_claim)
-    sending = Gate(steps.send_signal)
+    sending = Gate(signals.send_signal)
 
     @app.workflow(retries=RetryPolicy(attempts=5, delay_s=0))
     async def listens() -> int:

@@ -14,8 +14,8 @@ from rota.http import dispatch
 from rota.http.auth import allowed_hosts
 from rota.http.options import HttpOptions, load
 from rota.http.request import Answer, WebRequest
+from rota.http.router import Page
 from rota.http.routes import ROUTES
-from rota.http.table import Page
 from rota.settings import Settings
 from rota.testing import VirtualClock
 from tests.http.kit import API, BASE, browsing

@@ -11,7 +11,7 @@ from rota.errors import UnknownRun
 from rota.http import files
 from rota.http.dispatch import CSP
 from rota.http.request import Answer, Html, Redirect, WebRequest
-from rota.http.table import Page
+from rota.http.router import Page
 from tests.http.kit import BASE, browsing
 
 

@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from rota.client.client import Client
-from rota.http import adapter, events
+from rota.http import events, starlette_adapter
 from rota.http.events import EventHub
 from rota.http.options import HttpOptions
 from rota.http.problems import RequestRefused
@@ -157,7 +157,7 @@ async def until_true(holds: Callable[[], bool]) -> None:
 async def test_a_reader_that_does_not_read_is_dropped(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapter, "SLOW_S", 0.5)
+    monkeypatch.setattr(starlette_adapter, "SLOW_S", 0.5)
     monkeypatch.setattr(events, "COALESCE_S", 0.0)
     async with client:
         server = HttpServer(client, HttpOptions(port=0))

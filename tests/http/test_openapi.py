@@ -16,12 +16,12 @@ from openapi_spec_validator import validate
 from schemathesis.checks import CHECKS, load_all_checks
 from schemathesis.generation import GenerationMode
 
-from rota.http.adapter import asgi
 from rota.http.dispatch import Site
 from rota.http.openapi import openapi_document
 from rota.http.options import HttpOptions
 from rota.http.route import PREFIX
 from rota.http.routes import ROUTES
+from rota.http.starlette_adapter import asgi
 from tests.http.kit import BASE, PORT
 from tests.http.kit.office import Office
 

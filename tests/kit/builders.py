@@ -33,7 +33,7 @@ from rota.store.backend.database import Database, Row, Tx, open_url
 from rota.store.backend.postgres import PostgresTx
 from rota.store.backend.sqlite_tx import SqliteTx
 from rota.store.runs import claim as claiming
-from rota.store.runs import history, steps, workers
+from rota.store.runs import history, signals, steps, workers
 from rota.store.runs.payloads import INLINE_BYTES_MAX
 from rota.store.runs.recover import reap_runs
 from rota.store.runs.settle import settle_runs
@@ -182,7 +182,7 @@ async def status(db: Database, run_id: str) -> str:
 async def signal(db: Database, root_id: str, name: str = "go", body: str | None = "1") -> None:
     """Leave a signal."""
     await db.write(
-        steps.send_signal, signal_id=fresh_id(), root_id=root_id, name=name, body=body, now=NOW
+        signals.send_signal, signal_id=fresh_id(), root_id=root_id, name=name, body=body, now=NOW
     )
 
 

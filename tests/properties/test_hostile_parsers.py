@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.cli import values
+from rota.cli import argument_values
 from rota.core import typed
 from rota.core.pipelines import filter_rules, replies
 from rota.core.pipelines.filter_rules import Operator
@@ -55,7 +55,7 @@ def test_every_instant_can_be_shown_and_clamped(at: int) -> None:
 @given(hostile.texts())
 def test_a_time_on_the_command_line_is_read_or_refused(text: str) -> None:
     with only_ours():
-        values.instant(text)
+        argument_values.instant(text)
 
 
 @pytest.mark.parametrize("read", [read_cron, understand, zone_named])
@@ -133,11 +133,11 @@ def _same(back: Any, value: Any) -> bool:
 
 @given(hostile.texts(), hostile.texts())
 def test_values_of_the_command_line_are_read_or_refused(text: str, other: str) -> None:
-    for read in (values.loose, values.whole):
+    for read in (argument_values.loose, argument_values.whole):
         with only_ours():
             read(f"{text} ")  # "-" alone would read standard input
     with only_ours():
-        values.arguments([f"a={text}", other], f"@{other}")
+        argument_values.arguments([f"a={text}", other], f"@{other}")
 
 
 @given(hostile.texts(), st.sampled_from(["", "Sun, 06 Nov 1994 08:49:37 GMT"]))
@@ -189,7 +189,7 @@ def test_a_feed_is_read_or_rejected(body: bytes, charset: str, text: str) -> Non
 def test_a_file_that_is_not_text_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_bytes(b'{"a": "\xff"}')
     with pytest.raises(BadInput, match=r"bad\.json"):
-        values.whole(f"@{tmp_path / 'bad.json'}")
+        argument_values.whole(f"@{tmp_path / 'bad.json'}")
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "templates": lambda text: Template(text).render({"a": 1}),
     "escaped templates": escaped,
     "replies": replies.extract,
-    "command line": values.loose,
+    "command line": argument_values.loose,
 }
 
 

@@ -30,10 +30,10 @@ from rota.store import invariants
 from rota.store.backend import migrate
 from rota.store.backend.database import Database, Tx, open_url
 from rota.store.runs import claim as claiming
-from rota.store.runs import steps
+from rota.store.runs import signals, steps
 from rota.store.runs.cancel import cancel_chains
+from rota.store.runs.manual_retry import resolve_run
 from rota.store.runs.recover import reap_runs, renew_leases, return_strays
-from rota.store.runs.retry import resolve_run
 from rota.store.runs.settle import settle_runs
 from rota.store.runs.start import start_runs, successor
 from rota.store.runs.wake import poke, wake_due
@@ -336,7 +336,7 @@ class Store(RuleBasedStateMachine):
         live = self.live()
         root = live[pick // 4 % len(live)].root_id if live and pick % 4 else self.life(pick).root
         self.write(
-            steps.send_signal, signal_id=fresh_id(self.now), root_id=root, name="go", body="1",
+            signals.send_signal, signal_id=fresh_id(self.now), root_id=root, name="go", body="1",
             now=self.now,
         )  # fmt: skip
         self.model.poke(root, self.now)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from rota import Client
-from rota.core.schedules.intent import Before, Intent, Policies, decide
+from rota.core.schedules.firing_plan import Before, decide
+from rota.core.schedules.intent import Intent, Policies
 from rota.core.time.instants import DAY, HOUR, SECOND
 from rota.core.time.recurrence import parse
 from rota.errors import BadSchedule, RotaError, UnknownSchedule

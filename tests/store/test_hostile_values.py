@@ -14,7 +14,7 @@ from rota.core.runs.model import Outcome, Schedule
 from rota.core.runs.retry import RetryPolicy
 from rota.errors import RotaError, StoreError
 from rota.store.backend.database import Database
-from rota.store.runs import steps
+from rota.store.runs import signals, steps
 from rota.store.runs.settle import settle_runs
 from rota.store.runs.start import start_runs, start_uniform, successor
 from rota.store.schedules import templates
@@ -137,11 +137,11 @@ def test_signals_are_kept_or_refused_whatever_they_hold(database_url: str) -> No
     async def feed(db: Database, text: str, number: int) -> None:
         held = await begin(db)
         await db.write(
-            steps.send_signal, signal_id=fresh_id(), root_id=held.root_id, name=text, body=text,
+            signals.send_signal, signal_id=fresh_id(), root_id=held.root_id, name=text, body=text,
             now=NOW,
         )  # fmt: skip
         step = waiting_step(held, "w", wake_at=number)
-        await db.write(steps.await_signal, held, text, step, now=NOW)
+        await db.write(signals.await_signal, held, text, step, now=NOW)
 
     fed(database_url, feed)
 

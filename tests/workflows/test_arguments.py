@@ -10,7 +10,7 @@ import pytest
 
 from rota import Rota, gather, sleep, wait_for
 from rota.cli.run.next_steps import next_step
-from rota.core.runs.digest import digest_of
+from rota.core.runs.argument_digest import digest_of
 from rota.errors import Stranded, UsageError
 from rota.explain.schedule import why
 from rota.testing import virtual

@@ -10,7 +10,7 @@ import pytest
 from rota import RetryPolicy, Rota, RunHandle, sleep
 from rota.core.runs.stored_errors import read_error
 from rota.testing import World, virtual
-from rota.workflows.run import current_run
+from rota.workflows.workflow_run import current_run
 from tests.workflows.kit import attempts, eventually, keys, result, sound, trouble
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from rota import Rota, RunHandle, Start, blocking, gather, now, sleep, sleep_until, wait_for
 from rota.testing import virtual
-from rota.workflows.timeouts import undetected
+from rota.workflows.asyncio_timeouts import undetected
 from tests.workflows.kit import keys, result, trouble
 
 Body = Callable[[], Coroutine[Any, Any, Any]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Unpack
 
 from rota.ai.base import Request, passing
-from rota.ai.priced_invoker import count
+from rota.ai.base_invoker import count
 from rota.ai.provider_call import Home, HttpInvoker, HttpInvokerOptions, ReplyParser
 
 VERSION = "2023-06-01"

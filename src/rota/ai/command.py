@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from rota.ai.base import BOUND_TOKENS, Reply, Request, passing
-from rota.ai.priced_invoker import Priced, check, counts
+from rota.ai.base_invoker import Priced, check, counts
 from rota.ai.prices import Prices
 from rota.errors import (
     BadSetting,

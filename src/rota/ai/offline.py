@@ -12,7 +12,7 @@ from typing import Any
 
 from rota.ai import tokens
 from rota.ai.base import Reply, Request, estimated_tokens
-from rota.ai.priced_invoker import Priced, check
+from rota.ai.base_invoker import Priced, check
 from rota.ai.prices import Prices
 
 ECHO_CHARS_MAX = 200

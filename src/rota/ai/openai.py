@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from rota.ai.base import Request, passing
-from rota.ai.priced_invoker import counts
+from rota.ai.base_invoker import counts
 from rota.ai.provider_call import Home, HttpInvoker, HttpInvokerOptions, ReplyParser
 
 # Other servers have values of their own for an answer that was cut off.

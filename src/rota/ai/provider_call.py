@@ -17,8 +17,8 @@ from urllib.parse import SplitResult, urlunsplit
 import msgspec
 
 from rota.ai.base import Reply, Request, passing
+from rota.ai.base_invoker import Priced, check
 from rota.ai.errors import Refusal, filtered, judge
-from rota.ai.priced_invoker import Priced, check
 from rota.ai.prices import Prices
 from rota.errors import BadSetting, Rejected, RotaError, UsageError
 from rota.net.http import (

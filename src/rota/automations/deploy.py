@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rota.automations.definition import Automation
 from rota.automations.executor import AutomationExecutor
 from rota.client.automations import Automations
-from rota.core.runs.deployed_code import code_set
-from rota.engine import liveness
+from rota.core.runs.worker_code import code_set
+from rota.engine import process_identity
 from rota.engine.wakeups import READY, TIMER
 from rota.errors import BadAutomation, UnknownAutomation
 from rota.store.automations import deploy as deploys
@@ -127,7 +127,7 @@ class AppAutomations(Automations):
 
     async def _refuse(self, problems: Mapping[str, Sequence[str]]) -> None:
         await self._database.write(
-            refused.put, self._namespace, problems, host=liveness.host(), now=self._now()
+            refused.put, self._namespace, problems, host=process_identity.host(), now=self._now()
         )
 
     async def _put_new(self, fresh: Sequence[NewVersion]) -> frozenset[str]:

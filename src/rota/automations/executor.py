@@ -21,10 +21,10 @@ from rota.automations.handler_runner import HandlerRunner
 from rota.automations.journal import HandlerJournal
 from rota.automations.threads import HandlerThreads
 from rota.core.automations.failure_policy import FailedAttempt
-from rota.core.runs.deployed_code import CodeSet, code_set
 from rota.core.runs.failures import Kind, describe, is_outage
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Claim, Outcome, StoredStep
+from rota.core.runs.worker_code import CodeSet, code_set
 from rota.core.typed import json_text
 from rota.engine.context import EngineContext
 from rota.engine.outcome import JudgedFailure, judge_handler

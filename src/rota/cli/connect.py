@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from rota import project
 from rota.app import Rota
-from rota.cli import render, values
+from rota.cli import argument_values, render
 from rota.cli.base import CommonOptions
 from rota.client.client import Client
 from rota.client.operations import ARM_HINT, disarmed_clause
@@ -123,7 +123,7 @@ def run_checked(
     arguments: tuple[dict[str, Any], dict[str, str]],
     work: Callable[[Client, Any, dict[str, Any]], Awaitable[T]],
 ) -> T:
-    """Run `work` with a workflow and its arguments, which come from `values.arguments`.
+    """Run `work` with a workflow and its arguments, which come from `argument_values.arguments`.
 
     With a project's app the arguments are checked; with a bare database they are sent unchanged.
     """
@@ -132,7 +132,9 @@ def run_checked(
     if app is None:
         return ask(call, lambda client: work(client, name, given))
     workflow = app.starter.workflow_named(name)
-    kwargs = values.checked(workflow, given, texts, bytes_max=app.settings.payload_bytes_max)
+    kwargs = argument_values.checked(
+        workflow, given, texts, bytes_max=app.settings.payload_bytes_max
+    )
     return run(app, lambda client: work(client, workflow, kwargs))
 
 

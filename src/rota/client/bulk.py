@@ -16,7 +16,7 @@ from rota.engine.wakeups import CANCEL, DONE, READY
 from rota.errors import BadInput, WrongState
 from rota.store.runs import history
 from rota.store.runs.cancel import cancel_chains
-from rota.store.runs.retry import retry_chain
+from rota.store.runs.manual_retry import retry_chain
 
 if TYPE_CHECKING:
     from rota.core.runs.model import Run

@@ -38,7 +38,7 @@ from rota.client.tokens import Sessions, Tokens
 from rota.core import trace_spans
 from rota.core.runs.ids import IdMaker
 from rota.core.runs.model import Queue, WorkerRecord
-from rota.core.runs.queue_limits import QueueLimits, stored_queue
+from rota.core.runs.queue_options import QueueLimits, stored_queue
 from rota.core.suggest import check_options, suggestion
 from rota.engine.clock import Clock, SystemClock
 from rota.engine.wakeups import READY

@@ -23,7 +23,7 @@ from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Queue, Run, WorkerRecord
 from rota.core.schedules.intent import QUARANTINED_REASON
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND, micros, span
-from rota.engine import liveness
+from rota.engine import process_identity
 from rota.engine.clock import SystemClock
 from rota.errors import BadAutomation, RotaError, StoreReadOnly
 from rota.schedules.ledger_check import ledger_faults
@@ -33,12 +33,12 @@ from rota.store.automations import refused, views
 from rota.store.automations.state import digests, versions_without_worker
 from rota.store.backend import migrate
 from rota.store.backend.database import Database, Tx, open_url
-from rota.store.backend.grants import role_grants
 from rota.store.backend.migrate import PlannedMigration
+from rota.store.backend.postgres_grants import role_grants
 from rota.store.metrics import open_runs
 from rota.store.runs import history, lists, retention, workers
+from rota.store.runs.chain_ends import release_stuck
 from rota.store.schedules import templates
-from rota.store.schedules.overlap import release_stuck
 
 MigrationPlan = list[PlannedMigration]
 Absence = Literal["gone", "silent"]
@@ -64,7 +64,9 @@ def absence(worker: WorkerRecord, settings: Settings, now: int) -> Absence | Non
     """Why a worker that has not signed off does not work: its process is gone, or it is silent."""
     if worker.status == "offline":
         return None
-    if worker.host == liveness.host() and not liveness.lives(worker.pid, worker.pid_started):
+    if worker.host == process_identity.host() and not process_identity.lives(
+        worker.pid, worker.pid_started
+    ):
         return "gone"
     beats_us = max(3 * micros(settings.heartbeat_s), 5 * SECOND)
     return "silent" if now - worker.heartbeat_at > beats_us else None
@@ -336,7 +338,7 @@ class Doctor:
         """Whether a process of this machine lives but is late with its heartbeat."""
         beat_us = micros(self._settings.heartbeat_s)
         late_us = self._now - row.heartbeat_at - beat_us
-        return row.host == liveness.host() and late_us > max(beat_us // 2, SECOND)
+        return row.host == process_identity.host() and late_us > max(beat_us // 2, SECOND)
 
     def _blocked(self, row: WorkerRecord, running: Sequence[Run]) -> Finding:
         says = (

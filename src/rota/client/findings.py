@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from rota.core.plurals import some
 from rota.settings import Settings
-from rota.store.backend.grants import RoleGrants
+from rota.store.backend.postgres_grants import RoleGrants
 
 if TYPE_CHECKING:  # a program that only talks to PostgreSQL needs no SQLite
     from rota.store.backend.sqlite_inspect import SqliteState

@@ -22,10 +22,10 @@ from rota.core.suggest import suggestion
 from rota.core.time.instants import Duration, patience_micros
 from rota.engine.wakeups import CANCEL, DONE, READY
 from rota.errors import BadInput, UnknownWorkflow, WrongState
-from rota.store.runs import history, steps
+from rota.store.runs import history, signals, steps
 from rota.store.runs.cancel import cancel_chains
 from rota.store.runs.history import ChainResult, Ready
-from rota.store.runs.retry import resolve_run, retry_chain
+from rota.store.runs.manual_retry import resolve_run, retry_chain
 
 
 class Runs(BulkVerbs):
@@ -233,8 +233,8 @@ class Runs(BulkVerbs):
         now = self._now()
         body = self._json(value, f"signal {name}")
         await self._wakeups.write(
-            (READY,), steps.send_signal, signal_id=self._client.ids.make(now), root_id=run.root_id,
-            name=name, body=body, now=now,
+            (READY,), signals.send_signal, signal_id=self._client.ids.make(now),
+            root_id=run.root_id, name=name, body=body, now=now,
         )  # fmt: skip
 
     async def fork(

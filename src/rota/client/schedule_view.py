@@ -15,7 +15,8 @@ from rota.client.connection import ClientPart
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Schedule
 from rota.core.runs.names import checked_name, checked_search
-from rota.core.schedules.intent import Intent, jitter_us
+from rota.core.schedules.firing_plan import jitter_us
+from rota.core.schedules.intent import Intent
 from rota.core.suggest import suggestion
 from rota.core.time.describe import describe
 from rota.core.time.instants import moment

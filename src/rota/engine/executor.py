@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Collection, Sequence
 from typing import Protocol
 
 from rota.core import trace_spans
-from rota.core.runs.deployed_code import CodeSet
 from rota.core.runs.model import Claim, Outcome, StoredStep
 from rota.core.runs.options import StoredRunOptions
+from rota.core.runs.worker_code import CodeSet
 from rota.engine.clock import Clock
 
 

@@ -28,7 +28,7 @@ from rota.errors import (
 )
 from rota.store.backend.batching import BATCH_MAX, Batch
 from rota.store.backend.database import BRIEF, Database
-from rota.store.runs import steps
+from rota.store.runs import signals, steps
 from rota.store.runs.steps import ChildEnd, ChildQuery, ChildStart
 
 log = logging.getLogger("rota.journal")
@@ -116,14 +116,14 @@ class Journal:
         return [_ours(claim, one) for one in started]
 
     async def await_signal(
-        self, claim: Claim, name: str, step: StoredStep, fits: steps.Fits, at: int | None = None
+        self, claim: Claim, name: str, step: StoredStep, fits: signals.Fits, at: int | None = None
     ) -> StoredStep:
         """Take a signal for this step, or record that it waits. `at` is now, if it has to be that
         very instant in the record."""
         return await insist(
             self.clock,
             lambda: self._database.write(
-                steps.await_signal, claim, name, step, fits=fits, now=at or self.clock.now()
+                signals.await_signal, claim, name, step, fits=fits, now=at or self.clock.now()
             ),
             "taking a signal",
         )

@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from rota.core import process_metrics
-from rota.core.runs.fleet import Fleet
 from rota.core.runs.ids import id_bound
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import WorkerRecord as WorkerRow
+from rota.core.runs.notified_workers import Fleet
 from rota.core.runs.recovery import runs_alone
 from rota.core.time.instants import DAY, MINUTE, iso, micros
 from rota.core.typed import json_text
-from rota.engine import liveness
+from rota.engine import process_identity
 from rota.engine.clock import STEP_US, SystemClock
 from rota.engine.context import EngineContext
 from rota.engine.wakeups import CANCEL, DONE, READY
@@ -27,11 +27,11 @@ from rota.store.access import audit
 from rota.store.disarm import Disarmed
 from rota.store.notifications import record
 from rota.store.runs import retention, workers
+from rota.store.runs.chain_ends import release_stuck
 from rota.store.runs.recover import reap_runs
 from rota.store.runs.retention import ChainEnd
 from rota.store.runs.workers import Beat
 from rota.store.schedules import templates
-from rota.store.schedules.overlap import release_stuck
 
 log = logging.getLogger("rota.maintenance")
 
@@ -73,7 +73,7 @@ class Maintenance:
         self._stuck_for_s = stuck_for_s
         self._allow = allow
         self._disarmed: Disarmed | None = None
-        self._host = liveness.host()
+        self._host = process_identity.host()
         self._row: WorkerRow | None = None
         self._is_registered = False
         self._prune_at = 0
@@ -87,9 +87,9 @@ class Maintenance:
         now = self._clock.now()
         pid = os.getpid()
         self._row = WorkerRow(
-            self._worker.id, self._settings.namespace, self._host, pid, liveness.started(pid),
-            json_text(queues), json_text(self._worker.names()), self._settings.slots, "online",
-            version, now, now, None,
+            self._worker.id, self._settings.namespace, self._host, pid,
+            process_identity.started(pid), json_text(queues), json_text(self._worker.names()),
+            self._settings.slots, "online", version, now, now, None,
         )  # fmt: skip
         await self._database.write(workers.register, self._row, self._worker.code)
         await self.beat()
@@ -218,7 +218,7 @@ class Maintenance:
             for row in rows
             if row.id != self._worker.id
             and row.host == self._host
-            and not liveness.lives(row.pid, row.pid_started)
+            and not process_identity.lives(row.pid, row.pid_started)
         ]
 
     def _silent(self, rows: Sequence[WorkerRow], certain_at: int) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 from rota.core.runs.model import Claim
-from rota.core.runs.queue_limits import Contender, shares
+from rota.core.runs.queue_options import Contender, shares
 from rota.core.runs.recovery import LEASES_BETWEEN_PAUSES, runs_alone
 from rota.store.runs.claim import ClaimRequest
 

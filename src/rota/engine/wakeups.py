@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
-from rota.core.runs.fleet import Fleet, WakeupCall, is_asked, read_call, wider
+from rota.core.runs.notified_workers import Fleet, WakeupCall, is_asked, read_call, wider
 from rota.store.backend.database import READY, Database, Tx
 
 P = ParamSpec("P")

@@ -11,10 +11,10 @@ import logging
 from collections.abc import Sequence
 
 from rota.core.runs.claim_positions import QueuePositions
-from rota.core.runs.deployed_code import NO_CODE, CodeSet
 from rota.core.runs.failures import Kind, describe
 from rota.core.runs.lifecycle import FINAL, RULES
 from rota.core.runs.model import Claim, NewRun, Outcome, Queue, Started, StoredStep
+from rota.core.runs.worker_code import NO_CODE, CodeSet
 from rota.core.time.instants import micros
 from rota.engine import run_log
 from rota.engine.context import EngineContext

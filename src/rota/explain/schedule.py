@@ -17,7 +17,8 @@ from rota.client.schedule_view import ScheduleView
 from rota.core.runs.lifecycle import OPEN, Status, Trigger
 from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import error_line
-from rota.core.schedules.intent import QUARANTINED_REASON, Policies, jitter_us
+from rota.core.schedules.firing_plan import jitter_us
+from rota.core.schedules.intent import QUARANTINED_REASON, Policies
 from rota.core.time.instants import DAY, MINUTE, SECOND, iso, iso_if_known, moment, span
 from rota.core.time.recurrence import count_between, next_after, notes, previous_before
 from rota.errors import UnknownAutomation, UnknownRun, UnknownSchedule, UsageError

@@ -38,8 +38,8 @@ from rota.http.request import (
     WebRequest,
     read_cookies,
 )
+from rota.http.router import Match, Page, Router
 from rota.http.routes import ROUTES
-from rota.http.table import Match, Page, Router
 from rota.schedules.host_zone import host_zone_name
 
 log = logging.getLogger("rota.http")

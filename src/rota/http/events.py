@@ -17,8 +17,8 @@ from typing import NamedTuple
 import msgspec
 
 from rota.client.client import Client
-from rota.http.documents import ListedRun, StepDocument, document, documents
 from rota.http.problems import RequestRefused
+from rota.http.response_bodies import ListedRun, StepDocument, document, documents
 
 TOPICS = ("run", "schedule", "automation", "pipeline", "worker")
 # A wake-up says that something may have happened to a run; runs of all kinds share it.

@@ -13,7 +13,7 @@ from rota.errors import BadInput
 from rota.http.login import Logins
 from rota.http.problems import RequestRefused
 from rota.http.request import Answer, Json, WebRequest, media_type
-from rota.http.table import Page
+from rota.http.router import Page
 
 
 class Delivered(msgspec.Struct, frozen=True):

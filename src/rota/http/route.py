@@ -21,7 +21,7 @@ from rota.errors import BadInput
 from rota.http.fields import CONFLICT, NOT_FOUND
 from rota.http.problems import RequestRefused
 from rota.http.request import Answer, Empty, Fields, Json, Role, WebRequest, media_type
-from rota.http.table import Page, path_names
+from rota.http.router import Page, path_names
 
 PREFIX = "/api/v1"
 KEY = "idempotency-key"

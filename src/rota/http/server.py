@@ -91,7 +91,7 @@ class HttpServer:
 def _server(site: Site, ready: asyncio.Event) -> uvicorn.Server:
     import uvicorn
 
-    from rota.http.adapter import asgi
+    from rota.http.starlette_adapter import asgi
 
     class Quiet(uvicorn.Server):
         """A server in a host process that handles the signals."""

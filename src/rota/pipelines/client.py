@@ -25,7 +25,7 @@ from rota.engine.wakeups import READY
 from rota.errors import BadInput, UnknownPipeline, WrongState
 from rota.pipelines.executor import PART_NAME
 from rota.store.pipelines import steps as store
-from rota.store.runs.retry import retry_chain
+from rota.store.runs.manual_retry import retry_chain
 
 if TYPE_CHECKING:
     from rota.ai.base import Invoker

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rota.core.pipelines.names import KIND, run_name
-from rota.core.runs.deployed_code import NO_CODE
 from rota.core.runs.model import Claim, Outcome, StoredStep
+from rota.core.runs.worker_code import NO_CODE
 from rota.engine.journal import PASSING
 
 log = logging.getLogger("rota.pipelines")

@@ -18,6 +18,7 @@ from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import NewRun, Schedule
 from rota.core.runs.names import checked_name, checked_priority
 from rota.core.runs.retry import RetryPolicy
+from rota.core.schedules.firing_plan import jitter_us
 from rota.core.schedules.intent import (
     ENDED,
     MISSED_MAX,
@@ -29,7 +30,6 @@ from rota.core.schedules.intent import (
     Missed,
     Overlap,
     Policies,
-    jitter_us,
     understand,
 )
 from rota.core.time.instants import SECOND, Duration, micros, shown, timeout_micros

@@ -12,7 +12,12 @@ import msgspec
 
 from rota.client.start import RunOptions
 from rota.core.runs.model import Schedule
-from rota.core.schedules.intent import POLICY_NAMES, CodeValues, Intent, Policies
+from rota.core.schedules.intent import (
+    POLICY_NAMES,
+    CodeValues,
+    Intent,
+    Policies,
+)
 from rota.core.suggest import suggestion
 from rota.core.time.instants import iso, span
 from rota.core.time.recurrence import parse

@@ -13,7 +13,7 @@ from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Ve
 from rota.tools.decorator import tool
 
 if TYPE_CHECKING:
-    from rota.tools.append import FileAppend
+    from rota.tools.append_file import FileAppend
     from rota.tools.command import Command
     from rota.tools.feed import FeedRead
     from rota.tools.files import FileList, FileRead, FileWrite
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "Command": "command",
     "FeedRead": "feed",
-    "FileAppend": "append",
+    "FileAppend": "append_file",
     "FileList": "files",
     "FileRead": "files",
     "FileWrite": "files",

@@ -10,7 +10,7 @@ from typing import Any
 
 from rota.client.start import NO_OPTIONS, RunOptions
 from rota.core import typed
-from rota.core.runs.digest import digest_of
+from rota.core.runs.argument_digest import digest_of
 from rota.core.runs.failures import describe
 from rota.core.runs.ids import created_at_of
 from rota.core.runs.model import Started, StoredStep
@@ -21,7 +21,7 @@ from rota.store.runs.history import ChainResult
 from rota.store.runs.steps import ChildEnd
 from rota.workflows.raised_failures import note_call
 from rota.workflows.results import new_result, record_result, repeat_result
-from rota.workflows.run import WorkflowRun
+from rota.workflows.workflow_run import WorkflowRun
 
 LOOK_US_MIN, LOOK_US_MAX = SECOND, 60 * SECOND
 GONE = "its record was pruned or archived before its result was awaited"

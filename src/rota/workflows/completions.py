@@ -17,7 +17,7 @@ from rota.core.runs.model import StoredStep
 
 if TYPE_CHECKING:
     from rota.workflows.branches import Branch
-    from rota.workflows.run import WorkflowRun
+    from rota.workflows.workflow_run import WorkflowRun
 
 # Turns of the event loop in which the code reacts to a result, and more for each level of branches:
 # asyncio takes up to three turns to pass a result on to the task above.

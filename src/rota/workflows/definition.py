@@ -20,7 +20,7 @@ from rota.client.connection import running_loop
 from rota.client.handle import RunHandle
 from rota.client.start import NO_OPTIONS, Item, RunOptions, Startable, StartOptions
 from rota.core.fingerprint import Scope, fingerprint
-from rota.core.runs.digest import digest_of
+from rota.core.runs.argument_digest import digest_of
 from rota.core.runs.names import checked_key, checked_name, checked_priority
 from rota.core.runs.retry import RetryPolicy
 from rota.core.time.instants import Duration, timeout_micros
@@ -28,8 +28,8 @@ from rota.core.typed import Signature, returns_of
 from rota.errors import UsageError
 from rota.workflows import branches
 from rota.workflows.children import run_child
-from rota.workflows.run import WorkflowRun, current_run
 from rota.workflows.steps import run_step
+from rota.workflows.workflow_run import WorkflowRun, current_run
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rota.core import typed
-from rota.core.runs.deployed_code import NO_CODE
 from rota.core.runs.ids import IdMaker
 from rota.core.runs.model import Claim, Outcome, StoredStep
 from rota.core.runs.options import StoredRunOptions
 from rota.core.runs.retry import RetryPolicy
+from rota.core.runs.worker_code import NO_CODE
 from rota.core.time.instants import after
 from rota.engine.invoke import in_thread
 from rota.engine.journal import Journal
@@ -30,12 +30,12 @@ from rota.errors import (
 )
 from rota.settings import Settings
 from rota.workflows import branches
+from rota.workflows.asyncio_timeouts import undetected
 from rota.workflows.calls import unawaited
 from rota.workflows.definition import Workflow
 from rota.workflows.raised_failures import failed_calls
-from rota.workflows.run import LINGER_S, WorkflowContext, WorkflowRun
 from rota.workflows.starter import AppStarter
-from rota.workflows.timeouts import undetected
+from rota.workflows.workflow_run import LINGER_S, WorkflowContext, WorkflowRun
 
 log = logging.getLogger("rota.workflows")
 

@@ -32,8 +32,8 @@ from rota.engine.clock import SystemClock
 from rota.errors import UsageError
 from rota.workflows import branches
 from rota.workflows.results import record_result, repeat_result
-from rota.workflows.run import WorkflowRun, current_run
 from rota.workflows.signals import take_signal
+from rota.workflows.workflow_run import WorkflowRun, current_run
 
 T = TypeVar("T")
 

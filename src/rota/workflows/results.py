@@ -9,7 +9,7 @@ import msgspec
 
 from rota.core.runs.model import StoredStep
 from rota.workflows.completions import Completion
-from rota.workflows.run import WorkflowRun
+from rota.workflows.workflow_run import WorkflowRun
 
 
 def expect_result(flow: WorkflowRun, *, failed: bool = False) -> Completion | None:

@@ -8,14 +8,14 @@ from typing import Any
 
 from rota.core import typed
 from rota.core.json_schema import shape_of
-from rota.core.runs.digest import digest_of
+from rota.core.runs.argument_digest import digest_of
 from rota.core.runs.model import StoredStep
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import after
 from rota.errors import BadInput
-from rota.store.runs.steps import Fits
+from rota.store.runs.signals import Fits
 from rota.workflows.results import expect_result, repeat_result
-from rota.workflows.run import WorkflowRun
+from rota.workflows.workflow_run import WorkflowRun
 
 log = logging.getLogger("rota.workflows")
 

@@ -30,7 +30,7 @@ from rota.workflows.branches import step_around
 from rota.workflows.calls import OWN_CODE
 from rota.workflows.children import Siblings, child_result, start_child, start_children
 from rota.workflows.definition import Workflow
-from rota.workflows.run import WorkflowRun, current_run
+from rota.workflows.workflow_run import WorkflowRun, current_run
 
 log = logging.getLogger("rota.app")
 R = TypeVar("R")

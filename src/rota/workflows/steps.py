@@ -20,7 +20,7 @@ from rota.errors import StepFailed, StepTimeout, Stranded
 from rota.workflows import branches
 from rota.workflows.calls import OWN_CODE, STEP_CODE
 from rota.workflows.results import repeat_result
-from rota.workflows.run import WorkflowRun, is_cancelled
+from rota.workflows.workflow_run import WorkflowRun, is_cancelled
 
 if TYPE_CHECKING:
     from rota.workflows.definition import Step

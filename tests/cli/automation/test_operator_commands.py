@@ -12,9 +12,9 @@ import pytest
 
 from rota import Rota
 from rota.cli.automation import page
-from rota.core.runs.deployed_code import code_set
 from rota.core.runs.model import WorkerRecord
-from rota.engine import liveness
+from rota.core.runs.worker_code import code_set
+from rota.engine import process_identity
 from rota.store.runs import workers
 from tests.cli.kit import Daemon
 from tests.cli.kit.automation_project import CODE, AutomationShell
@@ -87,8 +87,8 @@ async def worker_with_code(url: str, digests: dict[str, str]) -> None:
     async with Rota(url).connected() as app:
         now, pid = app.clock.now(), os.getpid()
         row = WorkerRecord(
-            "w1", "default", liveness.host(), pid, liveness.started(pid), '["default"]', "[]", 1,
-            "online", "", now, now, None,
+            "w1", "default", process_identity.host(), pid, process_identity.started(pid),
+            '["default"]', "[]", 1, "online", "", now, now, None,
         )  # fmt: skip
         await app.connection.database.write(workers.register, row, code_set("default", digests))
 

@@ -9,7 +9,7 @@ import msgspec
 
 from rota.client.client import Client
 from rota.core.runs.model import Queue, WorkerRecord
-from rota.engine import liveness
+from rota.engine import process_identity
 from rota.store.runs import workers
 from tests.cli.kit import Shell
 from tests.kit.builders import worker_row
@@ -41,4 +41,6 @@ def declare(shell: Shell, *queues: Queue) -> None:
 def mine(worker_id: str) -> WorkerRecord:
     """A worker of this process."""
     pid = os.getpid()
-    return worker_row(worker_id, host=liveness.host(), pid=pid, pid_started=liveness.started(pid))
+    return worker_row(
+        worker_id, host=process_identity.host(), pid=pid, pid_started=process_identity.started(pid)
+    )

@@ -15,7 +15,7 @@ import pytest
 from rota.client import doctor
 from rota.core.runs.model import Queue
 from rota.core.time.instants import MINUTE
-from rota.engine import liveness
+from rota.engine import process_identity
 from rota.errors import StoreFull
 from tests.cli.kit import Daemon, Shell
 from tests.cli.kit.workers import (
@@ -243,7 +243,9 @@ def test_a_silent_worker_is_named_with_host_and_pid(either: Shell) -> None:
 
 def test_a_silent_worker_on_this_machine_is_distinguished_from_a_gone_one(either: Shell) -> None:
     sign_on(either, mine("hangs"), age_us=5 * MINUTE)
-    sign_on(either, worker_row("dead", host=liveness.host(), pid=2**22 + 1, pid_started="1"))
+    sign_on(
+        either, worker_row("dead", host=process_identity.host(), pid=2**22 + 1, pid_started="1")
+    )
     texts = " ".join(f"{one['says']} {one['hint']}" for one in findings(either))
     assert "the event loop of worker hangs " in texts
     assert "its last heartbeat is 5m old" in texts

@@ -6,7 +6,7 @@ import os
 
 from rota.core.runs.model import Queue
 from rota.core.time.instants import MINUTE
-from rota.engine import liveness
+from rota.engine import process_identity
 from tests.cli.kit import Shell
 from tests.cli.kit.workers import (
     declare,
@@ -42,7 +42,7 @@ def test_a_worker_that_does_not_report_is_marked(either: Shell) -> None:
 
 
 def test_a_worker_whose_process_is_gone_is_marked_at_once(either: Shell) -> None:
-    sign_on(either, worker_row("a", host=liveness.host(), pid=2**22 + 1, pid_started="1"))
+    sign_on(either, worker_row("a", host=process_identity.host(), pid=2**22 + 1, pid_started="1"))
     assert "gone for" in either.run("worker", "list").stdout
     assert either.json("worker", "list")[0]["absent"] == "gone"
 

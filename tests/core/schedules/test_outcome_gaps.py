@@ -5,7 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from rota.core.schedules.intent import NO_FURTHER, Before, Intent, Missed, Overlap, Policies
+from rota.core.schedules.firing_plan import Before
+from rota.core.schedules.intent import (
+    NO_FURTHER,
+    Intent,
+    Missed,
+    Overlap,
+    Policies,
+)
 from rota.core.schedules.outcome_gaps import FreeRange, decide_within
 from rota.core.time.instants import HOUR, MINUTE
 from rota.core.time.recurrence import parse

@@ -11,10 +11,10 @@ import httpx2
 from rota import Rota
 from rota.automations import Context, Prepared
 from rota.client.client import Client
-from rota.http.adapter import asgi
 from rota.http.dispatch import Site
 from rota.http.options import HttpOptions
-from rota.http.table import Page
+from rota.http.router import Page
+from rota.http.starlette_adapter import asgi
 
 PORT = 8420
 BASE = f"http://127.0.0.1:{PORT}"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.ai.base import Reply, Request, passing
-from rota.ai.priced_invoker import Priced
+from rota.ai.base_invoker import Priced
 from rota.ai.prices import Prices
 from rota.core.runs.model import StoredStep
 from rota.engine.clock import SystemClock

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rota.core.runs.fleet import read_call
+from rota.core.runs.notified_workers import read_call
 from rota.errors import UnknownRun
 from rota.store.backend.database import Database
 from rota.store.runs.start import start_runs

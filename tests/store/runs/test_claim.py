@@ -14,7 +14,7 @@ from rota.core.time.instants import SECOND
 from rota.store.backend.database import Database
 from rota.store.runs import claim as claiming
 from rota.store.runs import workers
-from rota.store.runs.retry import retry_chain
+from rota.store.runs.manual_retry import retry_chain
 from rota.store.runs.settle import settle_and_claim
 from rota.store.runs.start import successor
 from tests.kit.builders import (

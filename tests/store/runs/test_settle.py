@@ -10,7 +10,7 @@ from rota.core.runs.lifecycle import FINAL, RULES, SETTLING
 from rota.core.runs.model import Claim, NewRun, Outcome
 from rota.store.backend.database import Database
 from rota.store.runs.cancel import cancel_chains
-from rota.store.runs.retry import resolve_run
+from rota.store.runs.manual_retry import resolve_run
 from rota.store.runs.settle import SettleResult, settle_runs
 from rota.store.runs.start import successor
 from rota.store.runs.wake import WAKE_BATCH, poke, wake_due

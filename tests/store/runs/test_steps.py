@@ -10,7 +10,7 @@ import pytest
 from rota.core.runs.model import Claim, Started, StoredStep
 from rota.errors import LeaseLost
 from rota.store.backend.database import Database, Tx
-from rota.store.runs import steps
+from rota.store.runs import signals, steps
 from rota.store.runs.cancel import cancel_chains
 from tests.kit.builders import (
     BIG,
@@ -40,7 +40,7 @@ async def load(db: Database, root_id: str) -> list[StoredStep]:
 
 async def ask(db: Database, held: Claim, key: str = "wait#1", **fields: object) -> StoredStep:
     step = waiting_step(held, key, **fields)
-    return await db.write(steps.await_signal, held, "go", step, now=NOW)
+    return await db.write(signals.await_signal, held, "go", step, now=NOW)
 
 
 async def test_a_step_reads_back_with_all_its_fields(db: Database) -> None:
@@ -260,7 +260,8 @@ async def test_a_wait_asked_again_after_a_lost_answer_takes_no_second_signal(db:
         await signal(db, held.id, body=body)
     step = waiting_step(held, "wait#1")
     answers = [
-        await db.write(steps.await_signal, held, "go", step, now=NOW + again) for again in range(2)
+        await db.write(signals.await_signal, held, "go", step, now=NOW + again)
+        for again in range(2)
     ]
     assert [answer.output for answer in answers] == ["1", "1"]
     assert await sql(db, "select count(*) from signals where taken_by is null") == [(1,)]
@@ -310,7 +311,7 @@ async def test_a_signal_sent_twice_under_one_id_is_one(db: Database) -> None:
     held = await begin(db)
     for _ in range(2):
         await db.write(
-            steps.send_signal, signal_id="s1", root_id=held.id, name="go", body="1", now=NOW
+            signals.send_signal, signal_id="s1", root_id=held.id, name="go", body="1", now=NOW
         )
     assert await sql(db, "select count(*) from signals") == [(1,)]
 

@@ -6,7 +6,7 @@ from typing import Unpack, get_args
 
 import click
 
-from rota.cli import connect, render, values
+from rota.cli import argument_values, connect, render
 from rota.cli.base import BaseCommand, CommonOptions, option_group
 from rota.client.answers import Answer, BulkAnswer, BulkOptions
 from rota.client.client import Client
@@ -44,7 +44,7 @@ def resolve(
     """
 
     async def answer(client: Client) -> BulkAnswer:
-        given = values.loose(result)
+        given = argument_values.loose(result)
         return await client.automations.answer_all(how, dry_run=not yes, result=given, **chosen)
 
     done = connect.ask(call, answer)

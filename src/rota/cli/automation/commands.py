@@ -10,7 +10,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 import click
 
 from rota.app import Rota
-from rota.cli import complete, connect, render, values
+from rota.cli import argument_values, complete, connect, render
 from rota.cli.automation import answers, lists, page
 from rota.cli.base import AFTER, SEARCH, CommandGroup, CommonOptions
 from rota.client.automation_views import AutomationView
@@ -376,10 +376,10 @@ def _effect_of_publish(event: StoredEvent | None) -> str:
 
 def _payload(text: str | None) -> Any:
     if text is None or (text != "-" and not text.startswith("@")):
-        return values.loose(text)
+        return argument_values.loose(text)
     try:
         body = sys.stdin.read() if text == "-" else Path(text[1:]).read_text(encoding="utf-8")
-        return values.from_json(body)
+        return argument_values.from_json(body)
     except (OSError, ValueError, RecursionError) as error:
         where = "stdin" if text == "-" else text[1:]
         raise BadInput(

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from rota.cli import complete, connect, values
+from rota.cli import argument_values, complete, connect
 from rota.cli.automation.answers import PERSON, RESULT
 from rota.cli.automation.commands import report
 from rota.cli.automation.page import output_document
@@ -129,7 +129,7 @@ def resolve(
     async def work(client: Client) -> AutomationView:
         name, expected = await _target(client, answer_to)
         await client.automations.resolve(
-            name, how, expected=expected, result=values.loose(result), by=by, note=note
+            name, how, expected=expected, result=argument_values.loose(result), by=by, note=note
         )
         return await client.automations.show(name)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from rota.cli import complete, connect, render, values
+from rota.cli import argument_values, complete, connect, render
 from rota.cli.base import CommandGroup, CommonOptions, limit_option
 from rota.cli.run import bulk, page
 from rota.cli.run import watch as watching
@@ -172,7 +172,7 @@ def signal(call: CommonOptions, run_id: str, name: str, value: str | None) -> No
 
     Rota keeps the signal until the run waits for it. The value is JSON, or a string.
     """
-    body = values.loose(value)
+    body = argument_values.loose(value)
     connect.ask(call, lambda client: client.runs.signal(run_id, name, body))
     sent = {"id": run_id, "signal": name, "value": body}
     render.report(call.json, sent, f"signal {name} sent to run {run_id}")

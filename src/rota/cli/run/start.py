@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from rota.cli import complete, connect, render, values
+from rota.cli import argument_values, complete, connect, render
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.run.wait import Waiter
 from rota.client.client import Client
@@ -56,7 +56,7 @@ def start(
     With a project, the arguments are checked against the workflow; with only --database they are
     sent unchanged.
     """
-    given = values.arguments(arguments, source)
+    given = argument_values.arguments(arguments, source)
     chosen = _start_options(tags, **options)
     waiter = Waiter(call, timeout, waits=wait)
 
@@ -77,8 +77,8 @@ def _start_options(
         raise BadInput("give --delay or --at, not both")
     if delay is not None:
         micros(delay)
-    at = None if at_text is None else values.instant(at_text)
-    return {**given, "delay": delay, "at": at, "tags": values.pairs(tags, "a tag") or None}  # type: ignore[typeddict-item]
+    at = None if at_text is None else argument_values.instant(at_text)
+    return {**given, "delay": delay, "at": at, "tags": argument_values.pairs(tags, "a tag") or None}  # type: ignore[typeddict-item]
 
 
 def _report(call: CommonOptions, ref: RunHandle[Any], name: str, *, waits: bool) -> None:

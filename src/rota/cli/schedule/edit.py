@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from rota.cli import complete, connect, render, values
+from rota.cli import argument_values, complete, connect, render
 from rota.cli.base import BaseCommand, CommonOptions, F
 from rota.cli.schedule import page
 from rota.cli.schedule.next import zone_options
@@ -109,7 +109,7 @@ def create(
     when, pairs = _split(words)
     if not when:
         raise UsageError("WHEN is missing", hint="Say when: 5m, '0 9 * * *', weekdays at 9:30.")
-    given = values.arguments(pairs, options.pop("input"))
+    given = argument_values.arguments(pairs, options.pop("input"))
 
     async def make(client: Client, target: Any, kwargs: dict[str, Any]) -> ScheduleView:
         # Without the option it stays None: a schedule that is made again keeps its zone.
@@ -142,7 +142,7 @@ def update(call: CommonOptions, /, name: str, words: tuple[str, ...], **options:
         raise UsageError("nothing to change was named", hint="See `rota schedule update --help`.")
     source = options.pop("input")
     has_input = bool(pairs) or source is not None
-    given = values.arguments(pairs, source)
+    given = argument_values.arguments(pairs, source)
 
     async def change(client: Client, _: Any, kwargs: dict[str, Any]) -> ScheduleView:
         shown = await client.schedules.get(name)

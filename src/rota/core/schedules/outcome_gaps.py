@@ -11,14 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.core.schedules.intent import (
-    NO_FURTHER,
-    Before,
-    FiringPlan,
-    Intent,
-    Missed,
-    decide,
-)
+from rota.core.schedules.firing_plan import Before, FiringPlan, decide
+from rota.core.schedules.intent import NO_FURTHER, Intent, Missed
 
 
 class FreeRange(NamedTuple):

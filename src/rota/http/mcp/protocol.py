@@ -20,7 +20,7 @@ from rota.http.mcp.tool import McpTool
 from rota.http.mcp.tools import tools_for
 from rota.http.problems import problem_of
 from rota.http.request import Answer, Empty, Text, WebRequest
-from rota.http.table import Page
+from rota.http.router import Page
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 STATELESS_VERSIONS = ("2026-07-28",)

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections import Counter
 
 from rota.explain.schedule import why
-from rota.http.documents import ApiDocument, WhyDocument
 from rota.http.mcp.tool import McpTool
 from rota.http.request import WebRequest
+from rota.http.response_bodies import ApiDocument, WhyDocument
 from rota.http.route import route
 from rota.http.routes import automations, pipelines, runs, schedules, system
 from rota.http.routes.schedules import WhyQuery

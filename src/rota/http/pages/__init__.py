@@ -22,7 +22,7 @@ from rota.http.pages import (
 from rota.http.pages.attention import count_attention
 from rota.http.pages.problem import problem_page
 from rota.http.request import Answer, WebRequest
-from rota.http.table import Page, PageHandler
+from rota.http.router import Page, PageHandler
 
 __all__ = ["PAGES", "problem_page"]
 

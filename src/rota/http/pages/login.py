@@ -33,7 +33,7 @@ async def enter(request: WebRequest) -> Answer:
 async def offer(request: WebRequest) -> Answer:
     """The button that uses up a login link. Whether the link is valid shows when it is pressed."""
     namespace = request.client.settings.namespace
-    return Html(environment().render_template("open.html", namespace=namespace))
+    return Html(environment().render_template("login_link.html", namespace=namespace))
 
 
 def own_path(wanted: str) -> str:

@@ -12,7 +12,8 @@ from rota.client.schedule_pages import OutcomeCalendar
 from rota.core.runs.lifecycle import OPEN, Status, Trigger
 from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import cause_line
-from rota.core.schedules.intent import Intent, Policies, jitter_us
+from rota.core.schedules.firing_plan import jitter_us
+from rota.core.schedules.intent import Intent, Policies
 from rota.core.time.instants import instant
 from rota.core.time.recurrence import Spec, between
 from rota.explain.schedule import pause_of, range_of

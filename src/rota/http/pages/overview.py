@@ -10,7 +10,7 @@ from rota.client.schedule_pages import LastOutcomes
 from rota.client.schedule_view import ListedCounts, Occurrence, ScheduleView
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
-from rota.core.schedules.intent import jitter_us
+from rota.core.schedules.firing_plan import jitter_us
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND, instant
 from rota.core.time.recurrence import between, count_between
 from rota.http.pages import chart

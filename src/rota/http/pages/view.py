@@ -19,7 +19,7 @@ from rota.errors import RotaError
 from rota.http.files import static_url
 from rota.http.pages import text
 from rota.http.request import Answer, Html, Redirect, WebRequest
-from rota.http.table import PageHandler
+from rota.http.router import PageHandler
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
 FRAGMENT = "x-rota-fragment"

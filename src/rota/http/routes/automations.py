@@ -11,7 +11,20 @@ from rota.client.automation_views import AutomationView
 from rota.core.automations.model import Resolution, SeenInput, SeenRun
 from rota.errors import BadInput, UnknownAutomation
 from rota.explain.schedule import why
-from rota.http.documents import (
+from rota.http.fields import (
+    Id,
+    Limit,
+    NamesQuery,
+    NoteBody,
+    PageQuery,
+    RequestFields,
+    Text,
+    cursor,
+    position,
+)
+from rota.http.problems import RequestRefused
+from rota.http.request import WebRequest
+from rota.http.response_bodies import (
     ActivityDocument,
     ApiDocument,
     AutomationDocument,
@@ -30,19 +43,6 @@ from rota.http.documents import (
     document,
     documents,
 )
-from rota.http.fields import (
-    Id,
-    Limit,
-    NamesQuery,
-    NoteBody,
-    PageQuery,
-    RequestFields,
-    Text,
-    cursor,
-    position,
-)
-from rota.http.problems import RequestRefused
-from rota.http.request import WebRequest
 from rota.http.route import KEY, RouteReply, route
 
 

@@ -10,7 +10,9 @@ import msgspec
 from rota.core.pipelines.names import run_name
 from rota.core.redaction import shown
 from rota.errors import BadInput
-from rota.http.documents import (
+from rota.http.fields import CONFLICT, Limit, NamesQuery, PageQuery, RequestFields, Text
+from rota.http.request import Download, WebRequest
+from rota.http.response_bodies import (
     ApiDocument,
     ListedRun,
     RunListDocument,
@@ -18,8 +20,6 @@ from rota.http.documents import (
     document,
     run_list,
 )
-from rota.http.fields import CONFLICT, Limit, NamesQuery, PageQuery, RequestFields, Text
-from rota.http.request import Download, WebRequest
 from rota.http.route import KEY, PREFIX, RouteReply, route
 from rota.pipelines.client import KnownPipeline
 from rota.pipelines.definition.overrides import adjusted

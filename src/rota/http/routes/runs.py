@@ -14,7 +14,9 @@ from rota.core.runs.filters import RunSelection
 from rota.core.time.instants import SECOND, patience_micros
 from rota.errors import BadInput, UnknownWorkflow
 from rota.explain.schedule import why
-from rota.http.documents import (
+from rota.http.fields import CONFLICT, NOT_FOUND, Limit, Reason, RequestFields, Text
+from rota.http.request import WebRequest
+from rota.http.response_bodies import (
     BulkDocument,
     ListedRun,
     LogDocument,
@@ -31,8 +33,6 @@ from rota.http.documents import (
     run_list,
     stored,
 )
-from rota.http.fields import CONFLICT, NOT_FOUND, Limit, Reason, RequestFields, Text
-from rota.http.request import WebRequest
 from rota.http.route import KEY, PREFIX, RouteReply, route
 
 WAIT_US_MAX = 30 * SECOND

@@ -13,7 +13,19 @@ from rota.client.schedule_view import ScheduleView
 from rota.core.time.instants import moment
 from rota.errors import UnknownSchedule
 from rota.explain.schedule import why
-from rota.http.documents import (
+from rota.http.fields import (
+    CONFLICT,
+    NOT_FOUND,
+    Limit,
+    PageQuery,
+    RequestFields,
+    Text,
+    cursor,
+    position,
+)
+from rota.http.problems import precondition_required
+from rota.http.request import WebRequest
+from rota.http.response_bodies import (
     BackfillDocument,
     CalendarDocument,
     CellDocument,
@@ -30,18 +42,6 @@ from rota.http.documents import (
     documents,
     written,
 )
-from rota.http.fields import (
-    CONFLICT,
-    NOT_FOUND,
-    Limit,
-    PageQuery,
-    RequestFields,
-    Text,
-    cursor,
-    position,
-)
-from rota.http.problems import precondition_required
-from rota.http.request import WebRequest
 from rota.http.route import KEY, PREFIX, RouteReply, route
 from rota.http.routes.runs import same_input, started
 from rota.schedules.preview import zone_of

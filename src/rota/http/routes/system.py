@@ -14,14 +14,14 @@ from rota.core import prometheus_text
 from rota.core.notifications.model import KindName
 from rota.core.prometheus_text import Metric
 from rota.core.runs.model import Queue
-from rota.core.runs.queue_limits import QueueLimits
+from rota.core.runs.queue_options import QueueLimits
 from rota.core.time.instants import SECOND
 from rota.errors import RotaError
 from rota.http.address import HEADER
-from rota.http.documents import ApiDocument, Instant, document, documents
 from rota.http.fields import NOT_FOUND, NamesQuery, PageQuery, RequestFields, Text, cursor, position
 from rota.http.request import Text as TextAnswer
 from rota.http.request import WebRequest
+from rota.http.response_bodies import ApiDocument, Instant, document, documents
 from rota.http.route import RouteReply, route
 
 SECRET_SETTINGS = ("listen_url",)

@@ -9,7 +9,12 @@ import msgspec
 
 from rota.core.pipelines.names import KIND
 from rota.core.runs.retry import RetryPolicy
-from rota.core.schedules.intent import Intent, Missed, Overlap, Policies
+from rota.core.schedules.intent import (
+    Intent,
+    Missed,
+    Overlap,
+    Policies,
+)
 from rota.core.time.instants import instant
 from rota.core.time.recurrence import parse
 from rota.core.time.zones import zone_named

@@ -18,7 +18,7 @@ from msgspec import UNSET, UnsetType
 
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.stored_errors import read_error
-from rota.core.schedules.intent import jitter_us
+from rota.core.schedules.firing_plan import jitter_us
 from rota.core.suggest import did_you_mean
 from rota.core.time.instants import moment
 from rota.core.time.recurrence import next_after

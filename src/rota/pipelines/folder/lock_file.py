@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from rota.core.time.instants import SECOND, instant, iso, span
-from rota.engine.liveness import is_alive
+from rota.engine.process_identity import is_alive
 from rota.errors import SchedulerLockError
 from rota.pipelines.files import write_whole
 

@@ -14,13 +14,13 @@ import msgspec
 from rota.core.pipelines.names import pipeline_id_of
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Schedule
+from rota.core.schedules.firing_plan import jitter_us
 from rota.core.schedules.intent import (
     ENDED,
     NO_FURTHER,
     QUARANTINED_REASON,
     RUNS_DONE,
     Intent,
-    jitter_us,
 )
 from rota.core.time.recurrence import next_after
 from rota.notifications.receivers import Recipients

@@ -149,7 +149,7 @@ POSTGRES = Dialect(
         "strict": "",
         "clustered": "",
         "by_month": "partition by list (month)",
-        # Decides which of many listeners look (core/runs/fleet.py).
+        # Decides which of many listeners look (core/runs/notified_workers.py).
         "seed": "' ' || (random() * 1000000000)::bigint",
         "postgres": "",
     },

@@ -30,7 +30,7 @@ from rota.core.runs.lifecycle import Trigger
 from rota.core.runs.model import Claim, Outcome, Run
 from rota.core.runs.options import StoredRunOptions
 from rota.core.runs.stored_errors import read_error
-from rota.core.schedules.intent import Skip
+from rota.core.schedules.firing_plan import Skip
 from rota.core.typed import json_text
 from rota.store.backend.database import Tx
 

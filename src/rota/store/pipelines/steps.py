@@ -9,7 +9,7 @@ import msgspec
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run, StoredStep
 from rota.store.backend.database import Tx
-from rota.store.runs.retry import resolve_run
+from rota.store.runs.manual_retry import resolve_run
 
 
 class StepKey(NamedTuple):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rota.core.runs.lifecycle import PARENT_ENDED
 from rota.store.backend.database import Row, Tx
 from rota.store.notifications import record
-from rota.store.schedules.overlap import EndedChain, after_ends
+from rota.store.runs.chain_ends import EndedChain, after_ends
 
 
 async def cancel_chains(tx: Tx, root_ids: Sequence[str], *, reason: str, now: int) -> list[str]:

@@ -12,8 +12,8 @@ from rota.core.runs.recovery import is_recovered
 from rota.store.backend.database import Tx
 from rota.store.notifications import record
 from rota.store.runs.cancel import cancel_children
+from rota.store.runs.chain_ends import EndedChain, after_ends
 from rota.store.runs.start import start_runs, successor
-from rota.store.schedules.overlap import EndedChain, after_ends
 
 
 async def renew_leases(tx: Tx, held: Sequence[Claim], *, lease_until: int) -> frozenset[str]:

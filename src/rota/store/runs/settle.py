@@ -15,10 +15,10 @@ from rota.core.runs.model import Claim, Outcome
 from rota.store.backend.database import Row, Tx
 from rota.store.notifications import record
 from rota.store.runs.cancel import cancel_children
+from rota.store.runs.chain_ends import EndedChain, after_ends
 from rota.store.runs.claim import Claimed, ClaimRequest, claim, values_of
 from rota.store.runs.payloads import INLINE_BYTES_MAX, big_bodies, inline_body
 from rota.store.runs.start import start_runs
-from rota.store.schedules.overlap import EndedChain, after_ends
 
 _completion = attrgetter("claim.id", "claim.claim_count", "output")
 

@@ -1,26 +1,21 @@
-"""Steps of a chain and the signals sent to it. Every write is fenced by the run's claim."""
+"""Steps of a chain and the ends of its children. Every write is fenced by the run's claim."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import astuple
 
-from rota.core.json_schema import misfit
-from rota.core.runs.failures import describe
 from rota.core.runs.lifecycle import PARENT_ENDED
 from rota.core.runs.model import Claim, NewRun, Started, StepRecord, StoredStep
-from rota.errors import BadInput
 from rota.store.backend.database import Row, Tx
 from rota.store.runs import history
 from rota.store.runs.history import ChainResult
-from rota.store.runs.retry import retry_chain
+from rota.store.runs.manual_retry import retry_chain
 from rota.store.runs.start import start_runs
-from rota.store.runs.wake import poke
 
 _run_id = attrgetter("claim.id")
 
@@ -107,64 +102,6 @@ async def _held(tx: Tx, claims: Sequence[Claim]) -> set[tuple[str, int, str]]:
     return {(row[0], row[1], row[2]) for row in rows}
 
 
-Fits = Callable[[str | None], BadInput | None]
-
-
-def any_fits(_: str | None) -> BadInput | None:
-    """Accept every signal: the wait has no type."""
-    return None
-
-
-async def _fitting_signal(
-    tx: Tx, root_id: str, name: str, fits: Fits
-) -> tuple[Row | None, BadInput | None]:
-    """The oldest untaken signal that fits, and why the last one that does not was left."""
-    # Nearly always the oldest one fits, so only that is read first.
-    row, refused = _first_fitting(await tx.rows("oldest_signal", root_id=root_id, name=name), fits)
-    if refused is not None:
-        rows = await tx.rows("untaken_signals", root_id=root_id, name=name)
-        row, refused = _first_fitting(rows, fits)
-    return row, refused
-
-
-def _first_fitting(rows: Sequence[Row], fits: Fits) -> tuple[Row | None, BadInput | None]:
-    refused: BadInput | None = None
-    for row in rows:
-        problem = fits(row[1])
-        if problem is None:
-            return row, refused
-        refused = problem
-    return None, refused
-
-
-async def await_signal(
-    tx: Tx, claim: Claim, name: str, step: StoredStep, *, fits: Fits = any_fits, now: int
-) -> StoredStep:
-    """Consume the oldest untaken signal of that name that fits, as this step's result. One that
-    does not fit is left where it is, and the step says so.
-
-    Without one the step is recorded as waiting, or as failed when its time is up. One
-    transaction: a signal cannot slip in between the look and the verdict.
-    """
-    await tx.rows("lock_roots", roots=[claim.root_id])
-    await _hold(tx, claim)
-    known = await tx.rows("step_of", root_id=claim.root_id, key=step.key)
-    if known and known[0][4] != "waiting":
-        return StoredStep(*known[0])  # decided before: only the answer of the database was lost
-    found, refused = await _fitting_signal(tx, claim.root_id, name, fits)
-    if found is not None:
-        await tx.rows("take_signal", id=found[0], key=step.key)
-        step = msgspec.structs.replace(
-            step, status="completed", output=found[1], error=None, finished_at=now
-        )
-    elif step.wake_at is not None and step.wake_at <= now:
-        step = msgspec.structs.replace(step, status="failed", output=None, finished_at=now)
-    elif refused is not None:
-        step = msgspec.structs.replace(step, error=describe(refused))
-    await record(tx, [StepRecord(claim, step)], alone=False)
-    return step
-
-
 class ChildEnd(NamedTuple):
     """The state of a child for its parent: its end, if any, and the parent it belongs to."""
 
@@ -206,40 +143,15 @@ async def read_child_ends(tx: Tx, queries: Sequence[ChildQuery]) -> list[ChildEn
 
 async def retry_child(tx: Tx, waiting: StepRecord, child_id: str, new_id: str, *, now: int) -> None:
     """Try a child again that failed in an earlier attempt of its parent, once for this attempt."""
-    await _hold(tx, waiting.claim)
+    await hold(tx, waiting.claim)
     await retry_chain(tx, child_id, new_id, now=now)
     await record(tx, [waiting], alone=False)
 
 
-async def _hold(tx: Tx, claim: Claim) -> None:
+async def hold(tx: Tx, claim: Claim) -> None:
     """Lock the claimed run; LeaseLost if another worker has it."""
     if _fence(claim) not in await _held(tx, [claim]):
         raise claim.lost()
-
-
-async def send_signal(
-    tx: Tx, *, signal_id: str, root_id: str, name: str, body: str | None, now: int
-) -> None:
-    """Leave a signal for a chain and wake it."""
-    await tx.rows("lock_roots", roots=[root_id])
-    await _check_signal(tx, root_id, name, body)
-    await tx.many("send_signal", [(signal_id, root_id, name, body)], now=now)
-    await poke(tx, [root_id], now=now)
-
-
-async def _check_signal(tx: Tx, root_id: str, name: str, body: str | None) -> None:
-    """Refuse a value that fits nothing the chain waits for under that name at this moment."""
-    waiting = [
-        shape
-        for key, shape in await tx.rows("signal_waits", root_id=root_id)
-        if key.rpartition("#")[0] == f"wait {name}"
-    ]
-    complaints = [shape and misfit(json.loads(shape), body or "null") for shape in waiting]
-    if complaints and all(complaints):
-        raise BadInput(
-            f"signal {name}: {complaints[0]}",
-            hint="Send what the workflow waits for (the `type` of its `wait_for`).",
-        )
 
 
 async def fork(tx: Tx, run: NewRun, *, from_root: str, position: int, now: int) -> Started:

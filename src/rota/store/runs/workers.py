@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from msgspec.structs import asdict
 
-from rota.core.runs.deployed_code import NO_CODE, CodeSet
 from rota.core.runs.model import Queue, WorkerRecord
+from rota.core.runs.worker_code import NO_CODE, CodeSet
 from rota.errors import StaleCursor
 from rota.store.backend.database import Tx
 from rota.store.backend.queries import served_query

@@ -13,14 +13,16 @@ import msgspec
 
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Schedule
-from rota.core.schedules.intent import (
-    QUARANTINED_REASON,
+from rota.core.schedules.firing_plan import (
     Before,
     FiringPlan,
-    Intent,
-    Overlap,
     decide,
     jitter_us,
+)
+from rota.core.schedules.intent import (
+    QUARANTINED_REASON,
+    Intent,
+    Overlap,
     understand,
 )
 from rota.core.schedules.outcome_gaps import FreeRange, decide_within

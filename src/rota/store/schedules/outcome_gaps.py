@@ -11,7 +11,8 @@ import msgspec
 
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Schedule
-from rota.core.schedules.intent import NO_FURTHER, Intent, jitter_us
+from rota.core.schedules.firing_plan import jitter_us
+from rota.core.schedules.intent import NO_FURTHER, Intent
 from rota.core.schedules.outcome_gaps import FreeRange
 from rota.core.time.occurrence_range import OccurrenceRange
 from rota.core.time.recurrence import Spec, next_after

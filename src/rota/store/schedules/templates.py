@@ -17,13 +17,12 @@ from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Schedule
 from rota.core.runs.names import folded
 from rota.core.runs.options import StoredRunOptions
+from rota.core.schedules.firing_plan import Skip, jitter_us
 from rota.core.schedules.intent import (
     NO_FURTHER,
     RUNS_DONE,
     Intent,
     Overlap,
-    Skip,
-    jitter_us,
     read_intent,
     understand,
 )

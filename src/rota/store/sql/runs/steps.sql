@@ -1,4 +1,4 @@
--- Steps and signals: what a chain has already done, and what was sent to it.
+-- Steps: what a chain has already done.
 
 -- name: record_steps
 -- A join with the run's claim fences it. The share lock keeps a reaper from taking the run between
@@ -41,7 +41,7 @@ where root_id = :root_id and position >= :position and (position > :position or 
 order by position, key limit :limit
 
 -- name: forget_failures
--- The failures that ended an attempt do not belong to the next one (see workflows/run.py). A wait
+-- The failures that ended an attempt do not belong to the next one (see workflows/workflow_run.py). A wait
 -- for a signal that is over is never begun again, so the next attempt needs its key.
 update steps set wake_at = 0,
     key = case kind when 'signal' then steps.key || ' (attempt ' || run_attempt || ')'
@@ -66,33 +66,6 @@ select :to_root, key, position, kind, status, attempt, 1, output,
 from steps
 where root_id = :from_root and position < :position
     and (wake_at is null or (status <> 'failed' and wake_at <> 0))
-
--- name: send_signal
-insert into signals (id, root_id, name, body, created_at)
-select item.id, item.root_id, item.name, item.body, :now
-{from items: id text, root_id text, name text, body text}
-where true
-on conflict (id) do nothing
-returning id
-
--- name: oldest_signal
-select id, body from signals
-where root_id = :root_id and name = :name and taken_by is null
-order by id limit 1
-{lock}
-
--- name: untaken_signals
-select id, body from signals
-where root_id = :root_id and name = :name and taken_by is null
-order by id
-
--- name: signal_waits
--- The signal that a chain waits for now; `output` holds the shape of the value until there is one.
-select key, output from steps
-where root_id = :root_id and kind = 'signal' and status = 'waiting'
-
--- name: take_signal
-update signals set taken_by = :key where id = :id
 
 -- name: parents_of
 select id, parent_id from runs where id {in ids}

@@ -33,11 +33,11 @@ from rota.errors import (
     UsageError,
 )
 from rota.workflows import branches, raised_failures
+from rota.workflows.asyncio_timeouts import asyncio_timeout_error
 from rota.workflows.calls import PendingCalls, noted
 from rota.workflows.calls import close as close_calls
 from rota.workflows.completions import CompletionOrder
-from rota.workflows.stranded import not_asked_for, other_arguments, other_type
-from rota.workflows.timeouts import asyncio_timeout_error
+from rota.workflows.nondeterminism import not_asked_for, other_arguments, other_type
 
 if TYPE_CHECKING:
     from rota.workflows.starter import AppStarter

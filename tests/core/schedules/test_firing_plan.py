@@ -8,17 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.schedules.intent import (
+from rota.core.schedules.firing_plan import (
     Before,
     Fire,
     FiringPlan,
+    Skip,
+    decide,
+    jitter_us,
+)
+from rota.core.schedules.intent import (
     Intent,
     Missed,
     Overlap,
     Policies,
-    Skip,
-    decide,
-    jitter_us,
 )
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
 from rota.core.time.recurrence import Spec, between, count_between, next_after, parse

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.engine.liveness import is_alive
+from rota.engine.process_identity import is_alive
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="only Linux tells")

@@ -7,17 +7,9 @@ import pytest
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
-from rota.core.schedules import intent as schedule
-from rota.core.schedules.intent import (
-    Before,
-    Fire,
-    FiringPlan,
-    Intent,
-    Missed,
-    Overlap,
-    Policies,
-    decide,
-)
+from rota.core.schedules import firing_plan
+from rota.core.schedules.firing_plan import Before, Fire, FiringPlan, decide
+from rota.core.schedules.intent import Intent, Missed, Overlap, Policies
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
 from rota.core.time.recurrence import next_after, parse
 from tests.kit.sampling import examples
@@ -46,7 +38,7 @@ def both_ways(intent: Intent, due_at: int, now: int, before: Before, most: int) 
     """The decisions with the short way, and without it."""
     plans = [decide(intent, due_at=due_at, now=now, before=before, most=most)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schedule, "_is_plain", lambda *_: False)
+        patch.setattr(firing_plan, "_is_plain", lambda *_: False)
         plans.append(decide(intent, due_at=due_at, now=now, before=before, most=most))
     return plans
 
@@ -78,7 +70,7 @@ def test_the_short_way_is_taken_by_a_plain_schedule_that_is_on_time() -> None:
     """Or the test above would prove nothing."""
     spec = parse("0 * * * *", zone="UTC", now=NOW)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schedule, "_choose", None)
+        patch.setattr(firing_plan, "_choose", None)
         plan = decide(
             Intent("w", spec, "text"), due_at=NOW + HOUR, now=NOW + HOUR + SECOND, before=Before()
         )

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.runs.fleet import ASKED, Fleet, WakeupCall, is_asked, read_call, wider
+from rota.core.runs.notified_workers import ASKED, Fleet, WakeupCall, is_asked, read_call, wider
 
 SEEDS = st.integers(0, 10**9).map(str)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rota import Rota
-from rota.core.runs.queue_limits import Contender, shares, stored_queue
+from rota.core.runs.queue_options import Contender, shares, stored_queue
 from rota.errors import BadInput
 
 
