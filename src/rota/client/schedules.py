@@ -18,7 +18,7 @@ from rota.client.schedule_view import ScheduleView, check_match, evaluable, view
 from rota.client.start import NO_OPTIONS, RunOptions, Startable
 from rota.core.redaction import Redactor
 from rota.core.runs.lifecycle import Status, Trigger
-from rota.core.runs.model import NewRun, Schedule, Started
+from rota.core.runs.model import Schedule, Started
 from rota.core.runs.names import checked_key, checked_name
 from rota.core.schedules.intent import RUNS_DONE, read_intent
 from rota.core.suggest import check_options
@@ -41,7 +41,6 @@ from rota.schedules.edit import Retiming, When
 from rota.schedules.host_zone import host_zone_name
 from rota.schedules.overrides import checked_fields, run_options
 from rota.store.backend.database import Tx
-from rota.store.runs.start import start_runs
 from rota.store.schedules import templates as store
 
 BACKFILL_MAX = 100_000
@@ -367,22 +366,20 @@ class Schedules(SchedulePages):
         view = await self.get(name)
         if view.intent.workflow == LOST:
             evaluable(view)
-        now = self._now()
         template, workflow = view.schedule, view.intent.workflow
         body = template.input
         if input is not None:
             given = self._restored(input, msgspec.json.decode(body or "{}"))
             body = self._client.starter.new_run(workflow, (), given, NO_OPTIONS).input
-        row = NewRun(
-            id=self._client.ids.make(now), namespace=template.namespace, name=workflow,
-            available_at=now, input=body, queue=template.queue, priority=template.priority,
-            kind="pipeline" if workflow.startswith("pipeline:") else "workflow",
-            trigger=Trigger.MANUAL, schedule_id=template.id, external_id=external_id,
+        asked = RunOptions(
+            external_id=external_id, queue=template.queue, priority=template.priority
+        )
+        run = msgspec.structs.replace(
+            self._client.starter.encoded_run(workflow, body, asked),
+            kind=view.intent.kind, trigger=Trigger.MANUAL, schedule_id=template.id,
             options=store.with_previous(template.options, template.started_at),
         )  # fmt: skip
-        [started] = await self._database.write(start_runs, [row], now=now)
-        await self._wakeups.announce(READY)
-        return started
+        return await self._client.starter.send(run)
 
     async def backfill(
         self, name: str, start: datetime, end: datetime, *, parallel: int = 1, dry_run: bool = False

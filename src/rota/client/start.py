@@ -302,7 +302,7 @@ class RunStarter:
         text = self._input(definition, name, args, kwargs)
         return self._build_run(definition, name, text, options, self._client.clock.now())
 
-    def encoded_run(self, name: str, text: str, options: RunOptions) -> NewRun:
+    def encoded_run(self, name: str, text: str | None, options: RunOptions) -> NewRun:
         """The same for a kind that encodes its own input."""
         return self._build_run(None, name, text, options, self._client.clock.now())
 

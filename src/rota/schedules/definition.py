@@ -375,6 +375,11 @@ class Edit(NamedTuple):
         before, problem = found(old)
         if problem is not None:
             self._check_lost(old.name, before, problem)
+        if self.workflow is not None and before.kind != "workflow":
+            raise BadSchedule(
+                f"schedule {old.name} runs {before.workflow}, which an edit cannot change",
+                hint="Make another schedule for the other workflow: `rota schedule create`.",
+            )
         intent = msgspec.structs.replace(
             before,
             workflow=self.workflow or before.workflow,

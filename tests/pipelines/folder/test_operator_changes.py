@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from rota import Rota
+from rota.errors import BadSchedule
 from rota.pipelines.folder.scheduler import PipelineScheduler
 from tests.pipelines.kit.virtual_folder import DAILY, FolderWorld, block
 
@@ -67,3 +68,21 @@ async def test_reset_restores_what_the_file_says(folder_world: FolderWorld) -> N
         assert (shown.intent.text, shown.schedule.priority) == ("0 9 * * *", 0)
     async with folder_world.daemon():
         assert folder_world.state("daily")["nextRun"] == "2030-01-01T09:00:00.000Z"
+
+
+async def test_the_workflow_of_a_pipelines_schedule_cannot_be_changed(
+    folder_world: FolderWorld,
+) -> None:
+    """The folder decides what runs: the schedule would fire a workflow as a pipeline."""
+    with pytest.raises(BadSchedule, match="runs pipeline:daily, which an edit cannot") as refused:
+        await changed(folder_world, workflow="report")
+    assert "another schedule" in refused.value.advice
+
+
+async def test_a_trigger_from_the_app_runs_the_pipeline(folder_world: FolderWorld) -> None:
+    folder_world.write("daily", DAILY)
+    async with folder_world.daemon() as scheduler:
+        name = await id_of(scheduler)
+    async with Rota(folder_world.url, clock=folder_world.clock).connected() as app:
+        run = await app.runs.get(await app.schedules.trigger(name))
+        assert (run.kind, run.name, run.trigger) == ("pipeline", "pipeline:daily", "manual")
