@@ -322,3 +322,13 @@ async def test_another_workflow_may_be_run(database_url: str) -> None:
         await world.advance("1h")
         [run] = await app.schedules.history("s")
         assert (run.name, run.output) == ("report", '"x"')
+
+
+async def test_an_edit_that_ends_a_schedule_notes_since_when_it_rests(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, max_runs=3, **PLAIN)
+        await world.advance("1h")
+        shown = await app.schedules.update("s", max_runs=1)
+        assert (shown.schedule.status, shown.schedule.reason) == ("paused", "all its runs are done")
+        assert shown.intent.paused_at == app.clock.now()

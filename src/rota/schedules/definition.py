@@ -283,18 +283,7 @@ def redefined(old: Schedule, definition: ScheduleDefinition, *, now: int) -> Sch
     known = overrides.declared_zone(before) if problem is None else None
     zone = definition.zone if definition.zone is not None else known or definition.host_zone
     fresh = definition.made(zone, schedule_id=old.id, now=now)
-    intent = understand(fresh.spec)
-    if definition.owner == CODE and problem is None:
-        fresh, intent = overrides.overlaid(fresh, intent, old, before)
-        fresh = msgspec.structs.replace(fresh, due_at=next_after(intent.spec, now))
-    same = problem is None and _as_written(before) == _as_written(intent)
-    intent = continued(intent, before, spec=before.spec if same else intent.spec)
-    due_at = old.due_at if same and old.due_at is not None else fresh.due_at
-    kept = msgspec.structs.replace(
-        fresh, status=old.status, reason=old.reason, available_at=old.available_at,
-        created_at=old.created_at, due_at=due_at, started_at=old.started_at,
-    )  # fmt: skip
-    placed = _placed(kept, intent, repaired=problem is not None)
+    placed = renewed(old, fresh, understand(fresh.spec), now=now)
     may_fire = placed.status == Status.SCHEDULED or placed.reason in ENDED
     if definition.owner == CODE:
         return placed  # Code asks for a pause of a new schedule only; later, operators decide.
@@ -306,6 +295,44 @@ def redefined(old: Schedule, definition: ScheduleDefinition, *, now: int) -> Sch
             hint=f"Omit `paused` to keep the pause; `rota schedule resume {old.name}` ends it.",
         )
     return placed
+
+
+def wakes(reason: str, repaired: bool) -> bool:
+    """Whether a new definition ends a pause that has this reason."""
+    lost = reason.startswith(QUARANTINED_REASON) and not reason.startswith(GONE)
+    return reason in ENDED or (repaired and lost)
+
+
+def renewed(
+    old: Schedule,
+    fresh: Schedule,
+    intent: Intent,
+    *,
+    now: int,
+    wakes: Callable[[str, bool], bool] = wakes,
+    rests: str | None = None,
+) -> Schedule:
+    """The row of a new definition under an old name. Code, rota.toml, files of pipelines and
+    operators share this rule.
+
+    The id, the history and the counts stay. So do an operator's values of single fields, and a
+    pause unless `wakes` says that its reason is gone. A timing that is written as before keeps its
+    anchor and its next occurrence. A schedule that may fire is paused with the reason `rests`.
+    """
+    before, problem = found(old)
+    if intent.owner != overrides.OPERATOR and problem is None:
+        fresh, intent = overrides.overlaid(fresh, intent, old, before)
+    same = problem is None and _as_written(before) == _as_written(intent)
+    intent = continued(intent, before, spec=before.spec if same else intent.spec)
+    awakes = old.status == Status.PAUSED and wakes(old.reason or "", problem is not None)
+    keeps_time = same and not awakes and old.due_at is not None
+    kept = msgspec.structs.replace(
+        fresh, status=old.status, reason=old.reason, available_at=old.available_at,
+        created_at=old.created_at, started_at=old.started_at,
+        due_at=old.due_at if keeps_time else next_after(intent.spec, now),
+    )  # fmt: skip
+    awake = awakes or old.status == Status.SCHEDULED
+    return _placed(kept, intent, now, awake=awake, rests=rests)
 
 
 def paused(old: Schedule, *, now: int, note: str = "", until_at: int | None = None) -> Schedule:
@@ -358,7 +385,7 @@ def reset(old: Schedule, fields: Iterable[str], now: int, *, confirm: bool) -> S
     if restored == intent:
         return old
     if restored.spec == intent.spec:  # Its times are as they were, and so is what is owed.
-        return _placed(row, restored, repaired=False)
+        return _placed(row, restored, now, awake=_may_fire(row, repaired=False))
     return retimed(row, restored, now, problem=None, confirm=confirm)
 
 
@@ -418,7 +445,7 @@ def retimed(
     if problem is None:
         due_at = _owed(row, intent, now, confirm) or due_at
     kept = msgspec.structs.replace(row, due_at=due_at)
-    return _placed(kept, intent, repaired=problem is not None)
+    return _placed(kept, intent, now, awake=_may_fire(row, repaired=problem is not None))
 
 
 def _owed(old: Schedule, intent: Intent, now: int, confirm: bool) -> int | None:
@@ -434,21 +461,26 @@ def _owed(old: Schedule, intent: Intent, now: int, confirm: bool) -> int | None:
     return next_after(intent.spec, old.due_at - 1) if owed else None
 
 
-def _placed(kept: Schedule, intent: Intent, *, repaired: bool) -> Schedule:
-    """The row with its state. A paused schedule stays paused, unless the cause is gone."""
-    reason = kept.reason or ""
-    awake = kept.status == Status.SCHEDULED or reason in ENDED
-    awake = awake or (
-        repaired and reason.startswith(QUARANTINED_REASON) and not reason.startswith(GONE)
-    )
+def _may_fire(row: Schedule, *, repaired: bool) -> bool:
+    return row.status == Status.SCHEDULED or wakes(row.reason or "", repaired)
+
+
+def _placed(
+    kept: Schedule, intent: Intent, now: int, *, awake: bool, rests: str | None = None
+) -> Schedule:
+    """The row with its state: a paused schedule stays paused, unless it is `awake`."""
     if not awake:
         return msgspec.structs.replace(kept, spec=stored(intent))
-    if kept.due_at is None or not intent.runs_left:
+    due_at = kept.due_at
+    if rests is None and (due_at is None or not intent.runs_left):
+        rests = NO_FURTHER if due_at is None else RUNS_DONE
+        kept = msgspec.structs.replace(kept, due_at=None)
+    if rests is not None or due_at is None:
+        intent = msgspec.structs.replace(intent, paused_at=intent.paused_at or now)
         return msgspec.structs.replace(
-            kept, spec=stored(intent), status=Status.PAUSED, available_at=None, due_at=None,
-            reason=RUNS_DONE if kept.due_at is not None else NO_FURTHER,
-        )  # fmt: skip
-    at = kept.due_at + jitter_us(kept.name, intent.policies)
+            kept, spec=stored(intent), status=Status.PAUSED, reason=rests, available_at=None
+        )
+    at = due_at + jitter_us(kept.name, intent.policies)
     intent = msgspec.structs.replace(intent, paused_at=0)
     return msgspec.structs.replace(
         kept, spec=stored(intent), status=Status.SCHEDULED, reason=None, available_at=at

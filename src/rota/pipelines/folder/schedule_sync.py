@@ -19,7 +19,6 @@ from rota.core.schedules.intent import (
     ENDED,
     NO_FURTHER,
     QUARANTINED_REASON,
-    RUNS_DONE,
     Intent,
 )
 from rota.core.time.recurrence import next_after
@@ -30,7 +29,7 @@ from rota.pipelines.definition.schedule_block import timed
 from rota.pipelines.folder.events import Change
 from rota.pipelines.folder.state_file import ScheduleState, read_time
 from rota.schedules import definition
-from rota.schedules.overrides import declared_zone, overlaid, run_options
+from rota.schedules.overrides import declared_zone, run_options
 from rota.store.backend.database import Tx
 from rota.store.notifications import recipients
 from rota.store.schedules import templates as store
@@ -121,35 +120,15 @@ def _first_due(block: Block, intent: Intent, state: ScheduleState | None, now: i
 
 
 def changed(old: Schedule, block: Block, *, now: int) -> Schedule:
-    """The row after its file was read again: the same id and history. An unchanged timing keeps
-    its next occurrence; a new timing begins with its own. An operator's pause and an operator's
-    values of single fields stay."""
+    """The row after its file was read again, by the rule that all declarations share."""
     before, problem = definition.found(old)
     intent = block.intent if problem is not None else _in_zone_of(before, block)
     fresh = msgspec.structs.replace(
         old, queue=QUEUE, priority=PRIORITY, cron_expr=intent.text, parent_id=block.origin,
         options=run_options(intent.policies).stored(), input=snapshot.encoded(block.loaded),
     )  # fmt: skip
-    if problem is None:
-        fresh, intent = overlaid(fresh, intent, old, before)
-    same = problem is None and before.spec == intent.spec
-    intent = definition.continued(intent, before, spec=intent.spec)
-    upcoming = next_after(intent.spec, now)
-    awakes = old.status == Status.PAUSED and _rests_no_more(old.reason or "")
-    due_at = old.due_at if same and old.due_at is not None and not awakes else upcoming
-    fresh = msgspec.structs.replace(fresh, due_at=due_at)
-    if old.status == Status.PAUSED and not awakes:
-        return _with(fresh, intent)
-    if not block.is_enabled:
-        return _resting(fresh, intent, DISABLED, now)
-    if due_at is None:
-        return _resting(fresh, intent, NO_FURTHER, now)
-    if not intent.runs_left:
-        return _resting(msgspec.structs.replace(fresh, due_at=None), intent, RUNS_DONE, now)
-    intent = msgspec.structs.replace(intent, paused_at=0)
-    at = due_at + jitter_us(old.name, intent.policies)
-    awake = msgspec.structs.replace(fresh, status=Status.SCHEDULED, reason=None, available_at=at)
-    return _with(awake, intent)
+    rests = None if block.is_enabled else DISABLED
+    return definition.renewed(old, fresh, intent, now=now, wakes=_wakes, rests=rests)
 
 
 def _in_zone_of(before: Intent, block: Block) -> Intent:
@@ -163,20 +142,9 @@ def _in_zone_of(before: Intent, block: Block) -> Intent:
     return msgspec.structs.replace(block.intent, spec=made.spec)
 
 
-def _rests_no_more(reason: str) -> bool:
+def _wakes(reason: str, _: bool) -> bool:
     """Whether a schedule was paused because of its file, so that an edit may resume it."""
     return reason == DISABLED or reason in ENDED or reason.startswith(QUARANTINED_REASON)
-
-
-def _resting(row: Schedule, intent: Intent, reason: str, now: int) -> Schedule:
-    """The row, paused for a reason that its file gives."""
-    since = intent.paused_at or now
-    rest = msgspec.structs.replace(row, status=Status.PAUSED, reason=reason, available_at=None)
-    return _with(rest, msgspec.structs.replace(intent, paused_at=since))
-
-
-def _with(row: Schedule, intent: Intent) -> Schedule:
-    return msgspec.structs.replace(row, spec=store.stored(intent))
 
 
 # -- the store -----------------------------------------------------------------------------
