@@ -23,7 +23,7 @@ LIFECYCLE_HEAD = """# The life of a run
 
 Made from `src/rota/core/runs/lifecycle.py` and `src/rota/core/runs/failures.py` by `make docs`.
 
-A run is one attempt to execute something. A retry or a recovery is a new run that follows the old
+A run is one try at executing something. A retry or a recovery is a new run that follows the old
 one, so history is never overwritten. Every change names the status and the claim it expects:
 a worker that lost its lease changes nothing.
 

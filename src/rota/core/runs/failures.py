@@ -44,7 +44,7 @@ TABLE: dict[Kind, Consequence] = {
     Kind.STRANDED: Consequence(
         Status.FAILED, False, "restore the code or patch it, then retry; or fork"
     ),
-    Kind.INTERNAL: Consequence(Status.FAILED, False, "quarantined, alert"),
+    Kind.INTERNAL: Consequence(Status.FAILED, False, "find the cause, then retry"),
 }
 
 # First match wins, so subclasses are before their bases; Exception makes the table total.
