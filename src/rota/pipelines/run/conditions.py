@@ -43,9 +43,9 @@ class DependencyState(msgspec.Struct, frozen=True):
 
 
 async def decide(base: EngineContext, claim: Claim, snapshot: Snapshot) -> Outcome | None:
-    """None to begin now; otherwise how to settle the run instead."""
+    """For a run of a schedule: None to begin now, otherwise how to settle it instead."""
     block = snapshot.pipeline.schedule
-    if block is None or claim.schedule_id is None or claim.due_at is None:
+    if block is None or claim.due_at is None:
         return None
     if claim.attempt > 1:  # it has begun before, or a person retries it
         return None

@@ -54,13 +54,13 @@ class PipelineRunner:
             await self._check_trust(snapshot)
         except RotaError as error:
             return self._failed(error, None)
-        held_back = await conditions.decide(self._base, self._claim, snapshot)
-        if held_back is not None:
-            return held_back
-        listeners = self._pipelines.listeners
-        progress = ProgressReporter(self._claim, snapshot.pipeline_id, listeners)
+        if self._claim.schedule_id is not None:
+            held_back = await conditions.decide(self._base, self._claim, snapshot)
+            if held_back is not None:
+                return held_back
+            await workflow.began(self._base, self._claim)
+        progress = ProgressReporter(self._claim, snapshot.pipeline_id, self._pipelines.listeners)
         progress.report()
-        await workflow.began(self._base, self._claim)
         outcome, word = None, None
         try:
             outcome, word = await self._performed(snapshot, progress)
