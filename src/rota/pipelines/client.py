@@ -102,7 +102,7 @@ class PipelineClient:
         self.run_names.pop(run_name(pipeline_id), None)
 
     def serve(self) -> None:
-        """Execute parts of other machines' big runs, and send the notifications of schedules.
+        """Execute shards of other machines' big runs, and send the notifications of schedules.
 
         Call it before the worker starts.
         """

@@ -15,6 +15,7 @@ from rota.core.runs.worker_code import NO_CODE
 from rota.engine.journal import PASSING
 
 log = logging.getLogger("rota.pipelines")
+# Stored names: a shard was called a part.
 PART_NAME, PART_QUEUE = run_name("/part"), "pipeline-parts"
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class PipelineExecutor:
-    """Executes runs of the pipelines that this process knows, and parts of any big run."""
+    """Executes runs of the pipelines that this process knows, and shards of any big run."""
 
     kind = KIND
     keeps_open_run = False
@@ -40,11 +41,11 @@ class PipelineExecutor:
     async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
         """Execute a run to its end, its suspension or its failure."""
         from rota.pipelines.run.runner import PipelineRunner
-        from rota.pipelines.run.sharding import perform_part
+        from rota.pipelines.run.sharding import perform_shard
 
         try:
             if claim.name == PART_NAME:
-                return await perform_part(self._pipelines, self._base, self._journal, claim)
+                return await perform_shard(self._pipelines, self._base, self._journal, claim)
             return await PipelineRunner(self._pipelines, self._base, self._journal, claim).perform()
         except PASSING as error:  # it continues from what is recorded when the database is back
             log.warning("pipeline run %s is released: %s", claim.id, error)

@@ -96,14 +96,14 @@ async def _asked(model: Model, count: int) -> bool:
 
 
 def test_parts_are_of_a_fair_size() -> None:
-    def parts(*sizes: int) -> list[int]:
+    def shards(*sizes: int) -> list[int]:
         begins = [sum(sizes[:n]) for n in range(len(sizes))]
         chunks = [StepKey(f"{begin}", begin, "completed", 1) for begin in begins]
         groups = grouped("run", chunks, sum(sizes))
         assert [key for group in groups for key in group.chunks] == [one.key for one in chunks]
         return [group.end - group.begin for group in groups]
 
-    assert parts(200, 200, 50) == [200, 200, 50]
-    assert parts(80, 80, 80, 10) == [240, 10]
-    assert parts(*[1] * 40) == [16, 16, 8]
-    assert parts() == []
+    assert shards(200, 200, 50) == [200, 200, 50]
+    assert shards(80, 80, 80, 10) == [240, 10]
+    assert shards(*[1] * 40) == [16, 16, 8]
+    assert shards() == []

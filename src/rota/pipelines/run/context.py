@@ -137,7 +137,7 @@ def context_of(
     budget: PipelineBudget | None = None,
     stdin: IO[bytes] | None = None,
 ) -> PipelineContext:
-    """The context of a run, or of a part of one."""
+    """The context of a run, or of a shard of one."""
     watch = ProviderWatch(run_store, progress)
     asker = ModelCaller(ai, run_store.clock, run_store.calls, budget, watch)
     earlier = snapshot.overrides.cache_from

@@ -20,11 +20,11 @@ from rota.pipelines.run.map_stage import linear_map, reader_of
 from rota.pipelines.run.prompt_builder import PromptBuilder
 from rota.pipelines.run.reduce_formats import shown
 from rota.pipelines.run.reduce_stage import OUTPUT, AiReduce, put_reply, reduce_by_form
-from rota.pipelines.run.results import Source, Spool, outcomes
+from rota.pipelines.run.results import Source, Spool, outcomes, source_of_map
 from rota.pipelines.run.run_store import RunReader
 from rota.pipelines.run.sharding import Sharding
 from rota.pipelines.run.single_call import call
-from rota.pipelines.run.stages import FILTER, INPUT, JOB, MAP, REDUCE, mapped_list
+from rota.pipelines.run.stages import FILTER, INPUT, JOB, REDUCE
 from rota.pipelines.run.withheld_items import Withheld
 
 
@@ -40,12 +40,12 @@ async def perform_linear(context: PipelineContext, sharding: Sharding | None = N
         context.progress.filtered, total = total - kept + late, kept
     assert pipeline.map is not None
     assert pipeline.reduce is not None
-    source = Source(context.run_store, mapped_list(context.snapshot), MAP, withheld=held)
+    source = source_of_map(context.run_store, context.snapshot, held)
     context.progress.enter("mapping", total=total - len(held))
-    parts = await _map(context, pipeline.map, source, total, sharding)
+    shards = await _map(context, pipeline.map, source, total, sharding)
     context.progress.enter("reducing", total=total)
     with Spool() as spool:
-        await spool.take(outcomes(source._replace(parts=parts)))
+        await spool.take(outcomes(source._replace(shards=shards)))
         check_items(spool)
         await _reduce(context, pipeline.reduce, spool)
 
@@ -69,11 +69,11 @@ async def _map(
 ) -> list[RunReader]:
     unasked = sum(each.is_failed for each in source.withheld.values())
     stage = linear_map(context, step, total, failed_before=unasked)
-    parts = [] if sharding is None else await sharding.parts_of(context, source.item_list, total)
-    await stage.mark(parts)
+    shards = [] if sharding is None else await sharding.shards_of(context, source.item_list, total)
+    await stage.mark(shards)
     items, held = context.run_store.items(source.item_list), source.withheld
     await stage.perform(placed async for placed in items if placed.position not in held)
-    return parts
+    return shards
 
 
 def check_items(spool: Spool) -> None:

@@ -88,10 +88,10 @@ class MapStage:
         if self._stopped is not None:
             raise self._stopped
 
-    async def mark(self, parts: Sequence[RunReader]) -> None:
-        """Mark the items that parts of the run have done; a retry maps those that failed there."""
+    async def mark(self, shards: Sequence[RunReader]) -> None:
+        """Mark the items that shards of the run have done; a retry maps those that failed there."""
         first = self._context.run_store.claim.attempt == 1
-        for reader in parts:
+        for reader in shards:
             async for key in reader.keys(stage_prefix(self._name)):
                 if key.status == "completed" or first:
                     self._mark(key.position, failed=key.status != "completed")

@@ -31,7 +31,7 @@ from rota.pipelines.run.run_store import (
     record_of,
     stage_prefix,
 )
-from rota.pipelines.run.stages import ERROR, INPUT, node_input, node_stage
+from rota.pipelines.run.stages import ERROR, INPUT, MAP, mapped_list, node_input, node_stage
 from rota.pipelines.run.withheld_items import Withheld
 from rota.pipelines.snapshot import Snapshot
 
@@ -42,7 +42,7 @@ class Source(NamedTuple):
     reader: RunReader
     item_list: str
     stage: str
-    parts: Sequence[RunReader] = ()
+    shards: Sequence[RunReader] = ()
     withheld: Mapping[int, Withheld] = MappingProxyType({})
     # The content key of an item, where items may have moved since an earlier attempt: the record at
     # a position may then be about another item.
@@ -52,6 +52,16 @@ class Source(NamedTuple):
 def may_have_moved(items: ItemList | None) -> bool:
     """Whether a list was filled again by a retry, so that its items may be elsewhere."""
     return items is not None and items.attempt > 1
+
+
+def source_of_map(
+    reader: RunReader,
+    snapshot: Snapshot,
+    withheld: Mapping[int, Withheld],
+    shards: Sequence[RunReader] = (),
+) -> Source:
+    """The items and results of the map of the linear form."""
+    return Source(reader, mapped_list(snapshot), MAP, shards, withheld)
 
 
 async def source_of_node(
@@ -85,7 +95,7 @@ async def outcomes(source: Source, *, skip: int = 0) -> AsyncIterator[ItemOutcom
     prefix = stage_prefix(source.stage)
     own = StepsByPosition(source.reader.steps(prefix, start=start))
     theirs = StepsByPosition(
-        step for part in source.parts async for step in part.steps(prefix, start=start)
+        step for shard in source.shards async for step in shard.steps(prefix, start=start)
     )
     async for placed in source.reader.items(source.item_list, start=start):
         held = source.withheld.get(placed.position)
@@ -95,7 +105,7 @@ async def outcomes(source: Source, *, skip: int = 0) -> AsyncIterator[ItemOutcom
             continue
         step = _best(await own.at(placed.position), placed.item, source.content)
         other = _best(await theirs.at(placed.position), placed.item, None)
-        # The run itself comes after its parts: the executed definition counts.
+        # The run itself comes after its shards: the executed definition counts.
         yield outcome_of(placed, step or other)
 
 

@@ -5,6 +5,7 @@ Keys sort by stage and position, so a page is a range of the primary key and mem
     in/<list>/<writer>/<position>    a chunk of items; `in/<list>/~end/<attempt>` names the writer
     at/<stage>/<position>/<content>  what became of one item, or of one call
     to/<name>/<writer>/<number>      a piece of a text; `to/<name>/~end/<attempt>` names the writer
+    pt/<position>                    the run of a shard
     us/<writer>/<slot>               what the calls of a slot took, and the one in progress
 """
 
@@ -32,6 +33,7 @@ KEYS_PAGE = 2000
 CHUNK_ITEMS = 200
 CHUNK_BYTES = 256 * 1024
 PIECE_CHARS = 100_000
+SHARDS = "pt/"  # the prefix of the steps of shards
 LAST = "\uffff"  # sorts after every key
 _END = "~end"
 _ESCAPES = str.maketrans({"/": "%2F", "%": "%25"})
@@ -86,6 +88,10 @@ class RunReader:
     def of(self, root_id: str) -> RunReader:
         """A reader of another chain."""
         return RunReader(self._database, root_id)
+
+    async def shards(self) -> list[RunReader]:
+        """The chains of the shards of the run, in the order of their items."""
+        return [self.of(step.child_id) async for step in self.steps(SHARDS) if step.child_id]
 
     async def step(self, key: str) -> StoredStep | None:
         """One step, if it is there."""

@@ -1,7 +1,7 @@
-"""Sharding: the map of a big run in parts, each a run of its own that any worker may claim.
+"""Sharding: the map of a big run in shards, each a run of its own that any worker may claim.
 
-The run sleeps meanwhile, and the end of each part wakes it. The run itself maps the items that a
-part did not map, for whatever reason. So a part that fails loses nothing.
+The run sleeps meanwhile, and the end of each shard wakes it. The run itself maps the items that a
+shard did not map, for whatever reason. So a shard that fails loses nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from rota.pipelines.run.context import PipelineContext, ProgressReporter, contex
 from rota.pipelines.run.map_stage import linear_map
 from rota.pipelines.run.model_caller import LOST
 from rota.pipelines.run.run_store import (
+    SHARDS,
     PositionedItem,
     RunReader,
     RunStore,
@@ -42,14 +43,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rota.pipelines")
 
-PARTS = "pt/"  # the prefix of the steps of parts
-PARTS_MIN = 2  # a map of fewer parts is not worth sharing
-PART_ITEMS = 200
-PART_CHUNKS = 16  # of large items, of which a chunk holds few
+SHARDS_MIN = 2  # a map of fewer shards is not worth sharing
+SHARD_ITEMS = 200
+SHARD_CHUNKS = 16  # of large items, of which a chunk holds few
 
 
 class ShardsRunning(Exception):
-    """The run has nothing to do until its parts are over."""
+    """The run has nothing to do until its shards are over."""
 
 
 class ShardInput(msgspec.Struct, frozen=True):
@@ -69,13 +69,13 @@ class ShardOutput(msgspec.Struct, frozen=True):
 
 
 def grouped(whole: str, chunks: Sequence[StepKey], total: int) -> list[ShardInput]:
-    """Neighbouring chunks of a run in parts of a fair size."""
+    """Neighbouring chunks of a run in shards of a fair size."""
     groups: list[ShardInput] = []
     waiting: list[StepKey] = []
     ends = [*(chunk.position for chunk in chunks[1:]), total]
     for chunk, end in zip(chunks, ends, strict=False):
         waiting.append(chunk)
-        if end - waiting[0].position >= PART_ITEMS or len(waiting) >= PART_CHUNKS or end == total:
+        if end - waiting[0].position >= SHARD_ITEMS or len(waiting) >= SHARD_CHUNKS or end == total:
             keys = [each.key for each in waiting]
             groups.append(ShardInput(whole, keys, waiting[0].position, end))
             waiting = []
@@ -83,19 +83,19 @@ def grouped(whole: str, chunks: Sequence[StepKey], total: int) -> list[ShardInpu
 
 
 class Sharding(NamedTuple):
-    """Splits the map of a run into parts."""
+    """Splits the map of a run into shards."""
 
     base: EngineContext
     journal: Journal
     claim: Claim
 
-    async def parts_of(
+    async def shards_of(
         self, context: PipelineContext, item_list: str, total: int
     ) -> list[RunReader]:
-        """The chains of the parts, all of them ended; none when the run is not split."""
+        """The chains of the shards, all of them ended; none when the run is not split."""
         if not self._is_worth_it(context):
             return []
-        known = [step async for step in context.run_store.steps(PARTS)]
+        known = [step async for step in context.run_store.steps(SHARDS)]
         if not known:
             if self.claim.attempt > 1:
                 return []  # the run itself executes the rest after a failure
@@ -123,13 +123,13 @@ class Sharding(NamedTuple):
         prefix = await chunk_prefix(context.run_store, item_list)
         chunks = [key async for key in context.run_store.keys(prefix)]
         groups = grouped(self.claim.root_id, chunks, total)
-        if len(groups) < PARTS_MIN:
+        if len(groups) < SHARDS_MIN:
             return []
-        made = [await self._part(context.run_store, group) for group in groups]
+        made = [await self._shard(context.run_store, group) for group in groups]
         self.base.wakeups.notify_soon(READY)
         return made
 
-    async def _part(self, run_store: RunStore, given: ShardInput) -> StoredStep:
+    async def _shard(self, run_store: RunStore, given: ShardInput) -> StoredStep:
         now = self.base.clock.now()
         child = NewRun(
             id=self.base.ids.make(now), namespace=self.claim.namespace, name=PART_NAME,
@@ -138,7 +138,7 @@ class Sharding(NamedTuple):
             parent_id=self.claim.root_id,
         )  # fmt: skip
         step = msgspec.structs.replace(
-            run_store.made(f"{PARTS}{given.begin:09d}", kind="part", position=given.begin),
+            run_store.made(f"{SHARDS}{given.begin:09d}", kind="part", position=given.begin),
             status="waiting", child_id=child.id, finished_at=None,
         )  # fmt: skip
         started = await self.journal.record_child(self.claim, step, child)
@@ -146,24 +146,17 @@ class Sharding(NamedTuple):
 
 
 def _report(context: PipelineContext, ended: Sequence[history.ChainResult]) -> None:
-    """Report the progress of the run from the parts that have ended."""
+    """Report the progress of the run from the shards that have ended."""
     outputs = [msgspec.json.decode(each.output, type=ShardOutput) for each in ended if each.output]
     context.progress.done = sum(each.done for each in outputs)
     context.progress.failed = sum(each.failed for each in outputs)
     context.progress.report()
 
 
-async def part_readers(reader: RunReader) -> list[RunReader]:
-    """The chains of the parts of a run, in the order of their items."""
-    return [
-        reader.of(step.child_id) async for step in reader.steps(PARTS) if step.child_id is not None
-    ]
+# -- one shard -----------------------------------------------------------------------------
 
 
-# -- one part ------------------------------------------------------------------------------
-
-
-async def perform_part(
+async def perform_shard(
     pipelines: PipelineClient, base: EngineContext, journal: Journal, claim: Claim
 ) -> Outcome:
     """Map the items of the shard. The parent run maps those that are left."""
@@ -183,7 +176,7 @@ async def perform_part(
     except LOST:
         raise
     except Exception as error:
-        log.warning("part %s of run %s stopped: %s", claim.id, given.whole, error)
+        log.warning("shard %s of run %s stopped: %s", claim.id, given.whole, error)
         failure = judge(error)
         return Outcome(claim, "fail", failure.kind, error=failure.detail)
     done = ShardOutput(context.progress.done, context.progress.failed)
@@ -193,7 +186,7 @@ async def perform_part(
 async def _snapshot(base: EngineContext, given: ShardInput) -> Snapshot:
     chain = await base.database.read(history.chain, root_id=given.whole)
     if not chain:
-        raise RunCancelled(f"run {given.whole} is gone, so there is nothing to take part in")
+        raise RunCancelled(f"run {given.whole} no longer exists, so its shard cannot be executed")
     return snapshots.read(chain[0].input)
 
 

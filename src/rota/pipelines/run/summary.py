@@ -28,12 +28,12 @@ from rota.pipelines.run.results import (
     dropped_items,
     outcome_of,
     outcomes,
+    source_of_map,
     source_of_node,
     unasked,
 )
 from rota.pipelines.run.run_store import PositionedItem, RunReader, stage_prefix
-from rota.pipelines.run.sharding import part_readers
-from rota.pipelines.run.stages import FILTER, INPUT, JOB, MAP, mapped_list, node_output
+from rota.pipelines.run.stages import FILTER, INPUT, JOB, node_output
 from rota.pipelines.run.withheld_items import Withheld
 from rota.pipelines.snapshot import Snapshot
 
@@ -51,12 +51,12 @@ async def result_of(
 ) -> PipelineResult:
     """The records of a chain, summed up in pages. An output of more than `chars_max` is counted
     only. Without `outcome`, the items decide between completed and partial."""
-    parts = await part_readers(reader)
+    shards = await reader.shards()
     tally, totals = Tally(), await reader.call_totals()
-    async for each in item_outcomes(reader, snapshot, parts, dropped=False):
+    async for each in item_outcomes(reader, snapshot, shards, dropped=False):
         tally.add(each)
-    for part in parts:
-        totals += await part.call_totals()
+    for shard in shards:
+        totals += await shard.call_totals()
     filtered = await _filtered(reader, snapshot)
     text, chars = await _text(reader, chars_max)
     return PipelineResult(
@@ -74,21 +74,21 @@ async def result_of(
 async def item_outcomes(
     reader: RunReader,
     snapshot: Snapshot,
-    parts: list[RunReader] | None = None,
+    shards: list[RunReader] | None = None,
     *,
     dropped: bool = True,
     skip: int = 0,
 ) -> AsyncIterator[ItemOutcome]:
     """Every item with its outcome, without the first `skip`. With `dropped`, those that a filter
     dropped come last."""
-    parts = await part_readers(reader) if parts is None else parts
+    shards = await reader.shards() if shards is None else shards
     if snapshot.pipeline.mode == "job":
         async for outcome in _of_job(reader, snapshot, skip):
             yield outcome
         return
     has_filter = snapshot.pipeline.filter is not None
     held = await withheld_items.read(reader, FILTER) if has_filter else {}
-    for source in await _sources(reader, snapshot, parts, held):
+    for source in await _sources(reader, snapshot, shards, held):
         async for outcome in outcomes(source, skip=skip):
             yield outcome
         skip = max(0, skip - await count_outcomes(source)) if skip else 0
@@ -112,11 +112,11 @@ async def _of_job(reader: RunReader, snapshot: Snapshot, skip: int) -> AsyncIter
 
 
 async def _sources(
-    reader: RunReader, snapshot: Snapshot, parts: list[RunReader], held: Mapping[int, Withheld]
+    reader: RunReader, snapshot: Snapshot, shards: list[RunReader], held: Mapping[int, Withheld]
 ) -> list[Source]:
     """The stages with counted items: the map, or the map nodes of a graph."""
     if snapshot.pipeline.mode == "map-reduce":
-        return [Source(reader, mapped_list(snapshot), MAP, parts, held)]
+        return [source_of_map(reader, snapshot, held, shards)]
     return [
         await source_of_node(reader, snapshot, node_id, node)
         for node_id, node in (snapshot.pipeline.nodes or {}).items()
