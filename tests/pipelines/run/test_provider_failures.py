@@ -14,7 +14,7 @@ from rota import Rota
 from rota.ai.base import Estimate, Reply, Request
 from rota.errors import BadInput, RunFailed, StoreUnreachable, WrongState
 from rota.pipelines.outcome import Progress
-from rota.pipelines.run.results import results_file
+from rota.pipelines.run.reduce import results_file
 from rota.store.runs import history
 from tests.ai.kit.model_server import Model, Say
 from tests.kit import until

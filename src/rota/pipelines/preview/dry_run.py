@@ -39,7 +39,7 @@ from rota.pipelines.run.filter_stage import Sieve, sieve_of_filter, sieve_of_nod
 from rota.pipelines.run.generated_items import generate_question
 from rota.pipelines.run.inputs import Item, items_of
 from rota.pipelines.run.prompt_builder import ModelPrompt, PromptBuilder
-from rota.pipelines.run.reduce_formats import counts
+from rota.pipelines.run.results import counts
 from rota.pipelines.run.transforms import merged, transformer
 from rota.pipelines.snapshot import Overrides, take
 

@@ -18,7 +18,7 @@ from rota.pipelines.run.context import PipelineContext
 from rota.pipelines.run.inputs import stream
 from rota.pipelines.run.model_caller import LOST, STOPPING
 from rota.pipelines.run.nodes import NodeWork
-from rota.pipelines.run.reduce_stage import OUTPUT
+from rota.pipelines.run.reduce import OUTPUT
 from rota.pipelines.run.results import may_have_moved
 from rota.pipelines.run.run_store import ItemList
 from rota.pipelines.run.sliding_window import first_of

@@ -18,8 +18,7 @@ from rota.pipelines.run.generated_items import generated
 from rota.pipelines.run.inputs import Item, items_of
 from rota.pipelines.run.map_stage import linear_map, reader_of
 from rota.pipelines.run.prompt_builder import PromptBuilder
-from rota.pipelines.run.reduce_formats import shown
-from rota.pipelines.run.reduce_stage import OUTPUT, AiReduce, put_reply, reduce_by_form
+from rota.pipelines.run.reduce import OUTPUT, AiReduce, put_reply, reduce_by_form, shown
 from rota.pipelines.run.results import Source, Spool, outcomes, source_of_map
 from rota.pipelines.run.run_store import RunReader
 from rota.pipelines.run.sharding import Sharding

@@ -7,6 +7,7 @@ exception.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -29,7 +30,7 @@ from rota.pipelines.run.run_store import (
     record_of,
     stage_prefix,
 )
-from rota.pipelines.run.sliding_window import sweep
+from rota.pipelines.run.sliding_window import first_of
 from rota.pipelines.run.stages import MAP
 
 OPEN, DONE, FAILED = 0, 1, 2
@@ -84,7 +85,7 @@ class MapStage:
         self._context.progress.report()
         self._check_ceiling()
         count = max(1, min(self._options.parallel, len(self._marks)))
-        await sweep(self._works(items), count, self._in_slot, lambda: self._stopped is not None)
+        await self._sweep(self._works(items), count)
         if self._stopped is not None:
             raise self._stopped
 
@@ -115,6 +116,29 @@ class MapStage:
                 self._mark(key.position, failed=False)
             elif key.run_attempt == run_store.claim.attempt and not self._marks[key.position]:
                 self._mark(key.position, failed=True)
+
+    async def _sweep(
+        self, works: AsyncGenerator[list[PositionedItem], None], parallel: int
+    ) -> None:
+        """Do all works, in any order; begin no further ones once the stage is stopped."""
+        lock = asyncio.Lock()
+
+        async def slot() -> None:
+            while self._stopped is None:
+                async with lock:
+                    work = await anext(works, None)
+                if work is None:
+                    return
+                await self._in_slot(work)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(parallel):
+                    group.create_task(slot())
+        except BaseExceptionGroup as errors:
+            raise first_of(errors) from None
+        finally:
+            await works.aclose()
 
     async def _in_slot(self, work: list[PositionedItem]) -> None:
         progress = self._context.progress

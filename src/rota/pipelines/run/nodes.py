@@ -27,8 +27,7 @@ from rota.pipelines.run.inputs import select, source_items, stream
 from rota.pipelines.run.linear_runner import check_items
 from rota.pipelines.run.map_stage import MapOptions, MapStage, reader_of
 from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
-from rota.pipelines.run.reduce_formats import shown
-from rota.pipelines.run.reduce_stage import AiReduce, put_reply, reduce_by_form
+from rota.pipelines.run.reduce import AiReduce, put_reply, reduce_by_form, shown
 from rota.pipelines.run.results import Spool, outcomes, source_of_node
 from rota.pipelines.run.run_store import Item, ItemRecord
 from rota.pipelines.run.script import script_items

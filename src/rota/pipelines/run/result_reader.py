@@ -23,8 +23,7 @@ from rota.pipelines.outcome import (
     OutcomeWord,
     PipelineResult,
 )
-from rota.pipelines.run.reduce_formats import reduced
-from rota.pipelines.run.reduce_stage import OUTPUT
+from rota.pipelines.run.reduce import OUTPUT, reduced
 from rota.pipelines.run.run_store import RunReader
 from rota.pipelines.run.summary import item_outcomes, result_of, save_results
 from rota.pipelines.snapshot import Snapshot

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import IO, NamedTuple, Self
 
@@ -21,7 +18,6 @@ from rota.pipelines.outcome import ERRORS_MAX, ItemError, ItemOutcome
 from rota.pipelines.run import withheld_items
 from rota.pipelines.run.filter_stage import DROPPED
 from rota.pipelines.run.prompt_builder import PromptBuilder
-from rota.pipelines.run.reduce_formats import counts
 from rota.pipelines.run.run_store import (
     Item,
     ItemList,
@@ -236,6 +232,11 @@ class Tally:
         return counts(self.processed, self.failed)
 
 
+def counts(success: int, failure: int = 0) -> dict[str, int]:
+    """The values about the items that a reduce prompt may use, by their names in a template."""
+    return {"COUNT": success + failure, "SUCCESS_COUNT": success, "FAILURE_COUNT": failure}
+
+
 class Spool:
     """Results in a temporary file, for several passes with little memory."""
 
@@ -264,22 +265,3 @@ class Spool:
             offset = self._file.tell()
             yield decoder.decode(line)
             self._file.seek(offset)
-
-
-@contextlib.contextmanager
-def results_file(text: Iterator[str], target: Path) -> Iterator[str]:
-    """A JSON array in a file for a prompt that names it; private, and gone afterwards.
-
-    A file or a link of that name that is there already is not followed but replaced.
-    """
-    try:
-        target.unlink(missing_ok=True)
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write("[")
-            for number, piece in enumerate(text):
-                file.write(("," if number else "") + piece)
-            file.write("]")
-        yield str(target)
-    finally:
-        target.unlink(missing_ok=True)

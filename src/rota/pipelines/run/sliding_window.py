@@ -1,4 +1,4 @@
-"""Sliding windows: a fixed number of works at a time, the next as soon as one is done."""
+"""The sliding window with results in order: the next work begins as soon as one is done."""
 
 from __future__ import annotations
 
@@ -13,33 +13,6 @@ from rota.pipelines.run.model_caller import STOPPING
 T = TypeVar("T")
 R = TypeVar("R")
 AHEAD = 4  # how many times the window may be begun before the first of it is done
-
-
-async def sweep(
-    works: AsyncGenerator[T, None],
-    parallel: int,
-    perform: Callable[[T], Awaitable[None]],
-    stopped: Callable[[], bool],
-) -> None:
-    """Do all works, in any order; begin no further ones once it is stopped."""
-    lock = asyncio.Lock()
-
-    async def slot() -> None:
-        while not stopped():
-            async with lock:
-                work = await anext(works, None)
-            if work is None:
-                return
-            await perform(work)
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(parallel):
-                group.create_task(slot())
-    except BaseExceptionGroup as errors:
-        raise first_of(errors) from None
-    finally:
-        await works.aclose()
 
 
 async def in_order(

@@ -19,7 +19,7 @@ from rota.pipelines.definition.nodes import FilterNode, MapNode
 from rota.pipelines.files import prune_results, write_result
 from rota.pipelines.outcome import ItemOutcome, OutcomeWord, PipelineResult
 from rota.pipelines.run import withheld_items
-from rota.pipelines.run.reduce_stage import OUTPUT
+from rota.pipelines.run.reduce import OUTPUT
 from rota.pipelines.run.results import (
     Source,
     Spool,

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from rota.pipelines.outcome import ItemOutcome, ItemStatus
 from rota.pipelines.run.content_keys import canonical, content_key
-from rota.pipelines.run.reduce_formats import (
-    counts,
+from rota.pipelines.run.reduce import (
     joined,
     part_instruction,
     parts_of,
     reduced,
     shown,
 )
+from rota.pipelines.run.results import counts
 from rota.pipelines.run.tables import read_csv
 
 LONG = "x" * 500

@@ -1,4 +1,4 @@
-"""All results into one, without an AI; and what an AI reduce is shown, in parts that fit.
+"""The reduce: all results into one text, by form in a thread, or by AI in as many calls as needed.
 
 Nothing is cut off in any form. Results come as a function that gives them again from the start:
 tables need to know all columns before the first row, and results may be too many for memory.
@@ -6,21 +6,60 @@ tables need to know all columns before the first row, and results may be too man
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import copy
+import io
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+import os
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from rota.core.pipelines.batches import BatchRange, tree_parts
 from rota.core.pipelines.templates import text_of
 from rota.pipelines.outcome import ItemOutcome
+from rota.pipelines.run.context import PipelineContext
+from rota.pipelines.run.map_stage import reader_of
+from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
+from rota.pipelines.run.run_store import PIECE_CHARS, ItemRecord
+from rota.pipelines.run.single_call import call
+from rota.pipelines.run.sliding_window import in_order
+from rota.pipelines.run.stages import REDUCE
 from rota.pipelines.run.tables import write_csv
 
+OUTPUT = "output"
 PREFIX = "out_"  # of output columns, so that a field may be called like a column of the input
-
-
 # The items that have ended: fields (`output`) or a text; or an error.
 Results = Callable[[], Iterable[ItemOutcome]]
+Pieces = Callable[[], Iterable[str]]
+
+
+async def reduce_by_form(context: PipelineContext, name: str, kind: str, results: Results) -> None:
+    """Record the result in one of the five forms."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as file:
+        await asyncio.to_thread(file.writelines, reduced(kind, results))
+        file.seek(0)
+        await context.run_store.put_text(name, _pieces(file.read))
+
+
+async def put_reply(context: PipelineContext, name: str, record: ItemRecord) -> None:
+    """Record a reply as a text: itself, or its fields as JSON."""
+    text = record.text or ""
+    if record.output is not None:
+        text = json.dumps(record.output, ensure_ascii=False, indent=2) + "\n"
+    await context.run_store.put_text(name, _pieces(io.StringIO(text).read))
+
+
+async def _pieces(read: Callable[[int], str]) -> AsyncIterator[str]:
+    while piece := read(PIECE_CHARS):
+        yield piece
+
+
+# -- by form -----------------------------------------------------------------------------
 
 
 def reduced(kind: str, results: Results) -> Iterator[str]:
@@ -148,12 +187,7 @@ def _fields(each: ItemOutcome) -> dict[str, Any]:
     return {} if each.text is None else {"text": each.text}
 
 
-# -- for an AI -----------------------------------------------------------------------------
-
-
-def counts(success: int, failure: int = 0) -> dict[str, int]:
-    """The values about the items that a reduce prompt may use, by their names in a template."""
-    return {"COUNT": success + failure, "SUCCESS_COUNT": success, "FAILURE_COUNT": failure}
+# -- by AI -------------------------------------------------------------------------------
 
 
 def shown(results: Results, *, failures: bool = False) -> Iterator[str]:
@@ -181,3 +215,93 @@ def part_instruction(number: int, count: int) -> str:
         f"\n\n[Part {number} of {count}] These are not all results. Keep everything that "
         "is needed to combine your reply with those about the other parts."
     )
+
+
+class AiReduce(NamedTuple):
+    """The input of an AI reduce; `pieces` gives each result as JSON, from the first."""
+
+    context: PipelineContext
+    stage: str
+    asking: PromptBuilder
+    pieces: Pieces
+    counts: dict[str, int]
+    chars_max: int
+
+    async def perform(self) -> ItemRecord:
+        """Reduce in one call, or in groups; their replies are reduced again until one is left."""
+        if "RESULTS" not in self.asking.template.names:
+            return await self._last("", 0)
+        return await self._reduced(self.pieces, 0)
+
+    async def _reduced(self, pieces: Pieces, level: int) -> ItemRecord:
+        parts = await asyncio.to_thread(parts_of, pieces(), self.chars_max)
+        if len(parts) <= 1:
+            return await self._last(joined(pieces()), level)
+        replies = await self._level(pieces, parts, level)
+        return await self._reduced(lambda: replies, level + 1)
+
+    async def _last(self, results: str, level: int) -> ItemRecord:
+        stage = f"{self.stage}.{level}"
+        if "RESULTS_FILE" not in self.asking.template.names:
+            return await self._ask(self.asking, stage, self._filled(results), 0)
+        # The same name in every attempt, or the call would not be known again.
+        own = "" if self.stage == REDUCE else f"-{self.asking.key}"
+        name = f"rota-results-{self.context.run_store.root_id}{own}.json"
+        with results_file(iter(self.pieces()), Path(tempfile.gettempdir()) / name) as path:
+            filled = {**self._filled(results), "RESULTS_FILE": path}
+            return await self._ask(self.asking, stage, filled, 0)
+
+    async def _level(self, pieces: Pieces, parts: list[BatchRange], level: int) -> list[str]:
+        """The replies about the parts of one level as JSON, in order."""
+        asking = copy.copy(self.asking)
+        asking.fields = []
+
+        async def numbered() -> AsyncIterator[tuple[int, str]]:
+            """The results of each part; `in_order` takes only a few parts ahead."""
+            rest = iter(pieces())
+            for number, part in enumerate(parts, start=1):
+                yield number, joined(itertools.islice(rest, part.end - part.begin))
+
+        async def ask(part: tuple[int, str]) -> str:
+            number, results = part
+            more = part_instruction(number, len(parts))
+            filled = self._filled(results)
+            record = await self._ask(asking, f"{self.stage}.{level}", filled, number, more)
+            return json.dumps(record.text or "", ensure_ascii=False)
+
+        parallel = parallel_of(self.context.snapshot, None)
+        async with aclosing(in_order(numbered(), parallel, ask)) as replies:
+            return [reply async for reply in replies]
+
+    async def _ask(
+        self,
+        asking: PromptBuilder,
+        stage: str,
+        filled: dict[str, Any],
+        position: int,
+        more: str = "",
+    ) -> ItemRecord:
+        question = asking.without_item(filled, more)
+        return await call(self.context, stage, question, reader_of(asking.fields), position)
+
+    def _filled(self, results: str) -> dict[str, Any]:
+        return {"RESULTS": results, **self.counts}
+
+
+@contextlib.contextmanager
+def results_file(text: Iterator[str], target: Path) -> Iterator[str]:
+    """A JSON array in a file for a prompt that names it; private, and gone afterwards.
+
+    A file or a link of that name that is there already is not followed but replaced.
+    """
+    try:
+        target.unlink(missing_ok=True)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write("[")
+            for number, piece in enumerate(text):
+                file.write(("," if number else "") + piece)
+            file.write("]")
+        yield str(target)
+    finally:
+        target.unlink(missing_ok=True)
