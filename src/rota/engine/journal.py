@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rota.core.runs.model import Claim, NewRun, Started, StepRecord, StoredStep
 from rota.core.time.instants import SECOND
@@ -87,6 +87,10 @@ class Journal:
         self._together: Batch[Sequence[StepRecord], Written] = Batch(self._send_together, TOGETHER)
         self._children: Batch[ChildStart, Started | None] = Batch(self._send_children)
         self._child_queries: Batch[ChildQuery, ChildEnd] = Batch(self._send_child_queries)
+
+    async def read(self, function: Callable[..., Awaitable[T]], what: str, **where: Any) -> T:
+        """Read, and repeat it while the database is unavailable."""
+        return await insist(self.clock, lambda: self._database.read(function, **where), what)
 
     async def record_together(self, claim: Claim, steps: Sequence[StoredStep]) -> None:
         """Record steps of one run, all or none. Durable when this returns; LeaseLost when the run

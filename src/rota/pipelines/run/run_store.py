@@ -21,7 +21,7 @@ from rota.core.pipelines.item_chunks import KIND, packed, unpacked
 from rota.core.runs.failures import kind_of
 from rota.core.runs.model import Claim, StoredStep
 from rota.engine.clock import Clock
-from rota.engine.journal import Journal, insist
+from rota.engine.journal import Journal
 from rota.pipelines.run import call_ledger
 from rota.pipelines.run.call_ledger import CallLedger, CallTotals, Slot
 from rota.store.backend.database import Database
@@ -180,8 +180,7 @@ class RunStore(RunReader):
 
     async def _read(self, function: Callable[..., Awaitable[T]], **where: Any) -> T:
         """Retry while the database is unavailable, so that the run does not fail."""
-        read = self._database.read
-        return await insist(self.clock, lambda: read(function, **where), "reading back")
+        return await self._journal.read(function, "reading back", **where)
 
     def made(
         self,
