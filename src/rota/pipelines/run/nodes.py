@@ -24,7 +24,6 @@ from rota.pipelines.run.context import Cache, PipelineContext
 from rota.pipelines.run.filter_stage import filter_items, sieve_of_node
 from rota.pipelines.run.generated_items import generated
 from rota.pipelines.run.inputs import select, source_items, stream
-from rota.pipelines.run.linear_runner import check_items
 from rota.pipelines.run.map_stage import MapOptions, MapStage, reader_of
 from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
 from rota.pipelines.run.reduce import AiReduce, put_reply, reduce_by_form, shown
@@ -143,7 +142,7 @@ class NodeWork:
         with Spool() as spool:
             source = await source_of_node(context.run_store, context.snapshot, self._id, node)
             await spool.take(outcomes(source), whole=True)
-            check_items(spool)
+            spool.check()
             whole = not spool.tally.failed and not spool.tally.skipped
             await self._put(stream(map(item_after, spool.outcomes())), whole=whole)
 

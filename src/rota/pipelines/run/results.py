@@ -13,6 +13,7 @@ import msgspec
 from rota.core.runs.model import StoredStep
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import iso_if_known
+from rota.errors import ItemsFailed
 from rota.pipelines.definition.nodes import MapNode
 from rota.pipelines.outcome import ERRORS_MAX, ItemError, ItemOutcome
 from rota.pipelines.run import withheld_items
@@ -256,6 +257,15 @@ class Spool:
             self.tally.add(outcome)
             if whole or outcome.status != "skipped":
                 self._file.write(msgspec.json.encode(outcome) + b"\n")
+
+    def check(self) -> None:
+        """ItemsFailed if all items failed: there is nothing to reduce."""
+        if self.tally.failed and not self.tally.processed:
+            first = self.tally.errors[0]
+            raise ItemsFailed(
+                f"all {self.tally.failed} items failed; the first: {first.type}: {first.message}",
+                failed=self.tally.failed,
+            )
 
     def outcomes(self) -> Iterator[ItemOutcome]:
         """All of them again, from the first."""
