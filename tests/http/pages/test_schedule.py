@@ -1,4 +1,4 @@
-"""The sentence of a schedule's page about its recent occurrences."""
+"""The page of a schedule: the sentence about recent occurrences, and the calendar."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from collections import Counter
 
 import pytest
 
+from rota.client.schedule_pages import OutcomeCalendar
+from rota.core.schedules.intent import Intent, Policies
+from rota.core.time.instants import HOUR
+from rota.core.time.recurrence import parse
+from rota.http.pages.occurrence_view import calendar_of
 from rota.http.pages.schedule import follows_of
 from rota.http.pages.text import WallClock
 
@@ -25,3 +30,15 @@ from rota.http.pages.text import WallClock
 )
 def test_only_occurrences_without_exception_all_ran(totals: dict[str, int], sentence: str) -> None:
     assert follows_of(Counter(totals), [], WallClock("UTC", 0)) == sentence
+
+
+@pytest.mark.parametrize(("runs_max", "cells"), [(None, 14), (1, 1), (3, 3)])
+def test_the_calendar_shows_no_more_occurrences_than_may_fire(
+    runs_max: int | None, cells: int
+) -> None:
+    clock = WallClock("UTC", 9 * HOUR + HOUR // 2)
+    spec = parse("every hour", zone="UTC", now=0)
+    intent = Intent("work", spec, "every hour", Policies(runs_max=runs_max))
+    empty = OutcomeCalendar("UTC", "hour", [], True)
+    today = calendar_of(empty, intent, clock, href="/", is_paused=False).days[0]
+    assert sum(cell.kind == "future" for cell in today.cells) == cells

@@ -178,6 +178,20 @@ async def test_no_execution_is_upcoming_beyond_max_runs(small: FolderWorld) -> N
         ]
 
 
+async def test_an_overdue_execution_counts_and_is_not_upcoming(small: FolderWorld) -> None:
+    small.write("daily", block(DAILY, maxRuns=2))
+    async with small.daemon():
+        pass
+    small.pass_time("10h")
+    app = small.app()
+    await app.connect()
+    found = await small.scheduler(app).get_upcoming(5)
+    listed = await app.schedules.upcoming(within="30d")
+    await app.close()
+    assert [f"{each.next_run:%d %H:%M}" for each in found] == ["02 09:00"]
+    assert [each.runs_at for each in listed] == [each.next_run for each in found]
+
+
 async def test_upcoming_executions_include_a_pipeline_that_no_scheduler_has_seen(
     small: FolderWorld,
 ) -> None:
