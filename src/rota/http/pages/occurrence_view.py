@@ -15,7 +15,7 @@ from rota.core.runs.stored_errors import cause_line
 from rota.core.schedules.firing_plan import jitter_us
 from rota.core.schedules.intent import Intent, Policies
 from rota.core.time.instants import instant
-from rota.core.time.recurrence import Spec, between
+from rota.core.time.recurrence import between
 from rota.explain.schedule import pause_of, range_of
 from rota.explain.skipped import detailed, skip_clause
 from rota.http.pages.chart import Bar
@@ -199,7 +199,7 @@ def calendar_of(
     for cell in calendar.cells:
         cells[cell.day, cell.hour or 0] = words_counted(cell.counts)
     totals = totals_of(calendar)
-    future = set() if is_paused else _future_hours(intent.spec, clock, today)
+    future = set() if is_paused else _future_hours(intent, clock, today)
     days = [_day(today - timedelta(days=back), cells, future, href=href) for back in range(DAYS)]
     legend = [
         LegendEntry(*look.cell, f"{look.legend} {totals[word]:,}")
@@ -225,10 +225,11 @@ def totals_of(calendar: OutcomeCalendar) -> Counter[str]:
     return sum((words_counted(cell.counts) for cell in calendar.cells), Counter[str]())
 
 
-def _future_hours(spec: Spec, clock: WallClock, today: date) -> set[tuple[date, int]]:
+def _future_hours(intent: Intent, clock: WallClock, today: date) -> set[tuple[date, int]]:
     midnight = datetime.combine(today + timedelta(days=1), datetime.min.time())
     end = instant(midnight.replace(tzinfo=clock.local(clock.now).tzinfo))
-    instants = between(spec, clock.now, end - 1, limit=RANGE_MAX)
+    limit = min(RANGE_MAX, intent.runs_left)
+    instants = between(intent.spec, clock.now, end - 1, limit=limit)
     return {(clock.local(at).date(), clock.local(at).hour) for at in instants}
 
 
