@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from rota.client.schedule_view import ahead
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.stored_errors import read_error
-from rota.core.schedules.firing_plan import jitter_us
 from rota.core.suggest import did_you_mean
-from rota.core.time.instants import moment
-from rota.core.time.recurrence import next_after
+from rota.core.time.instants import LAST, moment
 from rota.errors import UnknownSchedule, UsageError, WrongState
 from rota.pipelines import usage
 from rota.pipelines.definition.schedule_block import ScheduleBlock
@@ -31,7 +30,6 @@ from rota.pipelines.folder.schedule_sync import DISABLED
 from rota.pipelines.folder.scheduled_pipeline import ScheduledPipeline
 from rota.pipelines.folder.state_file import RunRecord, ScheduleState, read_time
 from rota.pipelines.usage import PipelineUsage
-from rota.schedules import definition
 from rota.store.schedules import templates as store
 from rota.store.schedules.outcomes import read_range
 
@@ -101,7 +99,7 @@ class ScheduleCommands:
         return self._shown(await self._entry(schedule_id))
 
     async def get_upcoming(self, limit: int = UPCOMING) -> list[Upcoming]:
-        """The next executions, across all schedules, soonest first."""
+        """The next executions, across all schedules, soonest first. An overdue one is not listed."""
         await self._read()
         upcoming = [self._upcoming(entry) for entry in self.registry.entries.values()]
         merged = heapq.merge(
@@ -117,12 +115,8 @@ class ScheduleCommands:
             first = moment(read_time(entry.state.next_run))
             yield Upcoming(entry.schedule_id, entry.pipeline_id, first)
             return
-        intent = definition.found(entry.row).intent
-        spread = jitter_us(entry.row.name, intent.policies)
-        due_at, left, now = entry.row.due_at, intent.runs_left, self.now()
-        while due_at is not None and left > 0:
-            yield Upcoming(entry.schedule_id, entry.pipeline_id, moment(due_at + spread))
-            due_at, left = next_after(intent.spec, max(due_at, now)), left - 1
+        for at, *_ in ahead(entry.row, self.now(), LAST):
+            yield Upcoming(entry.schedule_id, entry.pipeline_id, moment(at))
 
     async def get_history(self, schedule_id: str, limit: int | None = None) -> list[RunRecord]:
         """Executions that have ended or wait for a person, newest first."""
@@ -204,7 +198,10 @@ class ScheduleCommands:
     @property
     def _open(self) -> Client:
         if self._client is None:
-            raise UsageError("there is no database yet", hint="Start a scheduler first.")
+            raise UsageError(
+                "this folder has no database yet",
+                hint="Start the scheduler: `rota scheduler start`.",
+            )
         return self._client
 
     async def _entry(self, schedule_id: str) -> ScheduledPipeline:
@@ -259,14 +256,16 @@ class ScheduleCommands:
         return is_looked_after(self.registry.root, now=self.now())
 
     def _shown(self, entry: ScheduledPipeline) -> Scheduled:
-        next_run, row = entry.state.next_run, entry.row
-        wait_us = 0 if next_run is None else max(0, read_time(next_run) - self.now())
+        row = entry.row
+        wait_ms: int | UnsetType = UNSET
+        if entry.state.next_run is not None:
+            wait_ms = max(0, read_time(entry.state.next_run) - self.now()) // 1000
         rests = entry.state.status in ("paused", "disabled")
         return Scheduled(
             schedule_id=entry.schedule_id, pipeline_id=entry.pipeline_id,
             pipeline_name=entry.title, pipeline_directory=str(entry.folder),
             config=entry.config, state=entry.state,
-            next_run_in=UNSET if next_run is None else wait_us // 1000,
+            next_run_in=wait_ms,
             note=(row.reason or UNSET) if row is not None and rests else UNSET,
             problem=entry.problem or UNSET,
         )  # fmt: skip
