@@ -247,7 +247,7 @@ def place(project: Project | None, chosen: Given) -> ProjectLocation:
 
 def place_without_code(project: Project | None, chosen: Given) -> ProjectLocation | None:
     """The values of flags, environment and files, if they name the database."""
-    url = chosen.database or (project and own_database(project))
+    url = chosen_database(project, chosen)
     if project is None and not url and Path(DEFAULT).is_file():
         url = f"sqlite:///{DEFAULT}"
     if not url:
@@ -256,8 +256,10 @@ def place_without_code(project: Project | None, chosen: Given) -> ProjectLocatio
     return ProjectLocation(url, settings_.load(values, source="settings"))
 
 
-def own_database(project: Project) -> str | None:
-    """The database that rota.toml names."""
+def chosen_database(project: Project | None, chosen: Given) -> str | None:
+    """The database that a flag, the environment or rota.toml names, in this order."""
+    if chosen.database or project is None:
+        return chosen.database
     url = project.file.project.database
     return url and anchored(url, project.folder)
 
@@ -418,7 +420,7 @@ def configure(app: Rota, project: Project, chosen: Given) -> Rota:
     before, app.settings = app.settings, settings_.load(values, source="settings")
     app.starter = AppStarter(app, app.workflows)
     own = anchored(app.url, code_folder(project))
-    _move(app, chosen.database or own_database(project) or own)
+    _move(app, chosen_database(project, chosen) or own)
     # Queues were declared under the settings of the code: bring them along.
     app._queues = {
         name: (

@@ -57,7 +57,7 @@ def place_of(call: CommonOptions, root: Path, **flags: Any) -> ProjectLocation:
     """
     known = connect.project_of(call)
     given = connect.given(call, **flags)
-    url = given.database or (known and project.own_database(known)) or database_url(root)
+    url = project.chosen_database(known, given) or database_url(root)
     place = project.place(known, given._replace(database=url))
     connect.hide_secrets(call, place.url, place.settings)
     return place
