@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -178,10 +179,11 @@ def _result_of(item: ItemOutcome) -> str:
 async def _entries(client: Client, path: Path, limit: int) -> Sequence[HistoryEntry]:
     """Chains by their newest attempts."""
     chains: dict[str, Run] = {}
-    async for run in runs_of(client, path):
-        chains.setdefault(run.root_id, run)
-        if len(chains) == limit:
-            break
+    async with aclosing(runs_of(client, path, limit)) as runs:
+        async for run in runs:
+            chains.setdefault(run.root_id, run)
+            if len(chains) == limit:
+                break
     entries = []
     for run in chains.values():
         result: PipelineResult | None = None

@@ -8,7 +8,7 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,18 +71,22 @@ async def chosen_run(app: Client, path: Path, run_id: str | None) -> Run:
         if last.name != name:
             raise UnknownRun(f"run {run_id} is one of {last.name}, not of {name}", run_id=run_id)
         return last
-    async for run in runs_of(app, path):
-        if not _has_not_begun(run):
-            return run
+    async with contextlib.aclosing(runs_of(app, path)) as runs:
+        async for run in runs:
+            if not _has_not_begun(run):
+                return run
     raise never_ran(path)
 
 
-async def runs_of(client: Client, path: Path) -> AsyncIterator[Run]:
-    """The runs of a pipeline, newest first; every attempt is a run."""
+async def runs_of(client: Client, path: Path, size: int = PAGE) -> AsyncGenerator[Run, None]:
+    """The runs of a pipeline, newest first, in pages; every attempt is a run."""
     before = ""
-    while page := await client.runs.list(name=_run_name_of(path), before=before, limit=PAGE):
+    while True:
+        page = await client.runs.list(name=_run_name_of(path), before=before, limit=size)
         for run in page:
             yield run
+        if len(page) < size:
+            return
         before = page[-1].id
 
 

@@ -99,7 +99,7 @@ class ScheduleCommands:
         return self._shown(await self._entry(schedule_id))
 
     async def get_upcoming(self, limit: int = UPCOMING) -> list[Upcoming]:
-        """The next executions, across all schedules, soonest first. An overdue one is not listed."""
+        """The next executions, across all schedules, soonest first; not one that is overdue."""
         await self._read()
         upcoming = [self._upcoming(entry) for entry in self.registry.entries.values()]
         merged = heapq.merge(
