@@ -16,7 +16,7 @@ from rota.core.automations.planner import due_of
 from rota.core.automations.text import deed
 from rota.core.runs.stored_errors import error_line, read_error
 from rota.errors import BadInput, RotaError
-from rota.http.pages.automation_tables import TABLES
+from rota.http.pages.automation_tables import TABLES, table_of, title_of
 from rota.http.pages.run import Fact
 from rota.http.pages.runs import Chip
 from rota.http.pages.status import (
@@ -152,7 +152,7 @@ async def show(request: WebRequest, problem: RotaError | None = None) -> Answer:
             "topics": topics_of(view, graph),
         }
     elif tab in TABLES:
-        values = {"table": await TABLES[tab](request, name, clock)}
+        values = {"table": await table_of(request, name, tab, clock)}
     else:
         raise BadInput(f"there is no part {tab!r} of an automation")
     return page(
@@ -162,7 +162,7 @@ async def show(request: WebRequest, problem: RotaError | None = None) -> Answer:
         follows=follows_of(view, pending), tab=tab, pending_count=pending,
         is_stopped=view.status == "Stopped", can_run=view.status == "Idle",
         tabs=[
-            Chip(key.capitalize(), link(href, tab="" if key == "now" else key), key == tab,
+            Chip(title_of(key), link(href, tab="" if key == "now" else key), key == tab,
                 count=f"{number(pending)} pending" if key == "events" and pending else "")
             for key in ("now", *TABLES)
         ],

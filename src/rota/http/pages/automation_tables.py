@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from rota.core.automations.model import StoredEvent
 from rota.core.automations.text import deed
@@ -59,19 +60,28 @@ class TableView:
     line: str = ""
 
 
-def _page(
-    request: WebRequest, name: str, tab: str, heads: Mapping[str, str], rows: Sequence[TableRow]
-) -> TableView:
+# The classes of the columns by their heads, and the rows.
+Table: TypeAlias = tuple[Mapping[str, str], Sequence[TableRow]]
+
+
+async def table_of(request: WebRequest, name: str, tab: str, clock: WallClock) -> TableView:
+    """The table of a tab. Versions have no further pages."""
+    heads, rows = await TABLES[tab](request, name, clock)
     older = ""
-    if len(rows) == PAGE_SIZE:
+    if len(rows) == PAGE_SIZE and tab != "versions":
         topic, status = request.query.get("topic"), request.query.get("status")
         href = automation_href(name)
         older = link(href, tab=tab, topic=topic, status=status, before=rows[-1].key)
     line = counted(len(rows), "row")
-    return TableView(tab.capitalize(), heads, rows, f"No {tab} yet", older, line)
+    return TableView(title_of(tab), heads, rows, f"No {tab} yet", older, line)
 
 
-async def _inputs(request: WebRequest, name: str, clock: WallClock) -> TableView:
+def title_of(tab: str) -> str:
+    """The title of a tab."""
+    return tab.capitalize()
+
+
+async def _inputs(request: WebRequest, name: str, clock: WallClock) -> Table:
     inputs = await request.client.automations.inputs(
         name, before=request.query.get("before"), limit=PAGE_SIZE
     )
@@ -87,10 +97,10 @@ async def _inputs(request: WebRequest, name: str, clock: WallClock) -> TableView
     ]  # fmt: skip
     heads = {"Input": "", "Status": "p2", "Events": "num p2", "Open": "num p2",
         "Came in": "num p2"}  # fmt: skip
-    return _page(request, name, "inputs", heads, rows)
+    return heads, rows
 
 
-async def _outputs(request: WebRequest, name: str, clock: WallClock) -> TableView:
+async def _outputs(request: WebRequest, name: str, clock: WallClock) -> Table:
     query = request.query
     changes = await request.client.automations.outputs(
         name, status=query.get("status"), before=query.get("before"), limit=PAGE_SIZE
@@ -106,10 +116,10 @@ async def _outputs(request: WebRequest, name: str, clock: WallClock) -> TableVie
         for row in changes
     ]  # fmt: skip
     heads = {"Change": "", "Status": "p2", "Run": "p2", "When": "num p2"}
-    return _page(request, name, "outputs", heads, rows)
+    return heads, rows
 
 
-async def _events(request: WebRequest, name: str, clock: WallClock) -> TableView:
+async def _events(request: WebRequest, name: str, clock: WallClock) -> Table:
     query = request.query
     events = await request.client.automations.events(
         name, topic=query.get("topic"), status=query.get("status"), before=query.get("before"),
@@ -117,7 +127,7 @@ async def _events(request: WebRequest, name: str, clock: WallClock) -> TableView
     )  # fmt: skip
     rows = [_event(event, clock) for event in events]
     heads = {"Event": "", "Status": "p2", "Published": "num p2", "": "num"}
-    return _page(request, name, "events", heads, rows)
+    return heads, rows
 
 
 def _event(event: StoredEvent, clock: WallClock) -> TableRow:
@@ -131,7 +141,7 @@ def _event(event: StoredEvent, clock: WallClock) -> TableRow:
     ))  # fmt: skip
 
 
-async def _runs(request: WebRequest, name: str, clock: WallClock) -> TableView:
+async def _runs(request: WebRequest, name: str, clock: WallClock) -> Table:
     handler_runs = await request.client.automations.activity(
         name, before=request.query.get("before"), limit=PAGE_SIZE
     )
@@ -148,10 +158,10 @@ async def _runs(request: WebRequest, name: str, clock: WallClock) -> TableView:
             CellView(at=clock.stamp(run.started_at), cls="num p2"),
         )))  # fmt: skip
     heads = {"Handler run": "", "Status": "p2", "Took": "num p2", "Started": "num p2"}
-    return _page(request, name, "runs", heads, rows)
+    return heads, rows
 
 
-async def _versions(request: WebRequest, name: str, clock: WallClock) -> TableView:
+async def _versions(request: WebRequest, name: str, clock: WallClock) -> Table:
     versions = await request.client.automations.versions(name, limit=PAGE_SIZE)
     rows = [
         TableRow(str(version.version), (
@@ -163,7 +173,7 @@ async def _versions(request: WebRequest, name: str, clock: WallClock) -> TableVi
         for version in versions
     ]  # fmt: skip
     heads = {"Version": "", "Made": "", "Digest": "p2", "When": "num"}
-    return TableView("Versions", heads, rows, "No versions yet")
+    return heads, rows
 
 
 # The table of each tab.
