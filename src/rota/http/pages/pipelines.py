@@ -30,7 +30,6 @@ class PipelineRow:
     failed: str
     tokens: str
     cost: str
-    mark: str
     spent: float
 
 
@@ -74,7 +73,6 @@ def row_of(run: Run, clock: WallClock) -> PipelineRow:
         failed=number(result.failed) if result else MISSING,
         tokens=tokens(result.tokens) if result else MISSING,
         cost=money(result.cost_usd) if result else MISSING,
-        mark={"bad": "bad", "warn": "warn"}.get(row.state.tone, ""),
         spent=result.cost_usd if result else 0.0,
     )  # fmt: skip
 
@@ -84,7 +82,7 @@ def sentences(rows: Sequence[PipelineRow], name: str) -> tuple[str, str]:
     if not rows:
         return "No pipeline has run yet.", ""
     running = sum(row.run.state.word == "Running" for row in rows)
-    bad = sum(bool(row.mark) for row in rows)
+    bad = sum(bool(row.run.mark) for row in rows)
     head = f"{counted(running, 'run')} in progress." if running else "Nothing runs now."
     spent = sum(row.spent for row in rows)
     of = f" of {name}" if name else ""

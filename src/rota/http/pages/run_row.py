@@ -53,7 +53,6 @@ def run_row(run: Run, clock: WallClock) -> RunRowView:
     """The row of a run."""
     state = run_state(run)
     begun = run.started_at
-    is_bad = run.status in (Status.FAILED, Status.CRASHED)
     return RunRowView(
         id=run.id,
         name=pipeline_id_of(run.name),
@@ -68,7 +67,7 @@ def run_row(run: Run, clock: WallClock) -> RunRowView:
         age=rough(
             clock.now - (begun if begun and run.status == Status.RUNNING else run.created_at)
         ),
-        mark="bad" if is_bad else "warn" if run.status == Status.WAITING else "",
+        mark=state.tone if state.tone in ("bad", "warn") else "",
     )
 
 
