@@ -283,7 +283,7 @@ def test_the_life_of_a_real_daemon(
     assert f"process {one.pid} executes it" in shell.run("trigger", "report").stdout
     one.until(lambda: len(one.events("execution:complete")) == 1)
     refused = shell.run("trigger", "report", "--ai", "ai.yaml", code=2)
-    assert f"--ai is of no use: process {one.pid} executes the run" in refused.stderr
+    assert f"--ai has no effect: process {one.pid} executes the run" in refused.stderr
     assert shell.run("trigger", "report", "--wait").stdout.startswith("completed: 2 of 2 items")
     one.until(lambda: shell.state()["stats"]["totalRuns"] == 2)
 

@@ -156,7 +156,7 @@ def _advice(info: Scheduled, *, looked_after: bool) -> str:
 def newest_first(
     records: Sequence[RunRecord], skipped: Sequence[Skipped]
 ) -> list[RunRecord | Skipped]:
-    """Executions, with those that were skipped."""
+    """Executions, with those that were skipped, newest first."""
     entries: list[RunRecord | Skipped] = [*records, *skipped]
     return sorted(entries, key=_at, reverse=True)
 
@@ -197,7 +197,7 @@ def _why(skip: Skipped) -> str:
 
 
 def history_document(entry: RunRecord | Skipped) -> dict[str, Any]:
-    """The same for machines."""
+    """An execution, or a skipped one, as a document."""
     if isinstance(entry, RunRecord):
         fields: dict[str, Any] = msgspec.to_builtins(entry)
         return {"status": _outcome(entry)} | fields

@@ -88,7 +88,8 @@ async def _live(
             return await _perform(app, folder_commands, scheduled)
         if ai is not None:
             raise click.UsageError(
-                f"--ai is of no use: process {holder.pid} executes the run. Give it to its start."
+                f"--ai has no effect: process {holder.pid} executes the run. "
+                "Give --ai to `rota scheduler start`."
             )
         run_id = await folder_commands.trigger(scheduled.schedule_id)
         if wait:

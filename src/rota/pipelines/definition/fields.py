@@ -146,7 +146,11 @@ def read_decision(text: str, fields: Fields) -> tuple[bool, str]:
 
 
 def _yes_or_no(text: str, error: NoJson) -> bool:
-    """Whether the first word of a reply means yes. "Yes or no" and "N/A" are refused."""
+    """Whether the first word of a reply means yes.
+
+    Refused: a reply with the opposite among the next two words, and a single letter before more
+    words.
+    """
     words = re.findall(r"[a-z]+", text.lower())
     first = words[0] if words else ""
     opposite = {"yes": "no", "no": "yes"}.get(first)

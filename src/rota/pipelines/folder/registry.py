@@ -72,9 +72,8 @@ class PipelineRegistry:
         self.history_max = history_max
         self._plain: dict[str, Listed] = {}  # each folder as it was read
         self._listed: dict[str, Listed] = {}  # with the problems of `after` among them
-        self.beside: dict[
-            str, list[str]
-        ] = {}  # by pipeline: its watched files except pipeline.yaml
+        # By pipeline: its watched files except pipeline.yaml.
+        self.beside: dict[str, list[str]] = {}
         self.entries: dict[str, ScheduledPipeline] = {}  # by the pipeline's id
         self.broken: dict[str, str] = {}  # pipelines with no schedule in force, and why
 
@@ -150,21 +149,24 @@ class PipelineRegistry:
 
         A pipeline without a row may come from another folder: then its state file names the
         schedule. If the other folder is gone, the pipeline continues that schedule. If it is still
-        there, this one is a copy and gets a new id.
+        there, this one is a copy and gets a new id. If the store has no such schedule, the id of
+        the state file stays if it is about the same pipeline.
         """
-        own = content_keys.schedule_id(listed.pipeline_id, listed.folder)
+        new_id = content_keys.schedule_id(listed.pipeline_id, listed.folder)
         if row is not None:
             return row, row.name
         state = state_file_sync.peek(listed.folder)
         if self._client is None or state is None:
-            return None, own
+            return None, new_id
         row = await self._client.connection.database.read(
             store.find, namespace=self._client.settings.namespace, name=state.schedule_id
         )
         if row is None:
-            return None, state.schedule_id if state.pipeline_id == listed.pipeline_id else own
+            same = state.pipeline_id == listed.pipeline_id
+            return None, state.schedule_id if same else new_id
         is_ours = definition.found(row).intent.owner == schedule_sync.OWNER
-        return (row, row.name) if is_ours and not schedule_sync.still_there(row) else (None, own)
+        gone = not schedule_sync.still_there(row)
+        return (row, row.name) if is_ours and gone else (None, new_id)
 
     def _entry(
         self, listed: Listed, row: Schedule | None, name: str, now: int

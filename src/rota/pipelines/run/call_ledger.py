@@ -1,9 +1,9 @@
 """The ledger of a run's calls: what they took, and which are in progress.
 
-A call is in the ledger before it is sent. It has a slot, and each slot is one step of the chain,
-`us/<writer>/<slot>`. The step holds the
-sum of the calls that ended in this slot, and the most that the one in progress may take. A process
-that dies leaves that last amount behind: the call may have been sent, so it counts.
+A call is in the ledger before it is sent. Each call has a slot; a slot is one step of the chain,
+`us/<writer>/<slot>`. The step holds the sum of the calls that ended in this slot, and the most that
+the one in progress may take. A process that dies leaves that last amount behind: the call may have
+been sent, so it counts.
 """
 
 from __future__ import annotations

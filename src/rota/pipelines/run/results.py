@@ -172,7 +172,7 @@ class StepsByPosition:
         self._ahead: StoredStep | None = None
 
     async def at(self, position: int) -> list[StoredStep]:
-        """The steps at a position; positions only grow from call to call."""
+        """The steps at a position. Positions only grow, and each position is asked for once."""
         found: list[StoredStep] = []
         step = self._ahead or await anext(self._steps, None)
         while step is not None and step.position <= position:
