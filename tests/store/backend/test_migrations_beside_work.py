@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from rota.errors import SchemaMissing, StoreBusy, StoreError
-from rota.store.backend import migrate
+from rota.store.backend import migrate, queries
 from rota.store.backend.database import Database
 from rota.store.backend.dialect import POSTGRES
 from rota.store.backend.migrate import Migration
@@ -201,15 +201,37 @@ async def test_the_lock_of_one_migration_ends_before_the_next_begins(
         assert await asyncio.wait_for(migrating, 20) == [one.title for one in extra]
 
 
-# No code has read these since an earlier migration, which says so.
-UNREAD = {"0026_no_phase": ["drop column phase;"]}
+# Columns that no code has read since an earlier migration, by the migration that drops them.
+UNREAD = {"0026_no_phase": ("runs", "phase")}
 
 
 def test_no_shipped_migration_takes_away_what_running_workers_read() -> None:
     """Workers of the version before continue on the new schema, so columns that they read stay."""
     for one in migrate.shipped():
         found = re.findall(r"(?:drop (?:column|table)|rename).*", POSTGRES.render(one.text))
-        assert found == UNREAD.get(one.title, []), one.title
+        unread = [f"drop column {UNREAD[one.title][1]};"] if one.title in UNREAD else []
+        assert found == unread, one.title
+
+
+@pytest.mark.parametrize(("table", "column"), UNREAD.values(), ids=UNREAD)
+def test_no_query_and_no_record_names_a_dropped_column(table: str, column: str) -> None:
+    records = [record for record, of in queries._RECORDS.values() if of == table]
+    assert records
+    assert [one for one in records if column in one.__struct_fields__] == []
+    naming = [
+        name
+        for dialect in ("sqlite", "postgres")
+        for name, text in queries.texts(dialect).items()
+        if _names(text, table, column)
+    ]
+    assert naming == []
+
+
+def _names(text: str, table: str, column: str) -> bool:
+    """Whether a query reads or writes the column; other tables have one of that name."""
+    aliases = {table, *re.findall(rf"\b{table} as (\w+)", text)}
+    bare = re.search(rf"(?<![.:\w]){column}\b", text) and re.search(rf"\b{table}\b(?!\.)", text)
+    return bool(bare) or any(re.search(rf"\b{alias}\.{column}\b", text) for alias in aliases)
 
 
 # They write a row for a schedule, which are few beside runs: no run and no table is locked.
@@ -236,7 +258,19 @@ PLANS = {
         "runs for a moment"),
     "a function": ("create function f() returns int as $$select 1;$$", "create the function f",
         "nothing"),
+    "a column less": ("alter table runs drop column y", "drop column y (runs)",
+        "runs for a moment"),
     "another": ("vacuum full", "run vacuum full", "unknown"),
+}  # fmt: skip
+# SQLite builds and checks, and rewrites the table, while the write lock is held.
+PLANS_ONE_WRITER = {
+    "a column": ("alter table runs add column y int", "add column y (runs)", "runs for a moment"),
+    "a column less": ("alter table runs drop column y", "drop column y (runs)",
+        "runs until it is done"),
+    "an index": ("create index i on runs (y)", "build the index i on runs",
+        "runs until it is done"),
+    "a check": ("alter table runs add constraint c check (y > 0)", "add constraint c (runs)",
+        "runs until it is done"),
 }  # fmt: skip
 
 
@@ -244,6 +278,13 @@ PLANS = {
 def test_a_plan_says_what_a_statement_does_and_locks(which: str) -> None:
     text, does, locks = PLANS[which]
     [found] = planned(text, existing={"runs"}, concurrent=True)
+    assert (found.does, found.locks) == (does, locks)
+
+
+@for_each(PLANS_ONE_WRITER)
+def test_a_plan_of_sqlite_says_which_table_is_locked_throughout(which: str) -> None:
+    text, does, locks = PLANS_ONE_WRITER[which]
+    [found] = planned(text, existing={"runs"}, concurrent=False)
     assert (found.does, found.locks) == (does, locks)
 
 

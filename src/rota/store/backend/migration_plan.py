@@ -116,10 +116,11 @@ def _alter(text: str, found: re.Match[str], concurrent: bool) -> PlannedStatemen
     does = ", ".join(f"{verb} {name}" for verb, name in _CLAUSE.findall(clauses))
     does = f"{does or 'alter'} ({table})"
     checked = [match[0] for match in _CONSTRAINT.findall(clauses)]
+    # SQLite rewrites the table to drop a column.
+    if not concurrent and (checked or "drop column" in clauses):
+        return PlannedStatement(does, f"{table} {THROUGHOUT}", text)
     if not checked:
         return PlannedStatement(does, f"{table} {BRIEFLY}", text)
-    if not concurrent:
-        return PlannedStatement(does, f"{table} {THROUGHOUT}", text)
     brief = f"alter table {table} " + ", ".join(
         f"{clause} not valid" if _CONSTRAINT.match(clause) else clause
         for clause in _clauses(clauses)
