@@ -179,6 +179,10 @@ CASES += [
     Case("broken_serial", ("runs_serial",), {}),
 ]
 CASES += [
+    Case("open_runs", ("runs_serial",), {"namespace": SPACE, "serial_keys": ["automation:a"]}),
+    Case("handlers_of", ("handlers_pkey", "sqlite_autoindex_handlers_1"),
+        {"namespace": SPACE, "automations": ["a"]}),
+    Case("mutations_of_chains", ("mutations_by_chain",), {"root_ids": ["a"]}),
     Case("current_rows_of", PRIMARY, {"ids": ["s1", "s2"]}),
     Case("open_executions", OPEN, {"ids": ["s1", "s2"]}),
     Case("occurrences_since", HISTORY_OF, {"id": "s1", "since": NOW}),
@@ -372,6 +376,49 @@ async def test_a_batch_finds_its_rows_by_more_than_the_namespace(tmp_path: Path)
         plans = await db.read(_batch_plans)
     assert "commit_handlers" in plans
     assert {name: plan for name, plan in plans.items() if plan.endswith("(namespace=?)")} == {}
+
+
+BACKFILL = """
+insert into runs (id, namespace, kind, name, queue, priority, status, reason, available_at, due_at,
+    schedule_id, root_id, attempt, recoveries, trigger, created_at)
+with recursive n (i) as (select 0 union all select i + 1 from n where i < {count})
+select 'b' || i, '{space}', 'workflow', 'work', 'default', 0,
+    case when i = {count} / 2 then 'pending' else 'sleeping' end, case when i <> {count} / 2 then 'backfill' end,
+    case when i = {count} / 2 then {now} end, {now} - 1000000 + i, 's1', 'b' || i, 1, 0, 'backfill', {now}
+from n
+"""
+
+
+async def _steps(tx: Tx, query: str, parameters: dict[str, Any]) -> int:
+    """The thousands of steps that SQLite takes for a query."""
+    assert isinstance(tx, SqliteTx)
+    count = 0
+
+    def step() -> bool:
+        nonlocal count
+        count += 1
+        return False
+
+    tx.connection.set_progress_handler(step, 1000)
+    await tx.rows(query, **parameters)
+    tx.connection.set_progress_handler(None)
+    return count
+
+
+QUEUED = {"broken_turn": {}, "broken_backfill": {}, "stuck_queued": STUCK | {"reason": "backfill"}}
+
+
+@pytest.mark.parametrize("query", QUEUED)
+@pytest.mark.parametrize("analysed", [False, True])
+async def test_a_backfill_is_not_read_again_for_each_of_its_runs(
+    tmp_path: Path, query: str, analysed: bool
+) -> None:
+    async with opened(f"sqlite:///{tmp_path / 'rota.db'}") as db:
+        await sql(db, SCHEDULED.format(count=1, space=SPACE, now=NOW))
+        await sql(db, BACKFILL.format(count=1000, space=SPACE, now=NOW))
+        if analysed:
+            await sql(db, "analyze runs")
+        assert await db.read(_steps, query, QUEUED[query]) < 200
 
 
 def _other(value: Any, open_run: int) -> Any:

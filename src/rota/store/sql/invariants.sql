@@ -22,19 +22,23 @@ where schedule_id is not null and due_at is not null and retry_of is null and st
 group by schedule_id, due_at having count(*) > 1
 
 -- name: queued_behind_none
--- Runs without a run before them that continues. In a backfill, that is another run of a backfill;
--- a queued occurrence waits for any other run.
+-- Queued runs without an earlier run that continues, one of each schedule. For a backfill only
+-- backfill runs count as earlier, for a queued occurrence only runs outside of backfills. The
+-- including query adds the reason.
 select waiting.id, waiting.schedule_id from (
-    select id, schedule_id, reason from runs where status = 'sleeping' and available_at is null
+    select min(id) as id, schedule_id, reason from runs
+    where status = 'sleeping' and available_at is null group by schedule_id, reason
     union all
-    select id, schedule_id, reason from runs where status = 'sleeping' and available_at is not null
+    select min(id) as id, schedule_id, reason from runs
+    where status = 'sleeping' and available_at is not null group by schedule_id, reason
 ) as waiting
 where not exists (
-    select 1 from runs as other join runs as root on root.id = other.root_id
-    where other.schedule_id = waiting.schedule_id and other.id <> waiting.id
-        and (root.trigger = 'backfill') = (waiting.reason = 'backfill')
-        and (other.status = 'pending' or other.status = 'running' or other.status = 'waiting'
-            or (other.status = 'sleeping' and coalesce(other.reason, '') <> waiting.reason)))
+    select 1 from runs as other
+    where other.schedule_id = waiting.schedule_id and other.schedule_id is not null
+        and other.finished_at is null and other.status >= 'pending'
+        and not (other.status = 'sleeping' and coalesce(other.reason, '') = waiting.reason)
+        and case (select root.trigger from runs as root where root.id = other.root_id)
+            when 'backfill' then 'backfill' else 'turn' end = waiting.reason)
 
 -- name: broken_turn
 {query queued_behind_none} and waiting.reason = 'turn'

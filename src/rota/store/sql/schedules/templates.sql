@@ -234,12 +234,14 @@ where namespace = :namespace and status = 'sleeping' and available_at is null
 returning id
 
 -- name: stuck_queued
--- Schedules with a run that waits behind no run. One of a backfill waits for another of a backfill,
--- a queued occurrence for any other run.
-select distinct waiting.schedule_id from runs as waiting
-where waiting.namespace = :namespace and waiting.status = 'sleeping' and waiting.available_at is null
-    and waiting.kind {in kinds} and waiting.reason = :reason and waiting.schedule_id is not null
-    and not exists (
+-- Schedules with a run that waits behind no run. For a backfill only backfill runs count as earlier,
+-- for a queued occurrence only runs outside of backfills.
+select waiting.schedule_id from (
+    select distinct schedule_id from runs
+    where namespace = :namespace and status = 'sleeping' and available_at is null
+        and kind {in kinds} and reason = :reason and schedule_id is not null
+) as waiting
+where not exists (
     select 1 from runs as other
     where other.schedule_id = waiting.schedule_id and other.schedule_id is not null
         and other.finished_at is null and other.status >= 'pending'
