@@ -3,48 +3,81 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from rota.ai import Budget, Budgeted, Estimate, Offline, Prices, Reply, Request
-from rota.ai import budget as rules
 from rota.ai.base import passing
-from rota.ai.budget import NOTHING, Amount, Limit
+from rota.ai.budget import NANO, NOTHING, Amount, Limit
 from rota.errors import BadSetting, BudgetSpent, NeedsLogin, Transient
 
-amounts = st.builds(Amount, st.integers(0, 1000), st.integers(0, 1000))
-limits = st.builds(
-    Limit, st.one_of(st.none(), st.integers(0, 3000)), st.one_of(st.none(), st.integers(0, 3000))
+limits = st.one_of(st.none(), st.integers(0, 3000))
+
+
+class Call(NamedTuple):
+    """A call of the property: its estimate, the share of it that it takes, and whether the oldest
+    call in progress is answered next."""
+
+    nano_usd: int
+    tokens: int
+    share: float
+    settles: bool
+
+
+calls_made = st.lists(
+    st.builds(Call, st.integers(0, 1000), st.integers(0, 1000), st.floats(0, 1), st.booleans()),
+    max_size=40,
 )
 
 
-@given(limits, st.lists(st.tuples(amounts, st.floats(0, 1), st.booleans()), max_size=40))
+@given(limits, limits, st.one_of(st.none(), st.integers(0, 20)), calls_made)
 def test_a_budget_is_never_passed_while_estimates_are_high_enough(
-    limit: Limit, calls: list[tuple[Amount, float, bool]]
+    nano_usd: int | None, tokens: int | None, calls: int | None, made: list[Call]
 ) -> None:
-    spent, held, under_way = NOTHING, NOTHING, list[tuple[Amount, Amount]]()
-    for amount, share, settles in calls:
-        verdict = rules.judge(limit, spent, held, amount)
-        if verdict == "go":
-            used = Amount(int(amount.nano_usd * share), int(amount.tokens * share))
-            held += amount
-            under_way.append((amount, used))
-        if verdict == "wait":
-            assert under_way, "waits for nobody"
-        if settles and under_way:
-            over, taken = under_way.pop(0)
-            spent, held = spent + taken, held - over
-        for most, gone in (
-            (limit.nano_usd, (spent + held).nano_usd),
-            (limit.tokens, (spent + held).tokens),
-        ):
+    dollars = None if nano_usd is None else nano_usd / NANO
+    asyncio.run(_spend(Budget(dollars, tokens, calls), Limit(nano_usd, tokens, calls), made))
+
+
+async def _spend(budget: Budget, limit: Limit, made: list[Call]) -> None:
+    answers: list[asyncio.Event] = []  # of the calls in progress
+    paid: list[Amount] = []
+
+    async def spend(one: Call) -> None:
+        answer = asyncio.Event()
+        try:
+            async with budget.spending(guess(one.tokens, one.nano_usd / NANO)) as call:
+                answers.append(answer)
+                await answer.wait()
+                used = Amount(int(one.nano_usd * one.share), int(one.tokens * one.share), 1)
+                call.paid(reply(used.tokens, used.nano_usd / NANO))
+                paid.append(used)
+        except BudgetSpent:
+            assert answer not in answers, "refused after it began"
+
+    async def settled() -> None:
+        for _ in range(2 * len(made) + 5):
+            await asyncio.sleep(0)
+        for most, gone in zip(astuple(limit), astuple(budget.spent + budget.held), strict=True):
             assert most is None or gone <= most
-    for over, _ in under_way:
-        held -= over
-    assert held == NOTHING
+
+    tasks = []
+    for one in made:
+        tasks.append(asyncio.create_task(spend(one)))
+        await settled()
+        if one.settles and answers:
+            answers.pop(0).set()
+            await settled()
+    while answers:
+        answers.pop(0).set()
+        await settled()
+    assert all(task.done() for task in tasks), "waits for nobody"
+    await asyncio.gather(*tasks)
+    assert budget.held == NOTHING
+    assert budget.spent == sum(paid, NOTHING)
 
 
 def reply(tokens: int, cost: float | None = None) -> Reply:
@@ -134,7 +167,8 @@ async def test_a_budget_in_dollars_needs_a_price() -> None:
 
 
 async def test_a_budget_goes_on_where_it_was_left() -> None:
-    budget = Budget(limit_tokens=100, spent=Amount(0, 90))
+    budget = Budget(limit_tokens=100)
+    budget.spent = Amount(0, 90, calls=3)
     with pytest.raises(BudgetSpent):
         async with budget.spending(guess(11)):
             pass

@@ -282,3 +282,39 @@ def test_keys_and_texts_that_only_look_alike_are_written(value: Any) -> None:
 def test_raw_text_that_is_no_json_is_refused() -> None:
     with pytest.raises(NotSerialisable, match="the result cannot be written as JSON"):
         encode({"raw": msgspec.Raw(b"{oops")}, what="the result", bytes_max=LIMIT)
+
+
+@dataclass(eq=False)
+class Incomparable:
+    n: int
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("no")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_arguments_that_cannot_be_compared_are_written_in_a_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def take(one: Incomparable) -> None:
+        """Takes one."""
+
+    monkeypatch.setattr(Signature, "write", None)  # a batch does not need it
+    take.__annotations__["one"] = Incomparable
+    items = [(Incomparable(1),), (Incomparable(2),)]
+    texts = Signature(take).write_all(items, what="take", bytes_max=LIMIT)
+    assert texts == ['{"one":{"n":1}}', '{"one":{"n":2}}']
+
+
+def test_an_error_of_the_users_code_is_not_hidden_by_a_second_try() -> None:
+    class Broken:
+        dumps = 0
+
+        def model_dump(self, **_: Any) -> Any:
+            Broken.dumps += 1
+            raise KeyError("field")
+
+    with pytest.raises(KeyError):
+        Signature(_loose).write_all([(Broken(),)], what="f", bytes_max=LIMIT)
+    assert Broken.dumps == 1

@@ -27,7 +27,7 @@ class Amount(msgspec.Struct, frozen=True):
 
     nano_usd: int
     tokens: int
-    calls: int = 1
+    calls: int
 
     def __add__(self, other: Amount) -> Amount:
         return Amount(
@@ -40,7 +40,7 @@ class Amount(msgspec.Struct, frozen=True):
         )
 
 
-NOTHING = Amount(0, 0, calls=0)
+NOTHING = Amount(0, 0, 0)
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -90,8 +90,6 @@ class Budget:
         limit_usd: float | None = None,
         limit_tokens: int | None = None,
         limit_calls: int | None = None,
-        *,
-        spent: Amount = NOTHING,
     ) -> None:
         given = {
             "limit_usd": limit_usd, "limit_tokens": limit_tokens, "limit_calls": limit_calls,
@@ -101,7 +99,7 @@ class Budget:
                 raise BadSetting(f"{name} cannot be {value!r}; it is 0 or more")
         nano = None if limit_usd is None else math.floor(limit_usd * NANO + 0.5)
         self._limit = Limit(nano, limit_tokens, limit_calls)
-        self.spent = spent
+        self.spent = NOTHING
         self.held = NOTHING  # for calls in progress
         self.excess = NOTHING
         self._settled = asyncio.Condition()
@@ -187,7 +185,7 @@ class Budget:
             return NOTHING
         used = _amount(call.reply.cost_usd, call.reply.tokens_in + call.reply.tokens_out)
         if call.reply.cost_usd is None:  # priced by the estimate, so better that than nothing
-            used = Amount(call.amount.nano_usd, used.tokens)
+            used = Amount(call.amount.nano_usd, used.tokens, calls=1)
         self.excess = Amount(
             max(self.excess.nano_usd, used.nano_usd - call.amount.nano_usd),
             max(self.excess.tokens, used.tokens - call.amount.tokens), calls=0,
@@ -261,4 +259,4 @@ def usage_of(error: BaseException) -> Reply | None:
 
 def _amount(cost_usd: float | None, tokens: int) -> Amount:
     # A number that comes from a float is rounded first, or 0.1 would be more than 0.1.
-    return Amount(math.ceil(round((cost_usd or 0.0) * NANO, 3)), tokens)
+    return Amount(math.ceil(round((cost_usd or 0.0) * NANO, 3)), tokens, calls=1)

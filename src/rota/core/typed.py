@@ -50,6 +50,9 @@ def _pydantic_text(error: ValueError) -> str:
     )
 
 
+# Errors of arguments that JSON or a type hint does not take.
+_NOT_ALL = (NotSerialisable, BadInput, msgspec.MsgspecError, ValueError, TypeError,
+    NotImplementedError, OverflowError, RecursionError)  # fmt: skip
 _ENCODER = msgspec.json.Encoder(enc_hook=_encode_other, decimal_format="string")
 
 
@@ -308,12 +311,12 @@ class Signature:
                 has_dicts = raw.count(b"{") > len(items)
                 if has_dicts and not all(map(_reads_whole, raw.splitlines())):
                     raise ValueError("equal keys")
-                if self._checked and list(map(astuple, read)) != items:
+                if self._checked and not equal(list(map(astuple, read)), items):
                     for args, back in zip(items, read, strict=True):
                         self._check(dict(zip(names, args, strict=True)), back, what)
                 if len(texts) == len(items) and _each_within(bytes_max, raw):
                     return list(texts)
-            except Exception:
+            except _NOT_ALL:  # `write` says which one, and why
                 pass
         return [self.write(args, {}, what=what, bytes_max=bytes_max) for args in items]
 
