@@ -198,7 +198,12 @@ async def test_a_redirect_is_not_followed_and_a_refusal_not_repeated(
 
 @pytest.mark.parametrize(
     ("headers", "target"),
-    [((("location", "/elsewhere?token=x"),), "URL"), ((), "another address")],
+    [
+        ((("location", "/elsewhere?token=x"),), "URL"),
+        ((), "another address"),
+        ((("location", "http://[x"),), "another address"),
+        ((("location", "http://h:99999/"),), "another address"),
+    ],
 )
 async def test_a_redirect_without_a_host_names_the_site_that_was_called(
     headers: tuple[tuple[str, str], ...], target: str

@@ -180,8 +180,11 @@ CASES += [
 ]
 CASES += [
     Case("open_runs", ("runs_serial",), {"namespace": SPACE, "serial_keys": ["automation:a"]}),
-    Case("handlers_of", ("handlers_pkey", "sqlite_autoindex_handlers_1"),
-        {"namespace": SPACE, "automations": ["a"]}),
+    Case(
+        "handlers_of",
+        ("handlers_pkey", "sqlite_autoindex_handlers_1"),
+        {"namespace": SPACE, "automations": ["a"]},
+    ),
     Case("mutations_of_chains", ("mutations_by_chain",), {"root_ids": ["a"]}),
     Case("current_rows_of", PRIMARY, {"ids": ["s1", "s2"]}),
     Case("open_executions", OPEN, {"ids": ["s1", "s2"]}),
@@ -383,8 +386,9 @@ insert into runs (id, namespace, kind, name, queue, priority, status, reason, av
     schedule_id, root_id, attempt, recoveries, trigger, created_at)
 with recursive n (i) as (select 0 union all select i + 1 from n where i < {count})
 select 'b' || i, '{space}', 'workflow', 'work', 'default', 0,
-    case when i = {count} / 2 then 'pending' else 'sleeping' end, case when i <> {count} / 2 then 'backfill' end,
-    case when i = {count} / 2 then {now} end, {now} - 1000000 + i, 's1', 'b' || i, 1, 0, 'backfill', {now}
+    case when i = {count} / 2 then 'pending' else 'sleeping' end,
+    case when i <> {count} / 2 then 'backfill' end, case when i = {count} / 2 then {now} end,
+    {now} - 1000000 + i, 's1', 'b' || i, 1, 0, 'backfill', {now}
 from n
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import os
 import signal
@@ -31,6 +32,7 @@ from rota.tools import (
     Unknown,
     files,
 )
+from rota.tools.paths import OpenFolder
 from tests.tools.kit import CALL, child, settle
 
 WRITE_MOMENTS = ["fsync-1", "file-before-rename", "file-after-rename", "fsync-2"]
@@ -261,6 +263,21 @@ async def test_files_are_read_as_what_they_are(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(Rejected, match="not a file"):
         await read.call({"path": "pipe"}, CALL)
+
+
+async def test_a_disk_that_does_not_answer_in_time_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For Python that is a TimeoutError, but it is not that of the call."""
+
+    def slow(*_: object) -> int:
+        raise OSError(errno.ETIMEDOUT, "Connection timed out")
+
+    (tmp_path / "a").write_text("text")
+    monkeypatch.setattr(OpenFolder, "open", slow)
+    with pytest.raises(NotSent) as raised:
+        await FileRead(tmp_path).call({"path": "a"}, CALL)
+    assert raised.value.message == f"{tmp_path / 'a'}: Connection timed out"
 
 
 async def test_files_are_listed_by_a_pattern(tmp_path: Path) -> None:

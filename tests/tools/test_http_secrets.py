@@ -14,7 +14,16 @@ import pytest
 
 from rota import Rota
 from rota.automations import Context, Prepared
-from rota.errors import BadInput, NeedsLogin, OutcomeUnknown, Rejected, RotaError, UsageError
+from rota.errors import (
+    BadInput,
+    NeedsLogin,
+    NeedsPermission,
+    OutcomeUnknown,
+    Rejected,
+    RotaError,
+    UsageError,
+)
+from rota.net.http import HttpRequest
 from rota.net.secret import hide, hide_bytes
 from rota.testing import virtual
 from rota.tools import FeedRead, HttpRead, HttpWrite, Lookup, secret
@@ -108,6 +117,24 @@ async def test_what_the_counterpart_echoes_holds_no_secret(
         assert "427000" in seen
         for word in ("s3cr3t", "czNjcj", "N0L3Z", "B00", '"427"'):
             assert word not in seen
+
+
+@pytest.mark.parametrize("service", [None, ""])
+@pytest.mark.parametrize(("status", "kind"), [(401, NeedsLogin), (403, NeedsPermission)])
+async def test_a_refusal_names_a_secret_address_by_its_variable(
+    monkeypatch: pytest.MonkeyPatch, service: str | None, status: int, kind: type[RotaError]
+) -> None:
+    async with Site().up() as site:
+        hook(site, monkeypatch)
+        site.pages[HOOK] = (status, {}, b"no")
+        with pytest.raises(kind) as refused:
+            await HttpRead(base=secret("THE_HOOK"), service=service).call({}, CALL)
+        assert refused.value.facts["service"] == "THE_HOOK"
+
+
+def test_a_request_shows_neither_its_content_nor_its_query() -> None:
+    request = HttpRequest("POST", f"https://api.example/x?key={VALUE}", {}, VALUE.encode())
+    assert repr(request) == "HttpRequest(POST https://api.example/x)"
 
 
 async def test_lost_connections_and_bad_addresses_show_the_name_of_a_secret_address_only(

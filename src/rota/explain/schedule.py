@@ -26,10 +26,9 @@ from rota.explain.automation import explain_automation
 from rota.explain.deleted_schedule import explain_deleted
 from rota.explain.run import BLOCKED, RunExplainer, RunState
 from rota.explain.skipped import detailed, missed_words, skip_clause, tally
-from rota.schedules.edit import to_instant
 from rota.schedules.host_zone import host_zone_name
 from rota.schedules.preview import wall, zone_of
-from rota.schedules.wall_time import Moment
+from rota.schedules.wall_time import Moment, to_instant
 from rota.store.schedules import outcomes
 
 if TYPE_CHECKING:

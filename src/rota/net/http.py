@@ -56,6 +56,9 @@ class HttpRequest(NamedTuple):
     secrets: tuple[Secret, ...] = ()
     shown: str = ""
 
+    def __repr__(self) -> str:
+        return f"HttpRequest({self.method} {self.place})"  # content and query may hold secrets
+
     @property
     def place(self) -> str:
         """The address, for people."""

@@ -151,8 +151,8 @@ def reveal_deep(value: Any) -> Any:
 
 
 def hide(text: str, texts: Iterable[Text | None]) -> str:
-    """The text with the values of these secrets masked, also where they are quoted or escaped: for
-    errors and results that are stored."""
+    """The text with the values of these secrets masked, in every form that texts quote them in
+    (URL, JSON, base64): for errors and results that are stored."""
     for name, value in _values(texts):
         text = mask(text, value, f"<{name}>")
     return text

@@ -86,7 +86,8 @@ def events_of(what: str, last: Attempt) -> list[Event]:
     return []
 
 
-# An earlier version of Rota recorded "ended" for every end, whatever its status.
+# An earlier version of Rota recorded "ended" for every end, so it cannot say that an execution
+# recovered.
 _SUCCESSES: dict[str, list[Event]] = {
     "succeeded": ["success"], "recovered": ["success", "recovery"], "ended": ["success"],
 }  # fmt: skip

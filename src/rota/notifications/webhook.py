@@ -122,8 +122,7 @@ async def call(
         return answer.status
     message = f"{shown(url)} answered {answer.status}"
     if answer.status // 100 == 3:
-        location = answer.headers.get("location")
-        target = shown(urljoin(url, location)) if location else "another address"
+        target = _moved_to(url, answer.headers.get("location"))
         raise Rejected(
             f"{message}: moved to {target}", hint="Write the new address, if it is right."
         )
@@ -133,6 +132,13 @@ async def call(
             message, retry_after_s=None if wait_s is None else min(wait_s, RETRY_AFTER_S_MAX)
         )
     raise Rejected(message, hint="Check the address and the key; then `rota run retry`.")
+
+
+def _moved_to(url: str, location: str | None) -> str:
+    try:
+        return shown(urljoin(url, location)) if location else "another address"
+    except ValueError:  # not an address
+        return "another address"
 
 
 async def call_ping(address: str, event: Ping, *, run_id: str) -> None:

@@ -10,9 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from rota.core.schedules.intent import Intent
-from rota.core.time.instants import instant
 from rota.core.time.recurrence import Spec, Timing, Written, parse
-from rota.core.time.zones import zone_named
+from rota.schedules.wall_time import to_instant
 
 When = Written | Iterable[Written]
 # The values of a retiming that leave a field unchanged; None removes a start or an end.
@@ -20,7 +19,7 @@ _UNCHANGED = {"when": None, "zone": None, "gap": None, "repeat": None, "start": 
 
 
 class Retiming(NamedTuple):
-    """An edit of the time; None, or ... where None removes a bound, means unchanged."""
+    """An edit of the time."""
 
     when: When | None
     zone: str | None
@@ -68,11 +67,3 @@ class Retiming(NamedTuple):
 def bound(when: datetime | None, zone: str) -> int | None:
     """The instant of a start or an end, if there is one."""
     return None if when is None else to_instant(when, zone)
-
-
-def to_instant(when: datetime, zone: str) -> int:
-    """The instant of a time; without an offset it is wall time in the zone. A wall time that
-    happens twice is the first one."""
-    if isinstance(when, datetime) and when.tzinfo is None:
-        when = when.replace(tzinfo=zone_named(zone))
-    return instant(when)

@@ -19,8 +19,8 @@ from rota.core.time.zones import zone_named
 from rota.engine.clock import SystemClock
 from rota.errors import BadInput, RotaError
 from rota.schedules.asked_time import said_time
-from rota.schedules.edit import to_instant
 from rota.schedules.host_zone import zone_or_host
+from rota.schedules.wall_time import to_instant
 
 REMARKS_MAX = 20
 

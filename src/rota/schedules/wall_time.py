@@ -15,6 +15,14 @@ from rota.core.time.recurrence import Spec, next_after, notes, skipped_between
 from rota.core.time.zones import zone_named
 
 
+def to_instant(when: datetime, zone: str) -> int:
+    """The instant of a time; without an offset it is wall time in the zone. A wall time that
+    happens twice is the first one, unless its `fold` is 1."""
+    if isinstance(when, datetime) and when.tzinfo is None:
+        when = when.replace(tzinfo=zone_named(zone))
+    return instant(when)
+
+
 class Moment:
     """One question about one time."""
 

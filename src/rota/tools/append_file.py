@@ -22,7 +22,7 @@ import msgspec
 from rota import faults
 from rota.errors import BadInput, NotSent, OutcomeUnknown, UsageError
 from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
-from rota.tools.paths import Folder, OpenFolder, before_effect, mark_of
+from rota.tools.paths import Folder, OpenFolder, disk_errors, mark_of
 from rota.tools.threads import in_thread
 
 try:
@@ -129,7 +129,7 @@ class _Target(NamedTuple):
 
 def _append(folder: Folder, path: Path, record: bytes, mark: str, late: threading.Event) -> bool:
     """True if the record was appended, False if it was there."""
-    with before_effect(path), folder.opened(path, make=True) as parent:
+    with disk_errors(path), folder.opened(path, make=True) as parent:
         target = _Target(parent, path)
         with _locked(target, os.O_RDWR | os.O_CREAT | os.O_APPEND, late) as file:
             _repair(file, target)

@@ -18,7 +18,7 @@ import msgspec
 from rota import faults
 from rota.errors import BadInput, NotSent, OutcomeUnknown, PayloadTooBig, Rejected, Transient
 from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
-from rota.tools.paths import Folder, OpenFolder, before_effect, mark_of
+from rota.tools.paths import Folder, OpenFolder, disk_errors, mark_of
 from rota.tools.threads import in_thread
 
 BYTES_MAX = 1024 * 1024
@@ -69,7 +69,7 @@ class FileWrite(Tool):
         path, raw = self._folder.path_of(params.path), params.raw(self.name)
 
         def work(late: threading.Event) -> None:
-            with before_effect(path), self._folder.opened(path, make=True) as parent:
+            with disk_errors(path), self._folder.opened(path, make=True) as parent:
                 mark = mark_of(call.key)
                 _put(parent, path, raw, late, mark=mark, replace=params.mode == "replace")
 
@@ -201,7 +201,7 @@ class FileRead(Tool):
         return facts | {"sha256": digest} | _content(raw, params.kind, str(path))
 
     def _read(self, path: Path) -> tuple[bytes, dict[str, Any]]:
-        with before_effect(path), self._folder.opened(path) as parent:
+        with disk_errors(path), self._folder.opened(path) as parent:
             if not stat.S_ISREG(parent.stat(path.name).st_mode):
                 raise Rejected(f"{path} is not a file")  # to open a pipe is to wait for its end
             with open(parent.open(path.name, os.O_RDONLY), "rb") as file:

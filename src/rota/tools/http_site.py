@@ -1,5 +1,5 @@
-"""The site that an HTTP tool calls: its base, headers, query, the secrets in them, and the meaning
-of its answers.
+"""The site that an HTTP tool calls: its base, headers and query, and the secrets in them. It also
+says what the answers of the site mean.
 
 Secrets belong to the tool, which the developer writes; parameters of a call may come from outside
 and are stored. A secret needs a base: without one it would go to any site that a call names.
@@ -106,8 +106,8 @@ class HttpSite:
     @property
     def shown(self) -> str | None:
         """Whom it asks, for people; a secret base is shown by its name."""
-        if self.service is not None or self.base is None:
-            return self.service
+        if self.service or self.base is None:
+            return self.service or None
         return self.base.secret if isinstance(self.base, Secret) else urlsplit(self.base).hostname
 
     def judge_write(self, answer: http.HttpResponse) -> None:

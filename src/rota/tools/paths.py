@@ -77,8 +77,8 @@ def _enter(handle: int, part: str, *, make: bool) -> int:
 
 
 @contextlib.contextmanager
-def before_effect(path: Path) -> Iterator[None]:
-    """Errors of the disk in here come before the effect."""
+def disk_errors(path: Path) -> Iterator[None]:
+    """Errors of the disk in here mean that nothing was changed."""
     try:
         yield
     except OSError as error:

@@ -48,15 +48,16 @@ class Sqlite:
         """Commit what `work` did, or roll it back."""
         try:
             return await in_thread(
-                lambda late: self._transact(work, late, commit=commit), timeout_s=call.timeout_s
+                lambda late: self._transact_in_thread(work, late, commit=commit),
+                timeout_s=call.timeout_s,
             )
         except TimeoutError as error:
-            if not commit:
-                raise Transient(f"{self._path}: {error}") from error
             message = f"{self._path} did not answer within {call.timeout_s:g} s"
+            if not commit:
+                raise Transient(message) from error
             raise OutcomeUnknown(message, tool=self._tool) from error
 
-    def _transact(self, work: Work[T], late: threading.Event, *, commit: bool) -> T:
+    def _transact_in_thread(self, work: Work[T], late: threading.Event, *, commit: bool) -> T:
         with self._opened(late) as connection:
             tx = SqliteToolTx(connection)
             with self._classified():

@@ -222,7 +222,10 @@ async def suspend(tx: Tx, open_run: Run) -> None:
 
 async def retime(tx: Tx, open_run: Run, at: NextStart) -> None:
     """Move an open run that is not running."""
-    await tx.rows("retime_open_run", id=open_run.id, **at._asdict())
+    await tx.rows(
+        "retime_open_run", id=open_run.id, status=at.status, reason=at.reason,
+        available_at=at.available_at,
+    )  # fmt: skip
 
 
 async def poke(tx: Tx, automation: DeployedAutomation, *, now: int) -> None:
