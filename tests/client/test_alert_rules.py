@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from rota import Rota
 from rota.cli.main import cli
 from rota.client import alert_rules, grafana_dashboard, metrics
-from rota.core.process_metrics import METERS
+from rota.core.process_metrics import PROCESS_METRICS
 from tests.http.kit import browsing
 from tests.kit.prometheus_parser import parse
 
@@ -46,8 +46,8 @@ async def known_names(url: str) -> set[str]:
     async with Rota(url).connected() as app, browsing(app) as http:
         shown = parse((await http.get("/metrics")).text)
         gauges = {one.name for one in await metrics.collect(app)}
-    names = {one.name for one in METERS if one.kind == "counter"}
-    for one in METERS:
+    names = {one.name for one in PROCESS_METRICS if one.kind == "counter"}
+    for one in PROCESS_METRICS:
         if one.kind == "histogram":
             names |= {f"{one.name}_{end}" for end in ("bucket", "sum", "count")}
     return names | gauges | {"rota_streams"} | shown.keys()
@@ -72,7 +72,7 @@ async def test_every_query_asks_for_metrics_that_exist(database_url: str) -> Non
     assert "rota_runs_finished_total" in asked
     # A series that no panel shows is not worth its cost.
     families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in asked}
-    unseen = {one.name for one in METERS} - families
+    unseen = {one.name for one in PROCESS_METRICS} - families
     assert not unseen
 
 

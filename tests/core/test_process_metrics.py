@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.core import process_metrics
-from rota.core.process_metrics import OTHER, SECONDS, VALUES_MAX, CounterMeter, HistogramMeter
+from rota.core.process_metrics import OTHER, SECONDS, VALUES_MAX, CounterMetric, HistogramMetric
 from rota.core.prometheus_text import text
 from tests.kit.prometheus_parser import parse
 
 
 def test_a_counter_adds_up_by_its_labels() -> None:
-    counter = CounterMeter("x_total", "X.", ("kind", "status"))
+    counter = CounterMetric("x_total", "X.", ("kind", "status"))
     counter.add("a", "ok")
     counter.add("a", "ok", by=2.5)
     counter.add("b", "bad")
@@ -25,7 +25,7 @@ def test_a_counter_adds_up_by_its_labels() -> None:
 
 @given(st.lists(st.floats(0, 5000) | st.sampled_from(SECONDS), min_size=1, max_size=50))
 def test_a_histogram_counts_every_value_once_and_its_buckets_grow(values: list[float]) -> None:
-    histogram = HistogramMeter("x_seconds", "X.", ("kind",))
+    histogram = HistogramMetric("x_seconds", "X.", ("kind",))
     for value in values[:25]:
         histogram.observe(value, "a")
     histogram.observe_all(values[25:], "a")
@@ -38,7 +38,7 @@ def test_a_histogram_counts_every_value_once_and_its_buckets_grow(values: list[f
 
 
 def test_names_beyond_the_cap_share_one_value() -> None:
-    counter = CounterMeter("x_total", "X.", ("name", "status"))
+    counter = CounterMetric("x_total", "X.", ("name", "status"))
     for number in range(VALUES_MAX + 50):
         counter.add(f"flow-{number}", "ok")
     counter.add("flow-0", "failed")  # known: another status of it is not another name
@@ -51,9 +51,9 @@ def test_every_meter_is_in_the_table_and_has_a_name_of_its_kind() -> None:
     found = {
         one
         for one in vars(process_metrics).values()
-        if isinstance(one, process_metrics.ProcessMeter)
+        if isinstance(one, process_metrics.ProcessMetric)
     }
-    assert found == set(process_metrics.METERS)
-    for one in process_metrics.METERS:
+    assert found == set(process_metrics.PROCESS_METRICS)
+    for one in process_metrics.PROCESS_METRICS:
         assert one.name.endswith("_total" if one.kind == "counter" else "_seconds")
         assert one.help.endswith(".")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rota.core.process_metrics import HistogramMeter
+from rota.core.process_metrics import HistogramMetric
 from rota.core.prometheus_text import (
     OPEN_END,
     Metric,
@@ -87,7 +87,7 @@ def test_openmetrics_names_families_without_the_suffixes_of_samples() -> None:
     hits = Metric("hits_total", 'A "quoted" help.', [MetricSample(3, {"code": "a"})], "counter")
     cost = Metric("cost_dollars_total", "Cost.", [MetricSample(0.5)], "counter")
     build = Metric("x_build_info", "Always 1.", [MetricSample(1, {"version": "1"})])
-    meter = HistogramMeter("took_seconds", "How long.", ("op",), (0.5, 1))
+    meter = HistogramMetric("took_seconds", "How long.", ("op",), (0.5, 1))
     meter.observe(0.7, "read")
     metrics = [hits, cost, build, Metric("old_seconds", "Age.", [MetricSample(7)]), meter.metric()]
     written = openmetrics([*metrics, Metric("none", "No numbers.", [])]) + OPEN_END

@@ -36,11 +36,11 @@ QUIET: dict[str, Any] = {"poll_s": 100_000, "heartbeat_s": 100_000, "lease_s": 3
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers from zero: they are those of the process."""
-    for one in process_metrics.METERS:
+    for one in process_metrics.PROCESS_METRICS:
         monkeypatch.setattr(one, "_known", {index: set() for index in one._capped_at})
-        if isinstance(one, process_metrics.CounterMeter):
+        if isinstance(one, process_metrics.CounterMetric):
             monkeypatch.setattr(one, "_values", {})
-        elif isinstance(one, process_metrics.HistogramMeter):
+        elif isinstance(one, process_metrics.HistogramMetric):
             monkeypatch.setattr(one, "_counts", {})
             monkeypatch.setattr(one, "_sums", {})
 
@@ -245,7 +245,9 @@ async def test_known_work_has_the_promised_metrics_and_the_right_numbers(
             found = await shown(http)
         await server.stop()
         usage = await office.pipelines.result(office.run_ids["triage"])
-    meant = {name: set(one.labels) for one in process_metrics.METERS for name in [one.name]}
+    meant = {
+        name: set(one.labels) for one in process_metrics.PROCESS_METRICS for name in [one.name]
+    }
     for name, labels in PROMISED.items():
         assert labels == (labels_of(found[name]) if name in found else meant[name]), name
     ends = found["rota_runs_finished_total"]

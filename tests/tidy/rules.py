@@ -44,7 +44,6 @@ PROTOCOLS = {
     "CodePlace": "a branch and a step; the client lies below workflows",
     "Database": "SQLite and PostgreSQL",
     "Executor": "workflows, automations, pipelines",
-    "Fold": "Anthropic and OpenAI",
     "Invoker": "every provider",
     "Keeper": "this process and a row of the database",
     "Span": "of OpenTelemetry, an optional package, and none",

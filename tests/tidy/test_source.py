@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.tidy.rules import RETIRED_NAMES, RULES, length
+from tests.tidy.rules import PROTOCOLS, RETIRED_NAMES, RULES, length
 from tests.tidy.tree import ROOT, modules
 
 SHORT_LINES = 40
@@ -24,6 +24,12 @@ def test_nineteen_functions_in_twenty_are_short() -> None:
     assert lengths, "no source found: the rules look at the wrong place"
     short = sum(lines <= SHORT_LINES for lines in lengths)
     assert short / len(lengths) >= 0.95, f"only {short} of {len(lengths)} functions are short"
+
+
+def test_every_listed_protocol_exists() -> None:
+    named = {f"class {name}(" for name in PROTOCOLS}
+    missing = {one for one in named if not any(one in module.text for module in modules())}
+    assert missing == set()
 
 
 QUERY = re.compile(r"^-- name: (\w+)", re.MULTILINE)

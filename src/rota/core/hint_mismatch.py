@@ -35,12 +35,12 @@ def parts_of(kind: inspect.Type) -> Iterator[inspect.Type]:
 _PARTS = ("item_type", "key_type", "value_type")
 
 
-def may_misread(part: inspect.Type) -> bool:
+def may_mismatch(part: inspect.Type) -> bool:
     """Whether this type reads some values as other ones."""
     return isinstance(part, inspect.StrType | inspect.FloatType) or type(part) in _BYTES_KINDS
 
 
-def first_misread(kind: inspect.Type, value: Any, *, is_json: bool) -> str | None:
+def first_mismatch(kind: inspect.Type, value: Any, *, is_json: bool) -> str | None:
     """The first part of a value that the hint would misread, for an error message. JSON from
     outside holds bytes as text."""
     todo: list[tuple[Any, Any, str]] = [(kind, value, "$")]  # no recursion: values may be deep

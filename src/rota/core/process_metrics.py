@@ -20,7 +20,7 @@ SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 6
 STORE_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1, 5)
 
 
-class ProcessMeter:
+class ProcessMetric:
     """A metric of the process: its name, its help and its labels."""
 
     kind = ""
@@ -51,7 +51,7 @@ class ProcessMeter:
         raise NotImplementedError
 
 
-class CounterMeter(ProcessMeter):
+class CounterMetric(ProcessMetric):
     """A number that grows."""
 
     kind = "counter"
@@ -79,7 +79,7 @@ class CounterMeter(ProcessMeter):
         return Metric(self.name, self.help, samples, self.kind)
 
 
-class HistogramMeter(ProcessMeter):
+class HistogramMetric(ProcessMetric):
     """How values are distributed."""
 
     kind = "histogram"
@@ -134,63 +134,63 @@ class HistogramMeter(ProcessMeter):
 
 _RUN = ("namespace", "kind", "name")
 
-RUNS_FINISHED = CounterMeter(
+RUNS_FINISHED = CounterMetric(
     "rota_runs_finished_total",
     "Runs that this process ended, by status. Each attempt is a run.",
     (*_RUN, "status"),
 )
-RUN_SECONDS = HistogramMeter(
+RUN_SECONDS = HistogramMetric(
     "rota_run_seconds", "Time from the first claim of a run to its end, waits included.", _RUN
 )
-RUN_WAIT_SECONDS = HistogramMeter(
+RUN_WAIT_SECONDS = HistogramMetric(
     "rota_run_wait_seconds", "Time that a ready run waited until a worker claimed it.", _RUN
 )
-RUNS_RECOVERED = CounterMeter(
+RUNS_RECOVERED = CounterMetric(
     "rota_runs_recovered_total",
     "Runs of dead workers that this process recovered.",
     ("namespace",),
 )
-SCHEDULE_LATENESS = HistogramMeter(
+SCHEDULE_LATENESS = HistogramMetric(
     "rota_schedule_lateness_seconds",
     "Time from the due time of an occurrence until this process fired it.",
     ("namespace", "schedule"),
 )
-SCHEDULE_SKIPPED = CounterMeter(
+SCHEDULE_SKIPPED = CounterMetric(
     "rota_schedule_skipped_total",
     "Occurrences that this process skipped, by reason.",
     ("namespace", "schedule", "reason"),
 )
-MUTATIONS = CounterMeter(
+MUTATIONS = CounterMetric(
     "rota_mutations_total",
     "Side effects of automations by tool and outcome, after each call and each reconcile.",
     ("namespace", "tool", "outcome"),
 )
-AI_TOKENS = CounterMeter(
+AI_TOKENS = CounterMetric(
     "rota_ai_tokens_total", "Tokens of answered language model calls.", ("model", "direction")
 )
-AI_COST = CounterMeter(
+AI_COST = CounterMetric(
     "rota_ai_cost_dollars_total",
     "Cost of answered language model calls with a known price.",
     ("model",),
 )
-HTTP_REQUESTS = CounterMeter(
+HTTP_REQUESTS = CounterMetric(
     "rota_http_requests_total", "Answered HTTP requests by route and status.", ("route", "status")
 )
-HTTP_SECONDS = HistogramMeter(
+HTTP_SECONDS = HistogramMetric(
     "rota_http_seconds",
     "Time from an HTTP request to its response; for streams, to its first byte.",
     ("route",),
 )
-STORE_SECONDS_METER = HistogramMeter(
+STORE_SECONDS_METRIC = HistogramMetric(
     "rota_store_seconds", "Duration of database calls, by store function.", ("op",), STORE_SECONDS
 )
-STORE_ERRORS = CounterMeter(
+STORE_ERRORS = CounterMetric(
     "rota_store_errors_total", "Failed database calls, by error code.", ("code",)
 )
 
-METERS = tuple(one for one in [*vars().values()] if isinstance(one, ProcessMeter))
+PROCESS_METRICS = tuple(one for one in [*vars().values()] if isinstance(one, ProcessMetric))
 
 
 def process_metrics() -> list[Metric]:
     """The numbers of every counter and histogram."""
-    return [meter.metric() for meter in METERS]
+    return [one.metric() for one in PROCESS_METRICS]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Union, get_type_hints
 import msgspec
 from msgspec.structs import astuple
 
-from rota.core.hint_mismatch import first_misread, may_misread, parts_of
+from rota.core.hint_mismatch import first_mismatch, may_mismatch, parts_of
 from rota.core.json_round_trip import difference, equal
 from rota.errors import BadInput, NotSerialisable, PayloadTooBig
 
@@ -148,7 +148,7 @@ class JsonReader:
         try:
             back = self.read(text, what=what, hint="Correct the value or the type hint.")
         except BadInput:
-            self._hint.refuse_misread(value, what)
+            self._hint.refuse_mismatch(value, what)
             raise
         if self._is_checked and not equal(value, back):
             self._hint.check(value, back, what)
@@ -253,7 +253,7 @@ class Signature:
             back = self._reader.read(text, what=what)
         except BadInput as error:
             for name, value in self._bind(args, kwargs, what).items():
-                self._hints[name].refuse_misread(value, f"argument {name} of {what}", is_json)
+                self._hints[name].refuse_mismatch(value, f"argument {name} of {what}", is_json)
             error.advice = self._usage(what)
             raise
         try:
@@ -428,11 +428,11 @@ class _Hint:
         self._info = msgspec.inspect.type_info(self.kind)
         parts = list(parts_of(self._info))
         self._has_objects = any(map(_is_object, parts))
-        self.is_checked = bool(self._problem) or self._has_objects or any(map(may_misread, parts))
+        self.is_checked = bool(self._problem) or self._has_objects or any(map(may_mismatch, parts))
 
-    def refuse_misread(self, value: Any, what: str, is_json: bool = False) -> None:
+    def refuse_mismatch(self, value: Any, what: str, is_json: bool = False) -> None:
         """Refuse a value of another type than the hint that would be read as another value."""
-        found = first_misread(self._info, value, is_json=is_json)
+        found = first_mismatch(self._info, value, is_json=is_json)
         if found is not None:
             raise BadInput(
                 f"{what}: {found}",
@@ -441,7 +441,7 @@ class _Hint:
 
     def check(self, value: Any, back: Any, what: str, is_json: bool = False) -> None:
         """Refuse a value that comes back from JSON as another one."""
-        self.refuse_misread(value, what, is_json)
+        self.refuse_mismatch(value, what, is_json)
         is_kept = self._has_objects or self._problem
         lost = difference(value, back, strict=bool(self._problem)) if is_kept else None
         if lost is None:

@@ -32,7 +32,7 @@ INVARIANTS: dict[str, str] = {
 
 # These read every run or step that is stored. The checks of the tables say the first two as well.
 SCANS = frozenset({"broken_lease", "broken_finish", "broken_step"})
-# The rows that `store.schedules.overlap.release_stuck` repairs.
+# The rows that `store.runs.chain_ends.release_stuck` repairs.
 REPAIRABLE = frozenset({"broken_turn", "broken_backfill"})
 
 

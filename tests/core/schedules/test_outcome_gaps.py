@@ -13,7 +13,7 @@ from rota.core.schedules.intent import (
     Overlap,
     Policies,
 )
-from rota.core.schedules.outcome_gaps import FreeRange, decide_within
+from rota.core.schedules.outcome_gaps import OutcomeGap, decide_within
 from rota.core.time.instants import HOUR, MINUTE
 from rota.core.time.recurrence import parse
 from rota.testing import START
@@ -32,7 +32,7 @@ def intent(**policies: object) -> Intent:
 
 
 # 01:00 to 03:00 have no outcome, 04:00 to 06:00 have one.
-FREE = FreeRange(hour(1), hour(4) - 1, hour(7))
+FREE = OutcomeGap(hour(1), hour(4) - 1, hour(7))
 
 
 def test_the_schedule_continues_behind_the_outcomes() -> None:
@@ -71,7 +71,7 @@ def test_without_an_occurrence_behind_the_outcomes_it_has_come_to_its_end() -> N
 def test_an_occurrence_that_has_its_outcome_is_passed_over(
     next_at: int | None, pause: str | None
 ) -> None:
-    none_free = FreeRange(hour(4), hour(4) - 1, next_at)
+    none_free = OutcomeGap(hour(4), hour(4) - 1, next_at)
     plan = decide_within(intent(), none_free, now=hour(5), before=IDLE)
     assert plan == ([], [], next_at, False, pause)
 

@@ -15,7 +15,7 @@ from rota.core.schedules.firing_plan import Before, FiringPlan, decide
 from rota.core.schedules.intent import NO_FURTHER, Intent, Missed
 
 
-class FreeRange(NamedTuple):
+class OutcomeGap(NamedTuple):
     """Occurrences in a row without an outcome; the next one after them has one."""
 
     first_at: int
@@ -24,7 +24,7 @@ class FreeRange(NamedTuple):
 
 
 def decide_within(
-    intent: Intent, free: FreeRange, *, now: int, before: Before, most: int = sys.maxsize
+    intent: Intent, free: OutcomeGap, *, now: int, before: Before, most: int = sys.maxsize
 ) -> FiringPlan:
     """Which occurrences of the range to run. Those behind it are decided in the next round."""
     if free.last_at < free.first_at:  # its first occurrence has an outcome: there is nothing to run

@@ -25,13 +25,13 @@ from rota.core.schedules.intent import (
     Overlap,
     understand,
 )
-from rota.core.schedules.outcome_gaps import FreeRange, decide_within
+from rota.core.schedules.outcome_gaps import OutcomeGap, decide_within
 from rota.errors import StoreError
 from rota.store.backend.database import Row, Tx
 from rota.store.notifications import record
 from rota.store.notifications.record import Cause
 from rota.store.runs.cancel import cancel_chains
-from rota.store.schedules.outcome_gaps import free_range, place
+from rota.store.schedules.outcome_gaps import outcome_gap, place
 from rota.store.schedules.templates import (
     after_pause,
     left_out,
@@ -82,7 +82,7 @@ async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterato
     if stuck:  # It waits behind no run: it goes, and the next occurrence waits behind it.
         await tx.change("release_queued", [(key,) for key in stuck], now=now)
         before |= {key: before[key].released for key in stuck}
-    ranges = await _free_ranges(tx, due, intents)
+    ranges = await _outcome_gaps(tx, due, intents)
     made = _Round(now, new_ids)
     for one in due:
         if made.run_count >= RUNS_MAX:
@@ -128,7 +128,7 @@ class _Round:
         one: DueSchedule,
         intent: Intent | Exception,
         before: Before,
-        free: FreeRange | None = None,
+        free: OutcomeGap | None = None,
     ) -> None:
         """Plan one schedule; a poison one is quarantined and never blocks the others."""
         try:
@@ -265,15 +265,15 @@ async def _before(tx: Tx, intents: dict[str, Intent | Exception]) -> dict[str, B
     return found
 
 
-async def _free_ranges(
+async def _outcome_gaps(
     tx: Tx, due: Sequence[DueSchedule], intents: dict[str, Intent | Exception]
-) -> dict[str, FreeRange]:
+) -> dict[str, OutcomeGap]:
     """For schedules with outcomes after the due occurrence: how far they may fire in this round."""
-    found: dict[str, FreeRange] = {}
+    found: dict[str, OutcomeGap] = {}
     for one in due:
         intent = intents[one.id]
         if isinstance(intent, Intent) and one.due_at <= intent.outcomes_until:
-            free = await free_range(tx, one.id, intent.spec, one.due_at)
+            free = await outcome_gap(tx, one.id, intent.spec, one.due_at)
             if free is not None:
                 found[one.id] = free
     return found

@@ -13,7 +13,7 @@ from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Schedule
 from rota.core.schedules.firing_plan import jitter_us
 from rota.core.schedules.intent import NO_FURTHER, Intent
-from rota.core.schedules.outcome_gaps import FreeRange
+from rota.core.schedules.outcome_gaps import OutcomeGap
 from rota.core.time.occurrence_range import OccurrenceRange
 from rota.core.time.recurrence import Spec, next_after
 from rota.core.typed import json_text
@@ -30,7 +30,7 @@ async def place(
     if fresh.due_at is None or not _may_be_recorded(old, before, fresh.due_at):
         return fresh, intent
     last_at = await last_recorded_at(tx, old.id)
-    due_at = await first_free(tx, old.id, intent.spec, fresh.due_at)
+    due_at = await first_without_outcome(tx, old.id, intent.spec, fresh.due_at)
     changes = {"outcomes_until": last_at if due_at is not None and due_at <= last_at else 0}
     if due_at is not None and intent.forgiven_at == fresh.due_at:
         changes["forgiven_at"] = due_at
@@ -54,7 +54,7 @@ def _may_be_recorded(old: Schedule, before: Intent | None, due_at: int) -> bool:
     return due_at < old.due_at or due_at <= before.outcomes_until
 
 
-async def first_free(tx: Tx, schedule_id: str, spec: Spec, at: int | None) -> int | None:
+async def first_without_outcome(tx: Tx, schedule_id: str, spec: Spec, at: int | None) -> int | None:
     """The first occurrence without an outcome, from the occurrence `at` on."""
     seen_at = None
     while at is not None and at != seen_at:
@@ -66,24 +66,24 @@ async def first_free(tx: Tx, schedule_id: str, spec: Spec, at: int | None) -> in
     return at
 
 
-async def free_range(tx: Tx, schedule_id: str, spec: Spec, at: int) -> FreeRange | None:
+async def outcome_gap(tx: Tx, schedule_id: str, spec: Spec, at: int) -> OutcomeGap | None:
     """The range without outcomes from the occurrence `at`; None if no outcome ends it."""
     recorded = await recorded_from(tx, schedule_id, at=at, limit=1)
     if not recorded:
         return None
     last_at = recorded[0].first_at - 1
     following = next_after(spec, last_at)
-    return FreeRange(at, last_at, await first_free(tx, schedule_id, spec, following))
+    return OutcomeGap(at, last_at, await first_without_outcome(tx, schedule_id, spec, following))
 
 
-async def free_ranges(
+async def outcome_gaps(
     tx: Tx, schedule_id: str, spec: Spec, after: int, until: int
 ) -> list[OccurrenceRange]:
     """All ranges without outcomes between two instants."""
     found: list[OccurrenceRange] = []
-    at = await first_free(tx, schedule_id, spec, next_after(spec, after))
+    at = await first_without_outcome(tx, schedule_id, spec, next_after(spec, after))
     while at is not None and at <= until:
-        free = await free_range(tx, schedule_id, spec, at)
+        free = await outcome_gap(tx, schedule_id, spec, at)
         last_at = until if free is None else min(until, free.last_at)
         found.append(OccurrenceRange.of(spec, at - 1, last_at))
         at = None if free is None else free.next_at

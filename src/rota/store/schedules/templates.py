@@ -30,7 +30,7 @@ from rota.core.time.occurrence_range import OccurrenceRange
 from rota.core.time.recurrence import next_after
 from rota.core.typed import json_text
 from rota.store.backend.database import Row, Tx
-from rota.store.schedules.outcome_gaps import free_ranges, place
+from rota.store.schedules.outcome_gaps import outcome_gaps, place
 
 PAGE = 1000
 
@@ -264,7 +264,7 @@ async def left_out(
         skip = Skip(old.due_at, "quarantined", old.due_at, 1)
         return [skip_row(next(new_ids), old.id, read_intent(fresh.spec), skip, now)]
     if old.due_at <= before.outcomes_until:
-        parts = await free_ranges(tx, old.id, before.spec, old.due_at - 1, until)
+        parts = await outcome_gaps(tx, old.id, before.spec, old.due_at - 1, until)
     else:
         parts = [OccurrenceRange.of(before.spec, old.due_at - 1, until)]
     rested = old.status == Status.PAUSED

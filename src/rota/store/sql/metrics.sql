@@ -52,13 +52,13 @@ order by available_at limit :limit
 
 -- name: count_automations
 -- With the state of the one open run of each.
-select automations.status, turn.status, turn.reason, count(*)
+select automations.status, open_run.status, open_run.reason, count(*)
 from automations
-left join runs as turn on turn.namespace = automations.namespace
-    and turn.serial_key = :key_prefix || automations.name and turn.serial_key is not null
-    and turn.finished_at is null
+left join runs as open_run on open_run.namespace = automations.namespace
+    and open_run.serial_key = :key_prefix || automations.name and open_run.serial_key is not null
+    and open_run.finished_at is null
 where automations.namespace = :namespace
-group by automations.status, turn.status, turn.reason
+group by automations.status, open_run.status, open_run.reason
 
 -- name: pipeline_executions
 -- The last attempts of the executions of every schedule of a pipeline.
