@@ -195,7 +195,7 @@ async def test_publishing_from_outside_needs_an_external_topic(database_url: str
     app.line.producer(every="1d", publishes=["work"], name="poll")(_nothing)
     async with virtual(app, url=database_url) as world:
         await world.settle()
-        with pytest.raises(BadInput, match="not open to others"):
+        with pytest.raises(BadInput, match="accepts no events from outside"):
             await app.feed("e1")
         with pytest.raises(BadInput, match="no topic 'wrok'"):
             await app.automations.publish("line", "wrok", "e1")

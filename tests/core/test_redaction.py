@@ -58,7 +58,7 @@ def test_a_placeholder_that_comes_back_represents_the_stored_value() -> None:
     stored = {"user": "ann", "login": [{"password": "p"}]}
     given = {"user": "bob", "login": [{"password": REDACTED}]}
     assert BY_NAME.restored(given, stored) == {"user": "bob", "login": [{"password": "p"}]}
-    with pytest.raises(BadInput, match="the sign for a hidden secret"):
+    with pytest.raises(BadInput, match="no value is stored for it"):
         BY_NAME.restored(given)
     assert BY_NAME.restored({"note": REDACTED}) == {"note": REDACTED}
 
@@ -70,11 +70,11 @@ def test_a_placeholder_in_a_list_represents_the_item_that_it_came_from() -> None
     assert BY_NAME.restored([hidden_b, hidden_a], [a, b]) == [b, a]
     renamed = {"user": "eve", "password": REDACTED}
     assert BY_NAME.restored([hidden_a, renamed], [a, b]) == [a, {"user": "eve", "password": "pb"}]
-    with pytest.raises(BadInput, match="the sign for a hidden secret"):
+    with pytest.raises(BadInput, match="no value is stored for it"):
         BY_NAME.restored([renamed], [a, b])  # of which of them?
     twins = [{"password": "1"}, {"password": "2"}]
     assert BY_NAME.restored(BY_NAME.value(twins), twins) == twins
-    with pytest.raises(BadInput, match="the sign for a hidden secret"):
+    with pytest.raises(BadInput, match="no value is stored for it"):
         BY_NAME.restored([{"password": REDACTED}], twins)
 
 

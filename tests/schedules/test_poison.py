@@ -79,7 +79,9 @@ async def test_mending_an_unreadable_one_says_what_was_lost(database_url: str) -
         before = await schedule(app, "bad")
         with pytest.raises(BadSchedule, match="cannot be read") as raised:
             await app.schedules.update("bad", overlap="skip")
-        assert raised.value.advice == "Say what was lost with it: workflow, timezone."
+        assert raised.value.advice == (
+            "Give these fields again with `rota schedule update bad`: workflow, timezone."
+        )
         assert await schedule(app, "bad") == before
 
 

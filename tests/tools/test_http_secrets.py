@@ -158,7 +158,7 @@ async def test_lost_connections_and_bad_addresses_show_the_name_of_a_secret_addr
         send.check({})
     assert "s3cr3t" not in str(bad.value)
     monkeypatch.delenv("THE_HOOK")
-    with pytest.raises(NeedsLogin, match="the environment has no THE_HOOK"):
+    with pytest.raises(NeedsLogin, match="environment variable THE_HOOK is not set"):
         await send.call({}, CALL)
 
 

@@ -11,14 +11,7 @@ import msgspec
 from rota.ai.base import BOUND_TOKENS, Reply, Request, passing
 from rota.ai.base_invoker import Priced, check, counts
 from rota.ai.prices import Prices
-from rota.errors import (
-    BadSetting,
-    NeedsLogin,
-    NeedsPermission,
-    Rejected,
-    RotaError,
-    UsageError,
-)
+from rota.errors import BadSetting, NeedsLogin, NeedsPermission, Rejected, RotaError, UsageError
 from rota.net.subprocesses import (
     PASSED_ON,
     SHOWN_CHARS_MAX,

@@ -81,11 +81,7 @@ class OpenAI(HttpInvoker):
     parser = _CompletionParser
 
     def __init__(
-        self,
-        name: str = "openai",
-        *,
-        json_mode: bool = True,
-        **options: Unpack[HttpInvokerOptions],
+        self, name: str = "openai", *, json_mode: bool = True, **options: Unpack[HttpInvokerOptions]
     ) -> None:
         super().__init__(name, **options)
         self._json_mode = json_mode

@@ -94,8 +94,8 @@ class Redactor:
             return self.restored(value, old.get(name))
         if name not in old:
             raise BadInput(
-                f"the field {name} has the value {REDACTED}, the sign for a hidden secret",
-                hint="Give the value itself.",
+                f"the field {name} is {REDACTED}, and no value is stored for it",
+                hint="Give the real value.",
             )
         return old[name]
 

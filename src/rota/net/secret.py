@@ -65,8 +65,8 @@ class Secret:
         value = self.value()
         if not value:
             raise NeedsLogin(
-                f"the environment has no {self.secret}",
-                hint=f"Set {self.secret} where the worker runs, and start it again.",
+                f"environment variable {self.secret} is not set",
+                hint=f"Set {self.secret} in the environment of the worker, and restart the worker.",
                 service=self.secret,
                 account=None,
             )

@@ -96,7 +96,10 @@ async def post(
     if secret_env is not None:
         key = os.environ.get(secret_env, "")
         if not key:
-            raise Transient(f"the environment has no {secret_env}, and nothing goes unsigned")
+            raise Transient(
+                f"environment variable {secret_env} is not set, so the message could not be signed "
+                "and was not sent"
+            )
         headers["webhook-signature"] = signature(
             key, message_id=message_id, timestamp=timestamp, body=body
         )

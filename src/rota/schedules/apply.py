@@ -91,7 +91,10 @@ class DeclaredSchedules:
     ) -> None:
         """Add a declaration of the code."""
         if name in self._code:
-            raise UsageError(f"schedule {name} is declared twice", hint="Give one a name.")
+            raise UsageError(
+                f"schedule {name} is declared twice",
+                hint='Give one of them another name: @app.schedule(…, name="…").',
+            )
         self._code[name] = Declared(name, workflow, when, origin_of(workflow), words)
 
     def add_file(
@@ -214,8 +217,8 @@ class _Deploy:
             log_outcome(log, shown, one.origin, is_new=is_new)
         if before is not None and before.problem and before.intent.code and not shown.problem:
             log.warning(
-                "schedule %s could not be read (%s): it has the declared values now, and not those "
-                "of an operator of %s", one.name, before.problem,
+                "schedule %s could not be read (%s) and has its declared values again; an "
+                "operator's changes of %s are lost", one.name, before.problem,
                 ", ".join(each.field for each in before.differences),
             )  # fmt: skip
 

@@ -44,7 +44,7 @@ GONE = f"{QUARANTINED_REASON}workflow"  # a deploy found its workflow gone from 
 LOST = "?"
 # An edit that makes more than this due at once must be confirmed.
 BURST = 1
-# Firing takes a moment, so that no occurrence is ever fired at its very instant.
+# Firing takes time: with a shorter grace period every occurrence would be late.
 GRACE_US_MIN = SECOND
 
 
@@ -107,7 +107,7 @@ def policies(**options: Unpack[PolicyOptions]) -> Policies:
     most, missed = options.get("missed_max", MISSED_MAX), options.get("missed", Missed.RUN)
     if most != MISSED_MAX and missed != Missed.ALL:
         raise BadSchedule(
-            f'missed_max={most} means something only with missed="all", not with "{missed}"',
+            f'missed_max={most} needs missed="all", but missed is "{missed}"',
             hint='Write missed="all" too, or leave missed_max out.',
         )
     delay = options.get("max_delay")
@@ -433,7 +433,8 @@ class Edit(NamedTuple):
         if lost:
             raise BadSchedule(
                 f"schedule {name} cannot be read any more: {problem}",
-                hint=f"Say what was lost with it: {', '.join(lost)}.",
+                hint=f"Give these fields again with `rota schedule update {name}`: "
+                f"{', '.join(lost)}.",
             )
 
 
@@ -456,7 +457,8 @@ def _owed(old: Schedule, intent: Intent, now: int, confirm: bool) -> int | None:
     if owed > BURST and not confirm:
         raise BadSchedule(
             f"this edit would release {owed} missed occurrences at once",
-            hint="Confirm it, or pause and resume the schedule, which skips them.",
+            hint="Accept that with `--confirm` (confirm=True), or skip them: pause and resume the "
+            "schedule.",
         )
     return next_after(intent.spec, old.due_at - 1) if owed else None
 

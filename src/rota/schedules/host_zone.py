@@ -14,7 +14,7 @@ def host_zone_name() -> str:
 
 
 def zone_or_host(zone: str | None) -> str:
-    """The zone that was named; only without one that of this machine. An empty name stays wrong."""
+    """The named zone, or this machine's zone if none is named. An empty name stays an error."""
     return host_zone_name() if zone is None else zone
 
 

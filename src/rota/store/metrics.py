@@ -13,8 +13,8 @@ from rota.store.runs import lists, workers
 
 
 class OpenRuns(NamedTuple):
-    """Open runs that have all this in common. A queue is reported pending and running ones, a
-    reason of those that wait, the oldest instant of pending ones, lapsed leases of running ones."""
+    """A group of open runs with equal fields. `queue` is set for pending and running runs, `reason`
+    for waiting ones. `oldest_at` belongs to pending runs, `lapsed_count` to running ones."""
 
     queue: str
     kind: str

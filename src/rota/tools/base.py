@@ -31,14 +31,7 @@ from rota.core.fingerprint import MadeFrom
 from rota.core.runs.failures import is_outage, kind_of
 from rota.core.runs.retry import RETRY_DELAY_S_MAX
 from rota.core.suggest import check_options
-from rota.errors import (
-    NeedsLogin,
-    NeedsPermission,
-    NotSent,
-    OutcomeUnknown,
-    Rejected,
-    UsageError,
-)
+from rota.errors import NeedsLogin, NeedsPermission, NotSent, OutcomeUnknown, Rejected, UsageError
 
 T = TypeVar("T")
 SETTLE_S = 10.0

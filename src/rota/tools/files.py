@@ -174,11 +174,7 @@ class FileRead(Tool):
     safety = Safety.READ
 
     def __init__(
-        self,
-        root: str | os.PathLike[str],
-        *,
-        name: str = "file_read",
-        bytes_max: int = BYTES_MAX,
+        self, root: str | os.PathLike[str], *, name: str = "file_read", bytes_max: int = BYTES_MAX
     ) -> None:
         self.name = name
         self._folder = Folder(root, tool=name)
@@ -280,11 +276,7 @@ class FileList(Tool):
 
 def _facts(name: str, status: os.stat_result) -> dict[str, Any]:
     modified = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="microseconds")
-    return {
-        "path": name,
-        "bytes": status.st_size,
-        "modified_at": modified.replace("+00:00", "Z"),
-    }
+    return {"path": name, "bytes": status.st_size, "modified_at": modified.replace("+00:00", "Z")}
 
 
 def _content(raw: bytes, kind: str, path: str) -> dict[str, Any]:

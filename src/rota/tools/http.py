@@ -13,14 +13,7 @@ import msgspec
 from rota.core.fingerprint import MadeFrom
 from rota.core.runs.retry import retry_after_s
 from rota.core.suggest import check_options
-from rota.errors import (
-    BadInput,
-    NotSent,
-    OutcomeUnknown,
-    PayloadTooBig,
-    Rejected,
-    UsageError,
-)
+from rota.errors import BadInput, NotSent, OutcomeUnknown, PayloadTooBig, Rejected, UsageError
 from rota.net import http
 from rota.net.secret import Text, hide, reveal_all, reveal_deep
 from rota.tools.base import (
@@ -146,8 +139,13 @@ class HttpWrite(Tool):
             "not_sent": set(not_sent_statuses),
         }  # fmt: skip
         self._meanings = {status: word for word, statuses in given.items() for status in statuses}
-        if len(self._meanings) < sum(map(len, given.values())):
-            raise UsageError(f"{name}: a status has one meaning; it is in several lists")
+        if twice := [
+            one for one in self._meanings if sum(one in each for each in given.values()) > 1
+        ]:
+            raise UsageError(
+                f"{name}: status {twice[0]} is in more than one of applied_statuses, "
+                "pending_statuses and not_sent_statuses"
+            )
         self._bytes_max = bytes_max
 
     def read(self, params: dict[str, Any]) -> HttpWriteParams:

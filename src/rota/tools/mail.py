@@ -165,11 +165,7 @@ class SendMail(Tool):
         return message
 
     def _send(
-        self,
-        message: EmailMessage,
-        recipients: list[str],
-        go: Callable[[], None],
-        timeout_s: float,
+        self, message: EmailMessage, recipients: list[str], go: Callable[[], None], timeout_s: float
     ) -> None:
         with self._connected(timeout_s) as server:
             if self._user is not None and self._password is not None:

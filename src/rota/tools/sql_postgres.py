@@ -10,14 +10,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from rota import faults
-from rota.errors import (
-    MissingExtra,
-    NeedsLogin,
-    NeedsPermission,
-    NotSent,
-    OutcomeUnknown,
-    Rejected,
-)
+from rota.errors import MissingExtra, NeedsLogin, NeedsPermission, NotSent, OutcomeUnknown, Rejected
 from rota.tools.base import Call
 from rota.tools.sql import Work
 from rota.tools.statements import Statement, bindable, plain

@@ -10,14 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rota import faults
-from rota.errors import (
-    NeedsPermission,
-    NotSent,
-    OutcomeUnknown,
-    Rejected,
-    StoreHeld,
-    Transient,
-)
+from rota.errors import NeedsPermission, NotSent, OutcomeUnknown, Rejected, StoreHeld, Transient
 from rota.store.backend.sqlite_tx import drive
 from rota.tools.base import Call
 from rota.tools.sql import Work

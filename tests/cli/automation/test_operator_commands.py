@@ -230,7 +230,7 @@ def test_a_payload_for_a_reserved_event_is_kept_and_reported(project: Automation
     ("words", "says", "hint"),
     [
         (["mails", "ordres", "1"], "has no topic 'ordres'", "Its topics are: found, orders."),
-        (["mails", "found", "1", "x"], "is not open to others", "external=True"),
+        (["mails", "found", "1", "x"], "accepts no events from outside", "external=True"),
         (["mails", "orders", "1", "[1]"], "Expected `object`, got `array`", "Hint: "),
         (["mails", "orders", "1", "@none.json"], "none.json cannot be read", "Nothing was"),
         (["mails", "orders", "1", "@jobs.py"], "jobs.py cannot be read as JSON", "Nothing was"),

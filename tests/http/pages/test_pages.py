@@ -207,7 +207,7 @@ async def test_an_untouched_trigger_form_keeps_the_secrets_that_it_does_not_show
             new = {"workflow": "pay", "input": changed}
             refused = await http.post("/runs", data=new)
             assert refused.status_code == 422
-            assert "Give the value itself" in refused.text
+            assert "Give the real value" in refused.text
 
 
 async def test_what_did_not_run_is_found_beyond_the_first_page(

@@ -38,7 +38,7 @@ class NotificationKind(StrEnum):
     RECOVERED = "recovered"  # it works again, after one of the above
     MISSED = "missed"  # an occurrence of a schedule did not run
     BEGAN = "began"  # an execution of a schedule began
-    SUCCEEDED = "succeeded"  # it completed, as the one before it
+    SUCCEEDED = "succeeded"  # it completed, and no failure was open (otherwise RECOVERED)
 
 
 # The usual course of work. Only the receivers of a schedule want it, no rule.

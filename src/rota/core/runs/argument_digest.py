@@ -27,8 +27,9 @@ _encode = msgspec.json.Encoder(
 
 
 def digest_of(names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
-    """A CRC-32 over the arguments: one in four billion other ones has the same. `names` are those
-    of the parameters: an argument given by name counts like the same by position."""
+    """A CRC-32 of the arguments: other arguments have the same one with a probability of 1 in 4
+    billion. `names` are those of the parameters: an argument given by name counts like the same by
+    position."""
     if kwargs:
         args, kwargs = _by_position(names, args, kwargs)
     try:

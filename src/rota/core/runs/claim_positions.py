@@ -13,7 +13,8 @@ from typing import NamedTuple
 from rota.core.runs.model import Claim
 from rota.core.time.instants import SECOND
 
-# A claim begins at the front at least so often, and then after so many times what that one took.
+# A claim begins at the front again after FRONT_EVERY_US, or after FRONT_SHARE times its own
+# duration if that is longer.
 FRONT_EVERY_US = SECOND
 FRONT_SHARE = 10
 # A claim of fewer is not a sign of a backlog, and what it passes over costs little.

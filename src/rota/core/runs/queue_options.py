@@ -73,7 +73,8 @@ def stored_queue(namespace: str, name: str, limits: Mapping[str, Any]) -> Queue:
     orders = [option for option in _ORDERS if limits.get(option)]
     if len(orders) > 1:
         raise BadInput(
-            f"queue {name!r} has {' and '.join(orders)}; each orders the keys in its own way",
+            f"queue {name!r} has {' and '.join(orders)}, but only one of them can decide the order "
+            "of its runs",
             hint="Keep one of them, or use two queues.",
         )
     rate, age = limits.get("rate"), limits.get("age")

@@ -289,7 +289,7 @@ def _check_timing(timing: Timing, now: int, sub_second: bool) -> None:
         if timing.every_us < SECOND and not sub_second:
             raise BadSchedule(
                 f"an interval of {timing.every_us / 1000:g}ms fires more than once a second",
-                hint="Use 1s or more, or say that this is meant (sub_second).",
+                hint="Use 1s or more, or allow it with `--sub-second` (sub_second=True).",
             )
         if timing.every_us > (LAST_S - FIRST_S) * SECOND:
             raise BadSchedule(f"an interval of {span(timing.every_us)} is longer than the calendar")

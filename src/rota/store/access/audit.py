@@ -21,8 +21,8 @@ async def listing(tx: Tx, *, namespace: str, before: str, limit: int) -> list[Au
 
 
 async def prune(tx: Tx, *, namespace: str, now: int, before: int, limit: int) -> None:
-    """Delete sessions and links that have ended; tokens that ended and audit entries that are
-    older than `before`, so many entries at most."""
+    """Delete ended sessions and links. Delete tokens that ended before `before`, and at most
+    `limit` audit entries older than that."""
     await tx.rows("forget_sessions", namespace=namespace, now=now)
     await tx.rows("forget_login_links", namespace=namespace, now=now)
     await tx.rows("forget_tokens", namespace=namespace, before=before)

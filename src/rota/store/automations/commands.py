@@ -49,7 +49,7 @@ class LockedAutomation(NamedTuple):
             or open_run.status != Status.WAITING
             or (reasons and open_run.reason not in reasons)
         ):
-            for_what = f" for {' or '.join(reasons)}" if reasons else " for anybody"
+            for_what = f" for {' or '.join(reasons)}" if reasons else " for an operator"
             raise WrongState(f"automation {self.automation.name} does not wait{for_what}")
         return open_run
 
@@ -142,7 +142,7 @@ async def publish_all(
 
 
 def _waves(fresh: Sequence[NewEvent]) -> Iterator[dict[int, NewEvent]]:
-    """In the order in which they came; of several with one message id each in a wave of its own."""
+    """Split events into groups, in order, so that no group has the same message id twice."""
     left = dict(enumerate(fresh))
     while left:
         first = {(left[index].topic, left[index].message_id): index for index in reversed(left)}
@@ -161,7 +161,7 @@ def _fits(name: str, event: NewEvent, known: Mapping[str, TopicSchema]) -> None:
     schema = known[topic]
     if not schema.external:
         raise BadInput(
-            f"topic {topic} of {name} is not open to others",
+            f"topic {topic} of automation {name} accepts no events from outside",
             hint="Declare it with external=True.",
         )
     if schema.shape is not None and (wrong := misfit(json.loads(schema.shape), event.payload)):
@@ -204,7 +204,7 @@ async def resolve(
     """Clear what blocks it: try again, say whether it happened (with its `result`), or
     skip it. Returns the events that were skipped at once."""
     if how not in RESOLUTIONS:
-        raise BadInput(f"{how!r} resolves nothing", hint=f"Use one of: {', '.join(RESOLUTIONS)}.")
+        raise BadInput(f"{how!r} is not an answer", hint=f"Use one of: {', '.join(RESOLUTIONS)}.")
     locked = await take(tx, namespace, name)
     open_run = locked.open_run
     asleep = (
@@ -269,7 +269,7 @@ async def _skip(
     change there is nothing left to skip."""
     if row is not None and row.status == Mutation.APPLIED:
         raise WrongState(
-            "its effect has happened, so its events are used",
+            f"the side effect {row.id} has happened, so its events cannot be skipped",
             hint="Correct `next` and deploy, or try again.",
         )
     ledger = {} if row is None else {open_run.root_id: row}

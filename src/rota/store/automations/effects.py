@@ -70,8 +70,8 @@ def entry_id(claim: Claim, number: int) -> str:
 
 
 def arrow(after: LedgerRow) -> dict[str, Any]:
-    """The parameters of a statement that moves an entry: from where the ledger's table leads to
-    its status, or stays there."""
+    """The parameters of a statement that changes the status of an entry. `sources` are the statuses
+    that LEDGER allows before the new one, and the new one itself."""
     status = Mutation(after.status)
     sources = [str(one) for one, targets in LEDGER.items() if status in targets or one == status]
     return {

@@ -29,8 +29,8 @@ READY = "ready"
 class Taken(Exception):
     """A unique key exists already, and the statement has no `on conflict`; nothing was written.
 
-    Such a statement is quicker where conflicts are rare. Another may follow it if it was alone, or
-    on SQLite."""
+    An insert without `on conflict` is faster where conflicts are rare. On SQLite, or if it was the
+    only statement, the caller can continue with another one."""
 
 
 class Tx(Protocol):

@@ -84,8 +84,8 @@ def _compile_sqlite(text: str) -> Compiled:
 
 
 def _single(text: str, values: dict[str, str]) -> str:
-    """With the values in the place of the columns; each value must appear. SQLite prepares an
-    insert of a `select` for many rows, with a savepoint; one row needs none."""
+    """The query for one item, with values instead of columns. Every value must appear in the text.
+    `values (…)` avoids the savepoint that SQLite takes for `insert … select`."""
     if values.keys() == set(_ITEM.findall(text)):
         text = _INSERT.sub(r"\1values (\2)", text)
         return _ITEM.sub(lambda match: values[match.group(1)], _ITEMS.sub("", text))

@@ -39,9 +39,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 log = logging.getLogger("rota.store")
 
-# A brief write that ends within the first of a notification sends none: listeners look again later
-# than that (`rota.engine.wakeups.LOOK_AGAIN_S`). While the event loop continues, a task sends one
-# after the second. So a burst of writes seldom waits for a NOTIFY.
+# A brief write less than NOTIFY_EVERY_S after the last NOTIFY sends none: listeners poll again
+# later than that (`rota.engine.wakeups.LOOK_AGAIN_S`). A task sends one NOTIFY_ALONE_S after the
+# last. So few writes of a burst wait for a NOTIFY.
 NOTIFY_EVERY_S, NOTIFY_ALONE_S = 0.02, 0.015
 SILENCE_S_MIN = 5.0
 MIGRATION_PAUSE_S = 0.1  # between two checks whether another process still migrates
@@ -181,9 +181,9 @@ class PostgresDatabase:
         self._listening: asyncio.Task[None] | None = None
         self._closed = False
         self._own: set[int] = set()  # ids of our server processes
+        self._abandoned = AbandonedProcesses(self.place)
         # A connection that stopped answering must not hold a worker longer than its leases last. A
         # busy server answers late, so the limit has a minimum.
-        self._abandoned = AbandonedProcesses(self.place)
         self._watchdog = ConnectionWatchdog(max(settings.lease_s, SILENCE_S_MIN), self._abandon)
 
     async def open(self) -> None:
@@ -232,8 +232,8 @@ class PostgresDatabase:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `function` and NOTIFY in one transaction. A brief write sends its NOTIFY afterwards:
-        it is stored, so it does not fail if that fails. Only some of many in a row notify."""
+        """Run `function` and NOTIFY in one transaction. A brief write sends NOTIFY after its
+        commit, and a failed NOTIFY does not fail the write. In a burst only some writes notify."""
         if brief:
             return cast(T, await self._transact(function, args, kwargs, after=topics))
         began = asyncio.get_running_loop().time()

@@ -22,7 +22,7 @@ SESSION = {
     "plan_cache_mode": "force_generic_plan",
     # The first plan is kept. One that was made for an empty table reads the whole table.
     "enable_seqscan": "off",
-    # Stricter levels of a role or database make writers fail that need not.
+    # A stricter isolation level of the role or database would cause needless serialization errors.
     "default_transaction_isolation": "read committed",
 }
 IN_FORCE = """select current_user, current_setting('plan_cache_mode'),

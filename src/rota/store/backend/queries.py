@@ -27,7 +27,8 @@ _CREATE_TABLE = re.compile(r"^create table (\w+)", re.MULTILINE)
 _SERVED = re.compile(r"\{served (\w+)\}")
 _ALIAS = re.compile(r" as \w+$")
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
-# They are for readers: SQLite prepares a statement that begins with one again at every execution.
+# Comments are removed: SQLite prepares a statement that begins with a comment again at every
+# execution.
 _REMARK = re.compile(r"^\s*--.*\n", re.MULTILINE)
 
 # Column lists come from the records that read them, so the two cannot drift apart.

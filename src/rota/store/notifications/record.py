@@ -85,7 +85,8 @@ def subject_of(run: Claim | Run) -> str:
 
 
 def is_own_news(run: Claim | Run) -> bool:
-    """Whether the end of a run is news by itself. A child's end is its parent's to judge."""
+    """Whether the end of a run may cause a notification. The end of a child does not: its parent
+    handles it."""
     attached = run.parent_id is not None and run.trigger != Trigger.DETACHED
     return not attached and not run.name.startswith(OWN)
 
@@ -104,8 +105,8 @@ def error_text(stored: str | None, *, bare: bool = False) -> str | None:
 
 
 async def settled(tx: Tx, outcomes: Sequence[Outcome], *, now: int, continues: bool) -> bool:
-    """Record what settled runs are worth. `continues`: the caller starts the next attempt of a
-    failed run itself, and knows whether that is news."""
+    """Record the notifications of settled runs. `continues`: the caller starts the next attempt
+    itself and records a failure where it is one."""
     causes = [cause for outcome in outcomes if (cause := _cause_of(outcome, continues)) is not None]
     noted = await record(tx, causes, now=now)
     better = [

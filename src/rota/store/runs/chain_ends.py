@@ -102,6 +102,7 @@ async def release_stuck(tx: Tx, *, namespace: str, now: int) -> int:
 
 
 async def _stuck(tx: Tx, namespace: str, reason: str) -> list[str]:
-    """Schedules with a run behind no run that waits for its turn, or in a backfill."""
+    """Schedules with a queued run that has no run before it. `reason` selects the overlap queue or
+    a backfill."""
     rows = await tx.rows("stuck_queued", namespace=namespace, kinds=KINDS, reason=reason)
     return [str(row[0]) for row in rows]

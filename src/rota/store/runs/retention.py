@@ -1,4 +1,4 @@
-"""Retention: finished chains go in small batches; nothing unresolved ever does."""
+"""Retention: deletes finished chains in small batches, and never an unresolved one."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ async def await_signal(
     does not fit is left where it is, and the step says so.
 
     Without one the step is recorded as waiting, or as failed when its time is up. One
-    transaction: a signal cannot slip in between the look and the verdict.
+    transaction, so that no signal can arrive between the check and the write.
     """
     await tx.rows("lock_roots", roots=[claim.root_id])
     await hold(tx, claim)

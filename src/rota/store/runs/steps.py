@@ -87,8 +87,8 @@ async def record_children(
 
 
 def _row(claim: Claim, step: StoredStep) -> Row:
-    """The fence, then the columns of the step. `astuple` is quick: the writer's thread needs the
-    interpreter lock for this."""
+    """The fence, then the columns of the step. `astuple` keeps this short: the caller holds the GIL
+    that the writer thread needs."""
     return _fence(claim) + astuple(step)[1:]  # SQL reads the root from the run
 
 
@@ -124,7 +124,8 @@ class ChildQuery(NamedTuple):
 
 
 async def read_child_ends(tx: Tx, queries: Sequence[ChildQuery]) -> list[ChildEnd]:
-    """How children ended, seen under their parents' locks: an end pokes later, or is seen now."""
+    """Read how children ended, under the locks of their parents. A child that ends later pokes its
+    parent, so no end is missed."""
     await tx.rows("lock_roots", roots=sorted({query.claim.root_id for query in queries}))
     ids = sorted({query.child_id for query in queries})
     ended = {end.root_id: end for end in await history.ended(tx, ids, alone=False)}

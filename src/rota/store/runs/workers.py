@@ -97,8 +97,8 @@ async def listing(
     after: str = "",
     limit: int = WORKERS_MAX,
 ) -> list[WorkerRecord]:
-    """Workers that are not offline, or all of them, in the order of their start: those with a text
-    in the name of their machine, after one of them."""
+    """Workers in the order of their start. `everyone` includes those that are offline. `search` is
+    a part of the machine's name. `after` is the last worker of the page before."""
     rows = await tx.rows(
         "page_of_workers", namespace=namespace, all_of_them=int(everyone), search=search,
         after=after, limit=limit, alone=not after,

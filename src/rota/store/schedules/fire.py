@@ -79,7 +79,9 @@ async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterato
     intents = {one.id: _understood(one.spec) for one in due}
     before = await _before(tx, intents)
     stuck = [key for key, found in before.items() if found.waiting and not found.running]
-    if stuck:  # It waits behind no run: it goes, and the next occurrence waits behind it.
+    # A queued occurrence without a run before it is released now; the next occurrence queues behind
+    # it.
+    if stuck:
         await tx.change("release_queued", [(key,) for key in stuck], now=now)
         before |= {key: before[key].released for key in stuck}
     ranges = await _outcome_gaps(tx, due, intents)
@@ -112,10 +114,12 @@ class _Round:
         self._now = now
         self._ids = new_ids
         self.run_count = 0
-        self.owes_more = False  # a schedule has more that is due, behind outcomes
+        self.owes_more = (
+            False  # a schedule has more due occurrences, after some that already have an outcome
+        )
         self.lateness: list[tuple[str, int]] = []
         self.skips: list[tuple[str, str, int]] = []
-        self.plain: list[Row] = []  # one run and one step onwards each, both in one row
+        self.plain: list[Row] = []  # one row per schedule: its new run and its next occurrence
         self.created: list[Row] = []
         self.moved: list[Row] = []
         self.expiries: list[Row] = []

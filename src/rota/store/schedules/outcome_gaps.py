@@ -24,9 +24,8 @@ from rota.store.schedules.outcomes import last_recorded_at, recorded_from
 async def place(
     tx: Tx, old: Schedule, before: Intent | None, fresh: Schedule, intent: Intent
 ) -> tuple[Schedule, Intent]:
-    """A changed schedule and its intent, due at an occurrence that has no outcome yet.
-
-    A schedule without such an occurrence rests."""
+    """Move a changed schedule to its first occurrence without an outcome. Without such an
+    occurrence the schedule is paused as ended."""
     if fresh.due_at is None or not _may_be_recorded(old, before, fresh.due_at):
         return fresh, intent
     last_at = await last_recorded_at(tx, old.id)

@@ -125,7 +125,7 @@ async def ailing(tx: Tx, *, namespace: str, limit: int) -> list[Schedule]:
 
 
 async def soonest(tx: Tx, *, namespace: str, now: int, until: int, limit: int) -> list[Schedule]:
-    """The schedules of which one may be among the next `limit` to fire after now.
+    """The schedules that may have one of the next `limit` occurrences after now.
 
     All overdue ones are included: their next time is not stored."""
     rows = await tx.rows(
@@ -216,7 +216,7 @@ async def replace(
         fresh = msgspec.structs.replace(fresh, spec=stored(after))
     await change(tx, fresh)
     if after.policies.overlap is Overlap.ALLOW:
-        # Runs are beside each other from now on, so that there might always be one before it.
+        # Runs may overlap from now on, so a queued run could wait forever: release all of them.
         await tx.rows("free_waiting", id=fresh.id, reasons=["turn"], now=now)
     await tx.many("fire_runs", await left_out(tx, old, before, fresh, now, new_ids), now=now)
     return fresh

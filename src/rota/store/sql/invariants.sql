@@ -22,9 +22,8 @@ where schedule_id is not null and due_at is not null and retry_of is null and st
 group by schedule_id, due_at having count(*) > 1
 
 -- name: queued_behind_none
--- Queued runs without an earlier run that continues, one of each schedule. For a backfill only
--- backfill runs count as earlier, for a queued occurrence only runs outside of backfills. The
--- including query adds the reason.
+-- Queued runs without an earlier run that continues, one of each schedule. The including query adds
+-- the reason.
 select waiting.id, waiting.schedule_id from (
     select min(id) as id, schedule_id, reason from runs
     where status = 'sleeping' and available_at is null group by schedule_id, reason
@@ -32,13 +31,7 @@ select waiting.id, waiting.schedule_id from (
     select min(id) as id, schedule_id, reason from runs
     where status = 'sleeping' and available_at is not null group by schedule_id, reason
 ) as waiting
-where not exists (
-    select 1 from runs as other
-    where other.schedule_id = waiting.schedule_id and other.schedule_id is not null
-        and other.finished_at is null and other.status >= 'pending'
-        and not (other.status = 'sleeping' and coalesce(other.reason, '') = waiting.reason)
-        and case (select root.trigger from runs as root where root.id = other.root_id)
-            when 'backfill' then 'backfill' else 'turn' end = waiting.reason)
+where {query no_earlier_run}
 
 -- name: broken_turn
 {query queued_behind_none} and waiting.reason = 'turn'

@@ -44,8 +44,8 @@ update notifications set is_open = 0 where subject {in subjects} and is_open = 1
 returning subject
 
 -- name: new_notifications
--- Locked, since a namespace without rules has no lock of rules. Rows that a settlement closes at this
--- moment are taken by the next poll: waiting for them could be a deadlock.
+-- Lock the rows themselves: a namespace without rules has no rule rows to lock. Skip rows that a
+-- settlement is updating: waiting could deadlock, and the next poll reads them.
 select id, kind, source, name, schedule, queue, tags, run_id, details, created_at,
     dispatched_at, sent_to, recipients
 from notifications

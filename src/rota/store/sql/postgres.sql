@@ -57,8 +57,8 @@ from unnest(:topics::text[]) as topic
 select pg_notify(:channel, topic || {seed}) from unnest(:topics::text[]) as topic
 
 -- name: claim_runs
--- The CTE fixes the picked set before the update, which otherwise may exceed the limit. It locks
--- the rows, so that they stay where they are: by their places they need not be looked up once more.
+-- The CTE fixes the picked set before the update, which otherwise may exceed the limit. The row locks
+-- keep each `ctid` valid, so the update finds the rows without another index lookup.
 with picked as (
     select ctid from runs
     where {claimable runs}
@@ -72,8 +72,8 @@ where ctid = any (array(select ctid from picked))
 returning {claim columns}
 
 -- name: claim_runs_after
--- The same, passing over what was claimed before. While a snapshot is open, the server
--- keeps the entries of claimed runs in the index. A claim from the front reads every one of them.
+-- The same, from behind the last claimed run. While a snapshot is open, index entries of claimed runs
+-- remain, and a claim from the front would read them all.
 with unpaused as (select 1 where not exists ({query paused_queue})),
 higher as (
     select ctid from runs

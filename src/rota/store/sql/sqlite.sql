@@ -16,10 +16,10 @@ select name from sqlite_master where type = 'table'
 select 'SQLite ' || sqlite_version()
 
 -- name: ready_runs
--- The result of claim_runs as one value: each row that is handed over costs a switch of the
--- interpreter lock. While the event loop executes runs, that is most of the cost of a claim.
--- Beside it the places of the same runs in the table. Lines are made where the row is read: a row
--- that leaves the inner select is copied column by column.
+-- The result of claim_runs as one JSON value: fetching row by row would release and take the GIL for
+-- each. While the event loop executes runs, that is most of the cost of a claim. Beside it the places
+-- of the same runs in the table. The JSON is built in the inner select; otherwise SQLite copies each
+-- row column by column.
 select '[' || coalesce(group_concat(line), '') || ']', json_group_array(place) from (
     select {claim array} as line, rowid as place from runs
     where {claimable runs}

@@ -1,7 +1,7 @@
 """Checkpoints of a handler run between its beginning and its end: each is one transaction under the
 run's claim, which it locks. They concern this run's chain alone, so the automation is not locked:
-others publish to it meanwhile. If one statement may write several times, the usual ones are one
-statement. Each may be repeated: its answer may have been lost.
+others publish to it meanwhile. On PostgreSQL the usual checkpoints are one statement. Each
+checkpoint may be repeated, because its answer may have been lost.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ async def prepared(
 async def call_begins(
     tx: Tx, claim: Claim, wanted: effects.Wanted, *, approval: bool, now: int
 ) -> LedgerRow:
-    """Checkpoint: the ledger knows of the call before it is made. If a person must agree, the exact
-    parameters are proposed instead; agreeing to others is not agreeing."""
+    """Checkpoint: the ledger knows of the call before it is made. If approval is needed, the exact
+    parameters are stored as a proposal. An approval never covers other parameters."""
     status = Mutation.PROPOSED if approval else Mutation.IN_FLIGHT
     if is_first(claim):
         return await _first_call(tx, claim, wanted, status, now)

@@ -1,5 +1,5 @@
-"""Leaving out what a handler fails on, so that it does not stop what comes after it: a step of the
-transaction that ends the failed run.
+"""Skips the events or the check that a handler fails on, so that later work is not blocked. Part
+of the transaction that ends the failed run.
 """
 
 from __future__ import annotations

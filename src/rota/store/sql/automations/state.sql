@@ -210,7 +210,7 @@ where id = :id and (status = 'pending' or status = 'sleeping')
 returning id
 
 -- name: resolve_open_run
--- A person let it continue: what it complained about is forgotten, and its crashes are forgiven.
+-- A person let it continue: its error is forgotten, and its crashes are forgiven.
 update runs set status = 'pending', reason = null, available_at = :now, error = null,
     attempt = attempt + 1, recoveries = 0
 where id = :id and status = 'waiting'

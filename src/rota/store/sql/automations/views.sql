@@ -8,8 +8,8 @@ where namespace = :namespace and automation = :automation
 order by id desc limit :limit
 
 -- name: inputs_with_counts
--- Their events, those that are unfinished, and those that were skipped. An input is done when it has
--- events and none of them is unfinished; skipped, when all are.
+-- Inputs with the number of their events, of unfinished ones and of skipped ones. An input is done
+-- when it has events and none of them is unfinished; skipped, when all are.
 select {input columns},
     count(events.id),
     coalesce(sum(case when events.status = 'pending' or events.status = 'reserved' then 1 else 0 end), 0),
@@ -56,7 +56,7 @@ where namespace = :namespace and automation = :automation
 order by id desc limit :limit
 
 -- name: activity
--- The error of a run that has committed is over.
+-- A run that has committed shows no error.
 select {handler run columns}, runs.status, runs.reason, runs.attempt, runs.retry_of,
     case when runs.status <> 'completed' then {query error_of_run} end
 from handler_runs join runs on runs.id = handler_runs.run_id

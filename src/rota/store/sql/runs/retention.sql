@@ -8,7 +8,8 @@ order by id
 limit :limit
 
 -- name: lock_chains
--- Before they are judged: a retry takes this lock too, and changes no row that the judge has seen.
+-- Lock the rows before the check. A retry takes the same lock, so it cannot change a row between
+-- check and delete.
 select id from runs where id {in ids} order by id
 {skip_locked}
 
@@ -34,8 +35,8 @@ where root.id {in roots} and (root.status <> 'completed' or root.reason is not n
         and later.retry_of is not null and later.status = 'completed' and later.reason is null)
 
 -- name: nth_newest_end
--- Sorts the ends of all stored runs, because no index holds them: starts would pay for one. With a
--- limit of their number few are stored beyond it, and a pass asks once.
+-- Sorts the end times of all stored runs: an index on them would slow down every start. `keep_runs`
+-- keeps the table small, and each pass executes this once.
 select run.finished_at, run.root_id from runs as run
 where run.namespace = :namespace and run.finished_at is not null
     and {last attempt run}

@@ -1,8 +1,8 @@
 -- name: settle_runs
--- `lease_owner` says `running` (a check keeps the two equal). A condition on the status would make the
--- planner walk the index of running rows, which is full of dead entries under load.
--- Fenced: only the claim that holds the run may settle it. A wake-up that came while the run was
--- giving its slot back is honoured here, or it would be lost.
+-- No condition on `status`: by a CHECK, a run has a `lease_owner` exactly while it is running. With
+-- such a condition the planner would read the index of running rows, which is full of dead entries
+-- under load. Fenced: only the claim that holds the run may settle it. A wake-up that arrived during
+-- the suspension makes the run pending here; otherwise it would be lost.
 update runs
 set status = case when item.status = 'sleeping' and runs.wake_requested = 1
         then 'pending' else item.status end,
@@ -18,7 +18,7 @@ where runs.id = item.id and runs.claim_count = item.claim_count
 returning runs.id, runs.status
 
 -- name: complete_runs
--- The plain case of settle_runs, and the hot one: done, with at most an output.
+-- The common case of settle_runs on the hot path: completed, with at most an output.
 update runs
 set status = 'completed', reason = null, output = item.output, finished_at = :now,
     lease_owner = null, lease_until = null

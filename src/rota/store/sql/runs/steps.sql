@@ -41,8 +41,9 @@ where root_id = :root_id and position >= :position and (position > :position or 
 order by position, key limit :limit
 
 -- name: forget_failures
--- The failures that ended an attempt do not belong to the next one (see workflows/workflow_run.py). A wait
--- for a signal that is over is never begun again, so the next attempt needs its key.
+-- The failures that ended an attempt do not belong to the next one (see workflows/workflow_run.py). A
+-- finished wait for a signal never starts again under its key. The key is renamed, so that the next
+-- attempt can use it.
 update steps set wake_at = 0,
     key = case kind when 'signal' then steps.key || ' (attempt ' || run_attempt || ')'
         else steps.key end

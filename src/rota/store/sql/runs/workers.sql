@@ -24,8 +24,8 @@ delete from code_sets where namespace = :namespace and seen_at < :before
     and not exists (select 1 from workers where workers.code_id = code_sets.id)
 
 -- name: beat
--- A worker that was declared gone comes back by itself. The answer says whether a run waits that is
--- executed alone, and whether the database is disarmed.
+-- A worker that was marked offline is online again after its next heartbeat. The answer says whether
+-- a run waits that is executed alone, and whether the database is disarmed.
 update workers set heartbeat_at = :now, status = :status, stopped_at = null,
     code_id = :code_id
 where id = :id
@@ -35,7 +35,7 @@ returning id, exists (select 1 from runs where runs.namespace = workers.namespac
     (select at from disarmed), (select reason from disarmed)
 
 -- name: stop_workers
--- A worker with a run that is not settled or recovered yet stays: it is how that run is found.
+-- A worker that still holds a run stays online: recovery finds the run through this row.
 update workers set status = 'offline', stopped_at = :now
 where id {in ids} and status <> 'offline'
     and not exists (select 1 from runs where runs.namespace = workers.namespace

@@ -123,9 +123,9 @@ select min(available_at) from runs
 where namespace = :namespace and status = 'paused' and available_at is not null
 
 -- name: from_open_runs
--- The range of the status says nothing new. It shows SQLite that the index of open runs is narrower
--- than that of all runs of a schedule. A backfill is beside the schedule with all its attempts; only
--- the first one carries its trigger. `not exists` would read all backfills on PostgreSQL.
+-- The status range is redundant: it lets SQLite choose the narrower index of open runs. Backfill runs
+-- do not count. Only the first attempt of a chain has the trigger `backfill`. `not exists` would read
+-- all backfills on PostgreSQL.
 from runs
 where schedule_id {in ids} and schedule_id is not null
     and finished_at is null and status >= 'pending'
@@ -192,7 +192,8 @@ where runs.id = item.schedule_id
 on conflict do nothing
 
 -- name: advance_plain
--- The same, for those that simply continue. A column that is not written spares its indexes.
+-- Move these schedules to their next occurrence. Columns that do not change are not written, so their
+-- indexes are not updated.
 update runs
 set available_at = item.next_at, due_at = item.next_due_at, started_at = item.due_at
 {from items: {query plain_firing}}
@@ -233,31 +234,36 @@ where namespace = :namespace and status = 'sleeping' and available_at is null
     and kind {in kinds} and (reason = 'turn' or reason = 'backfill') and schedule_id is null
 returning id
 
--- name: stuck_queued
--- Schedules with a run that waits behind no run. For a backfill only backfill runs count as earlier,
--- for a queued occurrence only runs outside of backfills.
-select waiting.schedule_id from (
-    select distinct schedule_id from runs
-    where namespace = :namespace and status = 'sleeping' and available_at is null
-        and kind {in kinds} and reason = :reason and schedule_id is not null
-) as waiting
-where not exists (
+-- name: no_earlier_run
+-- For a backfill only backfill runs count as earlier, for a queued occurrence only runs outside of
+-- backfills. The including query names the queued run `waiting`, one for each schedule and reason.
+not exists (
     select 1 from runs as other
     where other.schedule_id = waiting.schedule_id and other.schedule_id is not null
         and other.finished_at is null and other.status >= 'pending'
-        and not (other.status = 'sleeping' and coalesce(other.reason, '') = :reason)
+        and not (other.status = 'sleeping' and coalesce(other.reason, '') = waiting.reason)
         and case (select root.trigger from runs as root where root.id = other.root_id)
-            when 'backfill' then 'backfill' else 'turn' end = :reason)
+            when 'backfill' then 'backfill' else 'turn' end = waiting.reason)
+
+-- name: stuck_queued
+-- Schedules with a run that waits behind no run.
+select waiting.schedule_id from (
+    select distinct schedule_id, reason from runs
+    where namespace = :namespace and status = 'sleeping' and available_at is null
+        and kind {in kinds} and reason = :reason and schedule_id is not null
+) as waiting
+where {query no_earlier_run}
 
 -- name: lock_templates
--- With whether they have receivers of their own, and a notification without a recovery yet.
+-- Also returns whether the schedule has receivers, and whether one of its notifications is still open
+-- (no recovery yet).
 select id, exists (select 1 from notices where notices.schedule_id = runs.id) as tells,
     exists (select 1 from notifications where subject = runs.id and is_open = 1) as troubled
 from runs where id {in ids} order by id
 {lock}
 
 -- name: root_triggers
--- Why chains were started, and when: one that never left its place in a queue has no such time.
+-- The trigger of each chain, and `available_at`, which is null if the run never left the queue.
 select id, trigger, available_at from runs where id {in ids}
 
 -- name: release_queued
