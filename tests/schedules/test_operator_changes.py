@@ -266,7 +266,7 @@ async def test_a_deploy_that_repairs_an_unreadable_row_names_the_values_it_drops
             assert await due(app, "s") == "01 09:00:00"
             assert await differing(app) == {}
     assert "schedule s could not be read" in caplog.text
-    assert "not those of an operator of timezone, overlap" in caplog.text
+    assert "an operator's changes of timezone, overlap are lost" in caplog.text
 
 
 async def test_an_operator_who_repairs_an_unreadable_row_keeps_the_values(

@@ -131,7 +131,7 @@ async def test_a_tool_may_say_which_answers_mean_not_sent() -> None:
         with pytest.raises(NotSent, match="down for maintenance") as raised:
             await sure.call(params(), CALL)
         assert raised.value.retry_after_s == 120
-    with pytest.raises(UsageError, match="one meaning"):
+    with pytest.raises(UsageError, match="status 409 is in more than one of"):
         HttpWrite(applied_statuses=[409], not_sent_statuses=[409])
 
 

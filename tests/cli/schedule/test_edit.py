@@ -211,7 +211,7 @@ def test_an_edit_that_releases_a_burst_must_be_confirmed(either: Shell) -> None:
     before = either.json("schedule", "list")
     said = either.error("schedule", "update", "s", "*/30 * * * *", code=2)
     assert "missed occurrences at once" in said
-    assert "Hint: Confirm it" in said
+    assert "Hint: Accept that with `--confirm`" in said
     assert either.json("schedule", "list") == before
     found = either.json("schedule", "update", "s", "*/30 * * * *", "--confirm")
     assert found["when"] == "*/30 * * * *"
