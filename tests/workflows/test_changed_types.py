@@ -136,7 +136,7 @@ async def test_a_result_of_other_code_is_refused_with_advice_that_helps(database
     async with virtual(fresh, url=database_url):
         with pytest.raises(BadInput) as refused:
             await fresh.runs.handle(run.id, fresh.workflows["flow"]).result()
-    assert "Other code" in refused.value.advice
+    assert "another version of the code" in refused.value.advice
 
 
 @dataclass

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import end_of, run_failed
-from rota.core.time.instants import Duration
+from rota.core.time.instants import Duration, patience_micros
 from rota.core.typed import JsonReader
+from rota.store.runs import history
+from rota.store.runs.history import ChainResult
 
 if TYPE_CHECKING:
     from rota.client.client import Client
@@ -17,7 +20,7 @@ R = TypeVar("R")
 
 
 OTHER_CODE = (
-    "Other code than this one executed the run. Use the same code here, or read the JSON: "
+    "The run was executed by another version of the code. Use that version here, or read the JSON: "
     "`(await run.run()).output`."
 )
 
@@ -57,7 +60,7 @@ class RunHandle(Generic[R]):
         Example:
             receipt = await run.result(timeout="1m")
         """
-        ended = await self._client.runs.wait(self.id, timeout=timeout)
+        ended = await wait_for_end(self._client, self.id, timeout)
         if ended.status != "completed":
             raise run_failed(self.id, end_of(ended.status, ended.reason, ended.error))
         reader = self._returns or JsonReader(Any)
@@ -91,3 +94,22 @@ class RunHandle(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<run {self.id}>"
+
+
+async def wait_for_end(client: Client, run_id: str, timeout: Duration | None) -> ChainResult:
+    """Wait until a run has ended, its retries included."""
+    limit_us = None if timeout is None else patience_micros(timeout)
+    connection, worker = client.connection, client.connection.worker
+    # A run that the worker of this process holds is there, and has not ended.
+    held = worker.held.get(run_id) if worker is not None and limit_us != 0 else None
+    run = held or await client.runs.get(run_id)
+    if limit_us == 0:
+        for ended in await connection.database.read(history.ended, [run.root_id]):
+            return ended
+        raise TimeoutError(f"run {run.id} has not ended")
+    limit_s = None if limit_us is None else limit_us / 1e6
+    try:
+        return await asyncio.wait_for(connection.results.wait(run.root_id), limit_s)
+    except TimeoutError:
+        late = f"run {run.id} has not ended within {timeout}; it continues"
+        raise TimeoutError(late) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, overload
 
@@ -10,7 +9,7 @@ from msgspec.structs import replace
 
 from rota.client.bulk import BulkVerbs
 from rota.client.caller import refuse_in_workflow
-from rota.client.handle import RunHandle
+from rota.client.handle import RunHandle, wait_for_end
 from rota.client.start import P, R, Startable
 from rota.core import typed
 from rota.core.pipelines.item_chunks import readable
@@ -19,7 +18,7 @@ from rota.core.runs.model import NewRun, Run, StoredStep
 from rota.core.runs.names import checked_key, checked_name
 from rota.core.runs.options import StoredRunOptions
 from rota.core.suggest import suggestion
-from rota.core.time.instants import Duration, patience_micros
+from rota.core.time.instants import Duration
 from rota.engine.wakeups import CANCEL, DONE, READY
 from rota.errors import BadInput, UnknownWorkflow, WrongState
 from rota.store.runs import history, signals, steps
@@ -132,21 +131,7 @@ class Runs(BulkVerbs):
         Example:
             ended = await app.runs.wait(run.id, timeout="5m")
         """
-        limit_us = None if timeout is None else patience_micros(timeout)
-        connection, worker = self._client.connection, self._client.connection.worker
-        # A run that the worker of this process holds is there, and has not ended.
-        held = worker.held.get(run_id) if worker is not None and limit_us != 0 else None
-        run = held or await self.get(run_id)
-        if limit_us == 0:
-            for ended in await connection.database.read(history.ended, [run.root_id]):
-                return ended
-            raise TimeoutError(f"run {run.id} has not ended")
-        limit_s = None if limit_us is None else limit_us / 1e6
-        try:
-            return await asyncio.wait_for(connection.results.wait(run.root_id), limit_s)
-        except TimeoutError:
-            late = f"run {run.id} has not ended within {timeout}; it continues"
-            raise TimeoutError(late) from None
+        return await wait_for_end(self._client, run_id, timeout)
 
     async def cancel(self, run_id: str, *, reason: str = "by request") -> Sequence[str]:
         """Cancel a run and its children. In a workflow, call it in a step.
