@@ -16,12 +16,16 @@ class Executor(Protocol):
     """Executes runs of one kind."""
 
     kind: str
-    keeps_open_run: bool  # whether its work always has an open run, however often one crashes
-    replays: bool  # whether it wants all steps of a run's chain available, to answer from
+    # Whether a crashed run always gets a successor, even after `recoveries_max` (then it waits for
+    # an operator).
+    keeps_open_run: bool
+    # Whether it replays: the worker then loads the recorded steps of the chain before it executes a
+    # run.
+    replays: bool
 
     @property
     def code(self) -> CodeSet:
-        """Runs that it executes only while its code is the deployed one."""
+        """Its code set: it executes these names only while the deployed code is the same."""
         ...
 
     @property
@@ -35,21 +39,11 @@ class Executor(Protocol):
         ...
 
 
-def performed(
-    executor: Executor, claim: Claim, steps: Sequence[StoredStep], clock: Clock
-) -> Awaitable[Outcome | None]:
-    """Execute a run; without a tracer this is the executor's own coroutine."""
-    if not trace_spans.is_on():
-        return executor.perform(claim, steps)
-    return _traced(executor, claim, steps, clock)
-
-
-async def _traced(
-    executor: Executor, claim: Claim, steps: Sequence[StoredStep], clock: Clock
-) -> Outcome | None:
+async def traced(work: Awaitable[Outcome | None], claim: Claim, clock: Clock) -> Outcome | None:
+    """Execute a run within a span."""
     with trace_spans.run(
         claim, StoredRunOptions.read(claim.options).traceparent, clock.now()
     ) as span:
-        outcome = await executor.perform(claim, steps)
+        outcome = await work
         trace_spans.note_outcome(span, outcome)
         return outcome

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from rota.core import trace_spans
 from rota.core.runs.claim_positions import QueuePositions
 from rota.core.runs.failures import Kind, describe
 from rota.core.runs.lifecycle import FINAL, RULES
@@ -18,7 +19,7 @@ from rota.core.runs.worker_code import NO_CODE, CodeSet
 from rota.core.time.instants import micros
 from rota.engine import run_log
 from rota.engine.context import EngineContext
-from rota.engine.executor import Executor, performed
+from rota.engine.executor import Executor, traced
 from rota.engine.journal import insist
 from rota.engine.run_task import RunTask
 from rota.engine.slots import AloneRuns, QueueSlots, claimable, divided, filled, lacks_slots
@@ -255,7 +256,8 @@ class Worker:
             return nothing
         if request is None:
             return await self._database.write(settle_runs, outcomes, now=now), nothing[1]
-        if not outcomes and self.idle:  # a caller waits for the first of them to begin
+        # idle: claim at once on this thread, because a caller may wait for the run to begin
+        if not outcomes and self.idle:
             return nothing[0], await self._database.write_brief(claiming.claim, request)
         if not outcomes:
             return nothing[0], await self._database.write(claiming.claim, request)
@@ -337,7 +339,7 @@ class Worker:
         return bool(woken.total)
 
     async def _return_strays(self) -> None:
-        """After a broken connection: a claim may have been made without an answer."""
+        """Release runs of a claim that this worker never received (broken connection)."""
         await self._database.write(
             return_strays, namespace=self._settings.namespace, worker_id=self.id,
             held=list(self.held.values()),
@@ -370,7 +372,10 @@ class Worker:
                 recorded = await self._recorded.gather(claim.root_id)
             if secret_fields := self._settings.secret_fields:
                 run_log.hide_secrets(claim, recorded, secret_fields)
-            outcome = await performed(executor, claim, recorded, self._clock)
+            work = executor.perform(claim, recorded)
+            if trace_spans.is_on():
+                work = traced(work, claim, self._clock)
+            outcome = await work
         except LeaseLost as lost:
             log.info("run %s (%s) was taken from this worker: %s", claim.id, claim.name, lost)
         except asyncio.CancelledError:
@@ -395,9 +400,9 @@ class Worker:
             return None  # another worker has it
         if self._stopping:
             return Outcome(claim, "release")
-        # Handing it over would repeat this forever.
-        error = UsageError(f"workflow {claim.name} let a CancelledError of its own escape")
-        return Outcome(claim, "fail", reason=Kind.LOGIC, error=describe(error))
+        # Fail the run: if it were released, every worker would repeat the error.
+        text = f"workflow {claim.name} raised CancelledError, although its run was not cancelled"
+        return Outcome(claim, "fail", reason=Kind.LOGIC, error=describe(UsageError(text)))
 
     def _free_slot(self, claim: Claim, outcome: Outcome | None) -> None:
         self._queues[claim.queue].active -= 1
