@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from rota.store.backend.postgres import PostgresTx
-from rota.store.backend.sqlite_tx import SqliteTx
+from rota.store.backend.sqlite_threads import SqliteTx
 from rota.testing import virtual
 from tests.automations.kit import Line, begun, plain, sql
 

@@ -31,7 +31,7 @@ from rota.store import invariants
 from rota.store.backend import migrate
 from rota.store.backend.database import Database, Row, Tx, open_url
 from rota.store.backend.postgres import PostgresTx
-from rota.store.backend.sqlite_tx import SqliteTx
+from rota.store.backend.sqlite_threads import SqliteTx
 from rota.store.runs import claim as claiming
 from rota.store.runs import history, signals, steps, workers
 from rota.store.runs.payloads import INLINE_BYTES_MAX

@@ -19,7 +19,7 @@ import pytest
 from rota.store.backend import queries
 from rota.store.backend.database import Database, Tx
 from rota.store.backend.postgres import PostgresTx
-from rota.store.backend.sqlite_tx import SqliteTx
+from rota.store.backend.sqlite_threads import SqliteTx
 from tests.kit.builders import NOW, SPACE, opened, sql
 
 HISTORY = 12_000  # runs that are over
@@ -296,7 +296,7 @@ def _asks(dialect: str, case: Case) -> bool:
 async def _plan(tx: Tx, case: Case) -> str:
     query = queries.compiled(tx.dialect.name, tx.schema)[case.query]
     if isinstance(tx, SqliteTx):
-        from rota.store.backend.sqlite_tx import _json, _plain
+        from rota.store.backend.sqlite_threads import _json, _plain
 
         shared = _plain([case.parameters[name] for name in query.parameters])
         given = [_json([case.item]), *shared] if case.item else shared

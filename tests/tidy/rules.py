@@ -68,7 +68,7 @@ CLOCKS = {
 # Where the real clock may be read, and which part of it.
 CLOCKS_ALLOWED = {
     "src/rota/engine/clock.py": CLOCKS,
-    "src/rota/store/backend/sqlite_tx.py": {
+    "src/rota/store/backend/sqlite_threads.py": {
         "time.sleep"
     },  # SQLite asks its busy handler to wait in place.
     "tests/kit/postgres.py": {"time.sleep"},  # Waits for a server that cannot call back.

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from rota import faults
 from rota.errors import NeedsPermission, NotSent, OutcomeUnknown, Rejected, StoreHeld, Transient
-from rota.store.backend.sqlite_tx import drive
+from rota.store.backend.sqlite_threads import drive
 from rota.tools.base import Call
 from rota.tools.sql import Work
 from rota.tools.sqlite_library import SQLITE_ERRORS, SharedConnection, primary_code

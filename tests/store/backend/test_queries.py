@@ -14,7 +14,7 @@ from rota.store.backend import queries
 from rota.store.backend.database import Database, Tx
 from rota.store.backend.dialect import POSTGRES, SQLITE
 from rota.store.backend.postgres import PostgresTx
-from rota.store.backend.sqlite_tx import SqliteTx
+from rota.store.backend.sqlite_threads import SqliteTx
 from rota.store.runs import lists
 from tests.kit.tables import for_each
 from tests.tidy.tree import Module, modules

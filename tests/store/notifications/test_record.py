@@ -16,7 +16,7 @@ from rota.core.time.instants import DAY
 from rota.engine.notification_loop import DELIVERY, QUEUE, dispatch_batch
 from rota.store.backend.database import Database, Tx
 from rota.store.backend.postgres import PostgresTx
-from rota.store.backend.sqlite_tx import SqliteTx
+from rota.store.backend.sqlite_threads import SqliteTx
 from rota.store.notifications import record, rules
 from rota.store.runs.settle import settle_runs
 from tests.kit.builders import NOW, SPACE, begin, fresh_id, settle, sound, sql

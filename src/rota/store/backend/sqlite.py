@@ -23,8 +23,7 @@ from rota.store.backend.call_meter import count_call, count_error
 from rota.store.backend.dialect import SQLITE
 from rota.store.backend.sqlite_errors import keep_errno, note_read_only_mount, translate
 from rota.store.backend.sqlite_files import Identity, OpenFiles, create_private
-from rota.store.backend.sqlite_threads import SqliteThread
-from rota.store.backend.sqlite_tx import SqliteTx
+from rota.store.backend.sqlite_threads import SqliteThread, SqliteTx
 from rota.store.backend.sqlite_wakeup import LocalSignal
 from rota.store.backend.sqlite_wal_prealloc import WalPreallocation
 
