@@ -15,6 +15,7 @@ from tests.kit.builders import new_run, opened
 from tests.kit.builders import start as start_runs
 
 CHUNK_BYTES = sqlite_wal_prealloc.CHUNK_BYTES
+ALL_WRITES = [64 * 1024] * 16  # of a mebibyte (0100)
 
 
 async def _start(db: Database, count: int) -> None:
@@ -24,6 +25,21 @@ async def _start(db: Database, count: int) -> None:
 
 def _log(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
+
+
+def _writes_before_full(monkeypatch: pytest.MonkeyPatch, count: int) -> list[int]:
+    """The bytes of each write of zeros; the disk is full after so many."""
+    written: list[int] = []
+    write = os.pwrite
+
+    def limited(file: int, zeros: bytes, at: int) -> int:
+        if len(written) == count:
+            raise OSError(28, "No space left on device")
+        written.append(write(file, zeros, at))
+        return written[-1]
+
+    monkeypatch.setattr(os, "pwrite", limited)
+    return written
 
 
 def _count(path: Path) -> int:
@@ -81,14 +97,20 @@ async def test_a_long_log_is_carried_over_and_begun_again(
     assert _count(path) == 300
 
 
-async def test_a_disk_without_space_for_zeros_stops_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> int:
-        raise OSError(28, "No space left on device")
+async def test_zeros_go_in_small_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = _writes_before_full(monkeypatch, len(ALL_WRITES))
+    async with opened(f"sqlite:///{tmp_path}/a.db") as db:
+        await _start(db, 3)
+    assert written == ALL_WRITES
 
-    monkeypatch.setattr(os, "pwrite", full)
+
+@pytest.mark.parametrize("before_full", [0, 2])
+async def test_a_disk_without_space_for_zeros_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before_full: int
+) -> None:
+    written = _writes_before_full(monkeypatch, before_full)
     path = tmp_path / "a.db"
     async with opened(f"sqlite:///{path}") as db:
         await _start(db, 30)
+        assert len(written) == before_full
     assert _count(path) == 30

@@ -11,9 +11,9 @@ import apsw
 from rota.store.backend import sqlite_files, sqlite_wal_prealloc
 from rota.store.backend.sqlite_errors import keep_errno, translate
 
-# Two checkpoints behind: one that is late once is not reported.
+# Report a backlog of two checkpoints: one late checkpoint is normal.
 BACKLOG_PAGES = 2 * sqlite_wal_prealloc.CHECKPOINT_PAGES
-# The log grows by this much at a time, and between two checkpoints to this length.
+# The log grows in steps of LOG_CHUNK_BYTES, up to LOG_BYTES between two checkpoints.
 LOG_CHUNK_BYTES = sqlite_wal_prealloc.CHUNK_BYTES
 LOG_BYTES = sqlite_wal_prealloc.CHECKPOINT_PAGES * sqlite_wal_prealloc.FRAME_BYTES_MAX
 
@@ -46,7 +46,8 @@ def disk_space(path: str) -> DiskSpace | None:
 
 
 def inspect(path: str) -> SqliteState:
-    """Look through a connection of its own: a file that is opened another way loses its locks."""
+    """Read through a separate apsw connection: opening and closing the file in another way would
+    drop its POSIX locks."""
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         return _inspect(connection, path)

@@ -23,7 +23,8 @@ log = logging.getLogger("rota.store")
 ZEROS = bytes(1 << 16)
 CHUNK_BYTES = 1 << 20
 FRAME_BYTES_MAX = 4096 + 24
-# A checkpoint costs as much as it moves pages, so a long log, in which pages come again, is cheap.
+# The cost of a checkpoint is the number of distinct pages. A long log has many versions of the same
+# pages, so rare checkpoints cost less.
 CHECKPOINT_PAGES = 4000
 AHEAD = 16  # frames; more than that in a commit, and the zeros would cost more than they save
 # A checkpoint that failed moves everything again; a full disk should not have that at every commit.
@@ -51,7 +52,8 @@ class WalPreallocation:
             self._file = None
 
     def make(self) -> None:
-        """The caller holds the write lock: no other process may add to the log meanwhile."""
+        """Preallocate log space for the next commit. The caller holds the write lock, so no other
+        process appends to the log."""
         if self._used + AHEAD <= self._space or self._used - self._before > AHEAD:
             return
         try:
@@ -69,7 +71,7 @@ class WalPreallocation:
         return length
 
     def _committed(self, connection: apsw.Connection, name: str, frames: int) -> int:
-        """It runs after each commit, which is durable: nothing here may make it look refused."""
+        """WAL hook, called after each commit. The commit is durable, so this must not raise."""
         self._before, self._used = self._used, frames
         if frames >= CHECKPOINT_PAGES and time.monotonic() >= self._retry_at:
             self._checkpoint(connection, name)
