@@ -22,8 +22,9 @@ from rota.core.runs.queue_options import QueueOptions
 from rota.notifications.registry import AppNotifications
 from rota.pipelines.client import PipelineClient
 from rota.schedules.definition import ScheduleOptions
-from rota.workflows.definition import Step, StepOptions, Workflow, WorkflowOptions
+from rota.workflows.definition import Workflow, WorkflowOptions
 from rota.workflows.primitives import ThisRun
+from rota.workflows.steps import Step, StepOptions
 
 HEAD = """# Python API
 

@@ -47,8 +47,6 @@ from rota.schedules.host_zone import zone_or_host
 from rota.settings import SettingOptions, Settings
 from rota.workflows.definition import (
     AsyncWorkflow,
-    Step,
-    StepOptions,
     SyncWorkflow,
     Workflow,
     WorkflowDecorator,
@@ -56,6 +54,7 @@ from rota.workflows.definition import (
 )
 from rota.workflows.executor import WorkflowExecutor
 from rota.workflows.starter import AppStarter
+from rota.workflows.steps import Step, StepOptions
 from rota.workflows.workflow_run import is_replay
 
 P = ParamSpec("P")

@@ -23,7 +23,8 @@ from rota.schedules.definition import PolicyOptions, ScheduleOptions
 from rota.settings import SettingOptions, Settings
 from rota.testing import virtual
 from rota.tools.feed import FeedRead
-from rota.workflows.definition import Step, StepOptions, Workflow, WorkflowOptions
+from rota.workflows.definition import Workflow, WorkflowOptions
+from rota.workflows.steps import Step, StepOptions
 from tests.workflows.kit import result
 
 GIVEN: dict[str, Any] = {

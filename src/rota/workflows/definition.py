@@ -1,150 +1,33 @@
-"""The objects that `@app.workflow` and `@app.step` make: the function, its signature and its
-policies.
+"""The objects that `@app.workflow` makes: the function, its signature and its policies.
 
-Calling one is a plain call anywhere but inside a workflow. There a step is remembered, and a
-workflow becomes a child run. `start` starts a run of a workflow from anywhere.
+Calling one is a plain call anywhere but inside a workflow, where it becomes a child run. `start`
+starts a run of a workflow from anywhere.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import logging
-import threading
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
 from rota.client.caller import has_to_be_awaited
 from rota.client.client import Client
-from rota.client.connection import running_loop
 from rota.client.handle import RunHandle
 from rota.client.start import NO_OPTIONS, Item, RunOptions, Startable, StartOptions
 from rota.core.fingerprint import Scope, fingerprint
-from rota.core.runs.argument_digest import digest_of
 from rota.core.runs.names import checked_key, checked_name, checked_priority
 from rota.core.runs.retry import RetryPolicy
 from rota.core.time.instants import Duration, timeout_micros
-from rota.core.typed import Signature, returns_of
+from rota.core.typed import Signature
 from rota.errors import UsageError
 from rota.workflows import branches
 from rota.workflows.children import run_child
-from rota.workflows.steps import run_step
-from rota.workflows.workflow_run import WorkflowRun, current_run
+from rota.workflows.steps import check_function, wrong_colour
+from rota.workflows.workflow_run import current_run
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-log = logging.getLogger("rota.workflows")
-
-
-class Step(Generic[P, R]):
-    """A function with a recorded result inside a workflow."""
-
-    def __init__(
-        self,
-        function: Callable[P, R],
-        *,
-        name: str | None = None,
-        retries: int | RetryPolicy | None = None,
-        timeout: Duration | None = None,
-        check_arguments: bool = True,
-    ) -> None:
-        _check_function(function, "step")
-        functools.update_wrapper(self, function)
-        self.function = function
-        self.name = checked_name(name or function.__name__, "step name")
-        self.inside = branches.InStep(self.name)
-        self._warned = False
-        self.result_name = f"the result of step {self.name}"
-        self.retry = RetryPolicy.of(retries)
-        self.timeout_us = None if timeout is None else timeout_micros(timeout)
-        self.is_async = inspect.iscoroutinefunction(function)
-        self.returns = returns_of(function)
-        # The digest of a call's arguments; None when they are not compared at a replay.
-        self.digest: Callable[[Any, Any], int | None] = _no_digest
-        if check_arguments:
-            parameters = tuple(inspect.signature(function).parameters)
-            self.digest = functools.partial(digest_of, parameters)
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Inside a workflow: the remembered result, or the call. Elsewhere: a plain call."""
-        flow = current_run()
-        if flow is None:
-            self._warn_in_thread()
-            return self.function(*args, **kwargs)
-        work: R = self._within(flow, flow.key_for(self.name), args, kwargs)
-        return work
-
-    def keyed(self, key: str) -> Callable[P, R]:
-        """The same step under an explicit key, for calls in a changing order.
-
-        Args:
-            key: Unique in the run.
-        """
-        checked_key(str(key), f"the key of step {self.name}")
-
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            flow = current_run()
-            if flow is None:
-                return self.function(*args, **kwargs)
-            return cast(R, self._within(flow, flow.key_for(self.name, key), args, kwargs))
-
-        return call
-
-    def aio(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Any]:
-        """Call a sync step from an async workflow: it runs in a thread.
-
-        Args:
-            args, kwargs: The arguments of the step.
-
-        Returns:
-            The result of the step.
-        """
-        flow = current_run()
-        if flow is None:
-            return self._plain(args, kwargs)
-        return flow.noted(
-            f"{self.name}.aio",
-            lambda: run_step(flow, self, flow.key_for(self.name), args, kwargs),
-        )
-
-    async def _plain(self, args: Any, kwargs: Any) -> Any:
-        value: Any = self.function(*args, **kwargs)
-        return await value if self.is_async else value
-
-    def _warn_in_thread(self) -> None:
-        """Warn once of a call in a thread beside a worker: a workflow may have made the thread."""
-        if branches.here.get() is not None or not branches.TaskFactory.workers or self._warned:
-            return
-        thread = threading.current_thread()
-        if thread is threading.main_thread() or running_loop() is not None:
-            return
-        self._warned = True
-        log.warning(
-            "step %s was called in thread %s, as a plain function: nothing is recorded. If a "
-            "workflow made this thread, every replay repeats the call: use asyncio.to_thread or "
-            "gather in an async workflow, or call the step in the workflow's own thread.",
-            self.name, thread.name,
-        )  # fmt: skip
-
-    def _within(self, flow: WorkflowRun, key: str, args: Any, kwargs: Any) -> Any:
-        if flow.in_thread() is self.is_async:
-            raise _wrong_colour("step", self.name, self.is_async)
-        work = run_step(flow, self, key, args, kwargs)
-        if not self.is_async:
-            return flow.block_on(work)
-        flow.pending_calls[key] = (self.name, work)
-        return work
-
-
-class StepOptions(TypedDict, total=False):
-    """The options of `@app.step`."""
-
-    name: str | None
-    retries: int | RetryPolicy | None
-    timeout: Duration | None
-    check_arguments: bool
 
 
 class WorkflowOptions(TypedDict, total=False):
@@ -197,7 +80,7 @@ class Workflow(Startable[P, R]):
         priority: int = 0,
         version: str | None = None,
     ) -> None:
-        _check_function(function, "workflow")
+        check_function(function, "workflow")
         functools.update_wrapper(cast(Any, self), function)
         self.function = function
         self.name = checked_name(name or function.__name__, "workflow name")
@@ -278,7 +161,7 @@ class Workflow(Startable[P, R]):
             self._refuse_in_step()
             return self.function(*args, **kwargs)
         if flow.in_thread() is self.is_async:
-            raise _wrong_colour("workflow", self.name, self.is_async)
+            raise wrong_colour("workflow", self.name, self.is_async)
         if not self.is_async:
             return flow.block_on(run_child(flow, self, args, kwargs, key))
         return flow.noted(self.name, lambda: run_child(flow, self, args, kwargs, key))
@@ -353,51 +236,6 @@ def _start_many(
     return has_to_be_awaited(
         f"{workflow.name}.start_many", lambda: starter.start_many(workflow, items, options)
     )
-
-
-def _wrong_colour(what: str, name: str, is_async: bool) -> UsageError:
-    """The error for a plain call between sync and async code, which cannot work."""
-    if is_async:
-        return UsageError(
-            f"{what} {name} is async and was called in a sync workflow",
-            hint=f"Write `rota.blocking.block_on({name}.aio(…))`.",
-        )
-    return UsageError(
-        f"{what} {name} is a sync function called in an async workflow",
-        hint=f"Write `await {name}.aio(…)`; it then runs in a thread.",
-    )
-
-
-def _no_digest(_args: Any, _kwargs: Any) -> None:
-    return None
-
-
-def _check_function(function: Callable[..., Any], what: str) -> None:
-    """Refuse all but functions with a result. Refuse one with `self` too: no caller would pass
-    it, and JSON cannot hold it."""
-    if isinstance(function, Step | Workflow):
-        kind = "step" if isinstance(function, Step) else "workflow"
-        raise UsageError(
-            f"{function.name} is a {kind} already",
-            hint="Decorate a function once. A workflow calls a step, or another workflow.",
-        )
-    if not inspect.isroutine(function):
-        raise UsageError(
-            f"{what} {function!r} is not a function",
-            hint="Decorate a `def` or an `async def` that calls it.",
-        )
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise UsageError(
-            f"{what} {function.__name__} has a `yield`, so it has no result",
-            hint="Return a list instead.",
-        )
-    owner = getattr(function, "__qualname__", "").rpartition("<locals>.")[2].rpartition(".")[0]
-    first = next(iter(inspect.signature(function).parameters), None)
-    if owner and first in ("self", "cls"):
-        raise UsageError(
-            f"{what} {function.__name__} is a method of {owner}",
-            hint="Use a function or a @staticmethod, and pass what it needs as arguments.",
-        )
 
 
 def _fingerprint(function: Callable[..., Any]) -> str:

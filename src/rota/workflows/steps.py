@@ -1,32 +1,199 @@
-"""Steps: the remembered result of a call, or its execution with timeout and retries."""
+"""Steps: the object that `@app.step` makes, and its calls: the remembered result, or an execution
+with timeout and retries. A call outside of a workflow is a plain call."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, cast
+import functools
+import inspect
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, cast
 
 import msgspec
 
+from rota.client.connection import running_loop
+from rota.client.start import Startable
 from rota.core import redaction, trace_spans, typed
+from rota.core.runs.argument_digest import digest_of
 from rota.core.runs.failures import describe
 from rota.core.runs.model import StoredStep
+from rota.core.runs.names import checked_key, checked_name
+from rota.core.runs.retry import RetryPolicy
 from rota.core.runs.stored_errors import read_error
-from rota.core.time.instants import MINUTE, after
+from rota.core.time.instants import MINUTE, Duration, after, timeout_micros
+from rota.core.typed import returns_of
 from rota.engine import run_log
 from rota.engine.invoke import DeadlinePassed, in_thread, within
 from rota.engine.outcome import retry_delay_us
-from rota.errors import StepFailed, StepTimeout, Stranded
+from rota.errors import StepFailed, StepTimeout, Stranded, UsageError
 from rota.workflows import branches
 from rota.workflows.calls import OWN_CODE, STEP_CODE
 from rota.workflows.results import repeat_result
-from rota.workflows.workflow_run import WorkflowRun, is_cancelled
+from rota.workflows.workflow_run import WorkflowRun, current_run, is_cancelled
 
-if TYPE_CHECKING:
-    from rota.workflows.definition import Step
+P = ParamSpec("P")
+R = TypeVar("R")
+
+log = logging.getLogger("rota.workflows")
 
 # How much longer than the first time a replay waits for the code to cancel the step again.
 PATIENCE_US = MINUTE
+
+
+class Step(Generic[P, R]):
+    """A function with a recorded result inside a workflow."""
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        *,
+        name: str | None = None,
+        retries: int | RetryPolicy | None = None,
+        timeout: Duration | None = None,
+        check_arguments: bool = True,
+    ) -> None:
+        check_function(function, "step")
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.name = checked_name(name or function.__name__, "step name")
+        self.inside = branches.InStep(self.name)
+        self._warned = False
+        self.result_name = f"the result of step {self.name}"
+        self.retry = RetryPolicy.of(retries)
+        self.timeout_us = None if timeout is None else timeout_micros(timeout)
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.returns = returns_of(function)
+        # The digest of a call's arguments; None when they are not compared at a replay.
+        self.digest: Callable[[Any, Any], int | None] = _no_digest
+        if check_arguments:
+            parameters = tuple(inspect.signature(function).parameters)
+            self.digest = functools.partial(digest_of, parameters)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Inside a workflow: the remembered result, or the call. Elsewhere: a plain call."""
+        flow = current_run()
+        if flow is None:
+            self._warn_in_thread()
+            return self.function(*args, **kwargs)
+        work: R = self._within(flow, flow.key_for(self.name), args, kwargs)
+        return work
+
+    def keyed(self, key: str) -> Callable[P, R]:
+        """The same step under an explicit key, for calls in a changing order.
+
+        Args:
+            key: Unique in the run.
+        """
+        checked_key(str(key), f"the key of step {self.name}")
+
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            flow = current_run()
+            if flow is None:
+                return self.function(*args, **kwargs)
+            return cast(R, self._within(flow, flow.key_for(self.name, key), args, kwargs))
+
+        return call
+
+    def aio(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Any]:
+        """Call a sync step from an async workflow: it runs in a thread.
+
+        Args:
+            args, kwargs: The arguments of the step.
+
+        Returns:
+            The result of the step.
+        """
+        flow = current_run()
+        if flow is None:
+            return self._plain(args, kwargs)
+        return flow.noted(
+            f"{self.name}.aio",
+            lambda: run_step(flow, self, flow.key_for(self.name), args, kwargs),
+        )
+
+    async def _plain(self, args: Any, kwargs: Any) -> Any:
+        value: Any = self.function(*args, **kwargs)
+        return await value if self.is_async else value
+
+    def _warn_in_thread(self) -> None:
+        """Warn once of a call in a thread beside a worker: a workflow may have made the thread."""
+        if branches.here.get() is not None or not branches.TaskFactory.workers or self._warned:
+            return
+        thread = threading.current_thread()
+        if thread is threading.main_thread() or running_loop() is not None:
+            return
+        self._warned = True
+        log.warning(
+            "step %s was called in thread %s, as a plain function: nothing is recorded. If a "
+            "workflow made this thread, every replay repeats the call: use asyncio.to_thread or "
+            "gather in an async workflow, or call the step in the workflow's own thread.",
+            self.name, thread.name,
+        )  # fmt: skip
+
+    def _within(self, flow: WorkflowRun, key: str, args: Any, kwargs: Any) -> Any:
+        if flow.in_thread() is self.is_async:
+            raise wrong_colour("step", self.name, self.is_async)
+        work = run_step(flow, self, key, args, kwargs)
+        if not self.is_async:
+            return flow.block_on(work)
+        flow.pending_calls[key] = (self.name, work)
+        return work
+
+
+class StepOptions(TypedDict, total=False):
+    """The options of `@app.step`."""
+
+    name: str | None
+    retries: int | RetryPolicy | None
+    timeout: Duration | None
+    check_arguments: bool
+
+
+def wrong_colour(what: str, name: str, is_async: bool) -> UsageError:
+    """The error for a plain call between sync and async code, which cannot work."""
+    if is_async:
+        return UsageError(
+            f"{what} {name} is async and was called in a sync workflow",
+            hint=f"Write `rota.blocking.block_on({name}.aio(…))`.",
+        )
+    return UsageError(
+        f"{what} {name} is a sync function called in an async workflow",
+        hint=f"Write `await {name}.aio(…)`; it then runs in a thread.",
+    )
+
+
+def _no_digest(_args: Any, _kwargs: Any) -> None:
+    return None
+
+
+def check_function(function: Callable[..., Any], what: str) -> None:
+    """Refuse all but functions with a result. Refuse one with `self` too: no caller would pass
+    it, and JSON cannot hold it."""
+    if isinstance(function, Step | Startable):
+        kind = "step" if isinstance(function, Step) else "workflow"
+        raise UsageError(
+            f"{function.name} is a {kind} already",
+            hint="Decorate a function once. A workflow calls a step, or another workflow.",
+        )
+    if not inspect.isroutine(function):
+        raise UsageError(
+            f"{what} {function!r} is not a function",
+            hint="Decorate a `def` or an `async def` that calls it.",
+        )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise UsageError(
+            f"{what} {function.__name__} has a `yield`, so it has no result",
+            hint="Return a list instead.",
+        )
+    owner = getattr(function, "__qualname__", "").rpartition("<locals>.")[2].rpartition(".")[0]
+    first = next(iter(inspect.signature(function).parameters), None)
+    if owner and first in ("self", "cls"):
+        raise UsageError(
+            f"{what} {function.__name__} is a method of {owner}",
+            hint="Use a function or a @staticmethod, and pass what it needs as arguments.",
+        )
 
 
 async def run_step(
@@ -152,7 +319,9 @@ def _own_failure(step: Step[..., Any], error: BaseException) -> Exception:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise error
-        failure = RuntimeError(f"step {step.name} raised CancelledError by itself")
+        failure = RuntimeError(
+            f"step {step.name} raised CancelledError, although nothing cancelled it"
+        )
     else:
         assert isinstance(error, Exception)
         return error
