@@ -45,6 +45,7 @@ from rota.schedules.definition import ScheduleOptions, check_declared
 from rota.schedules.edit import When
 from rota.schedules.host_zone import zone_or_host
 from rota.settings import SettingOptions, Settings
+from rota.workflows.children import AppStarter
 from rota.workflows.definition import (
     AsyncWorkflow,
     SyncWorkflow,
@@ -53,7 +54,6 @@ from rota.workflows.definition import (
     WorkflowOptions,
 )
 from rota.workflows.executor import WorkflowExecutor
-from rota.workflows.starter import AppStarter
 from rota.workflows.steps import Step, StepOptions
 from rota.workflows.workflow_run import is_replay
 

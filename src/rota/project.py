@@ -30,7 +30,7 @@ from rota.errors import BadInput, BadSetting, RotaError, StoreUnreachable, Usage
 from rota.notifications.definition import NotificationTable, declared
 from rota.schedules.toml import ScheduleTable
 from rota.settings import Settings
-from rota.workflows.starter import AppStarter
+from rota.workflows.children import AppStarter
 
 Table = TypeVar("Table", bound=msgspec.Struct)
 

@@ -129,9 +129,9 @@ def run_checked(
     """
     given, texts = arguments
     app = project_app(call)
-    if app is None:
+    workflow = None if app is None else app.starter.workflow_named(name)
+    if app is None or workflow is None:
         return ask(call, lambda client: work(client, name, given))
-    workflow = app.starter.workflow_named(name)
     kwargs = argument_values.checked(
         workflow, given, texts, bytes_max=app.settings.payload_bytes_max
     )

@@ -6,12 +6,9 @@ Workflow code is replayed, so whatever it does through a client would happen at 
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from rota.errors import UsageError
-
-R = TypeVar("R")
 
 
 class CodePlace(Protocol):
@@ -27,22 +24,16 @@ class CodePlace(Protocol):
 here: contextvars.ContextVar[CodePlace | None] = contextvars.ContextVar("rota_branch", default=None)
 
 
-def has_to_be_awaited(
-    name: str, begin: Callable[[], Coroutine[Any, Any, R]]
-) -> Coroutine[Any, Any, R]:
-    """The coroutine of a call. A workflow that never awaits it fails."""
-    place = here.get()
-    if place is None or place.flow is None:
-        return begin()
-    work: Coroutine[Any, Any, R] = place.flow.noted(name, begin)
-    return work
-
-
 def refuse_in_workflow(verb: str) -> None:
     """Refuse a call in workflow code that changes something outside of the run."""
     place = here.get()
     if place is not None and place.flow is not None:
-        raise UsageError(
-            f"{verb} was called in a workflow, where every replay would do it again",
-            hint=f"Call it in a step: its result is recorded, so {verb} happens once.",
-        )
+        raise refusal(verb)
+
+
+def refusal(verb: str) -> UsageError:
+    """The error for a call in workflow code that changes something outside of the run."""
+    return UsageError(
+        f"{verb} was called in a workflow, where every replay would do it again",
+        hint=f"Call it in a step: its result is recorded, so {verb} happens once.",
+    )

@@ -16,7 +16,7 @@ import msgspec
 
 from rota.client.audit import Audit
 from rota.client.automations import Automations
-from rota.client.caller import has_to_be_awaited, refuse_in_workflow
+from rota.client.caller import refuse_in_workflow
 from rota.client.connection import Connection
 from rota.client.handle import RunHandle
 from rota.client.notifications import Notifications
@@ -42,7 +42,7 @@ from rota.core.runs.queue_options import QueueLimits, stored_queue
 from rota.core.suggest import check_options, suggestion
 from rota.engine.clock import Clock, SystemClock
 from rota.engine.wakeups import READY
-from rota.errors import UnknownQueue, UsageError
+from rota.errors import UnknownQueue
 from rota.settings import Settings
 from rota.store.runs import workers
 
@@ -83,10 +83,7 @@ class Starter:
         Example:
             run = await app.start(fulfil, "order-7")
         """
-        self._check(workflow)
-        return has_to_be_awaited(
-            "start", lambda: self.starter.start(workflow, args, kwargs, self._given)
-        )
+        return self.starter.start(workflow, args, kwargs, self._given)
 
     @overload
     def start_many(
@@ -116,21 +113,7 @@ class Starter:
         Example:
             runs = await app.start_many(send, [("ann",), ("bob",)])
         """
-        self._check(workflow)
-        return has_to_be_awaited(
-            "start_many", lambda: self.starter.start_many(workflow, items, self._given)
-        )
-
-    def _check(self, workflow: object) -> None:
-        """Refuse a step, a function without a decorator, and a workflow of another app."""
-        if isinstance(workflow, Startable):
-            self.starter.workflow_named(workflow.name)
-        elif not isinstance(workflow, str):
-            name = getattr(workflow, "__name__", None) or repr(workflow)
-            raise UsageError(
-                f"{name} is not a workflow",
-                hint="Decorate the function with @app.workflow, or give the name of a workflow.",
-            )
+        return self.starter.start_many(workflow, items, self._given)
 
 
 class Client(Starter):

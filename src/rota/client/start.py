@@ -6,13 +6,13 @@ Arguments and options never share a call: `options(...)` takes options, `start(.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, ParamSpec, TypedDict, TypeVar
 
 import msgspec
 
-from rota.client.caller import here, refuse_in_workflow
+from rota.client.caller import here, refusal
 from rota.client.handle import RunHandle
 from rota.core import trace_spans, typed
 from rota.core.redaction import Redactor
@@ -20,10 +20,10 @@ from rota.core.runs.model import NewRun, Started
 from rota.core.runs.names import checked_key, checked_name, checked_priority, checked_tags
 from rota.core.runs.options import StoredRunOptions
 from rota.core.runs.retry import RetryPolicy
-from rota.core.suggest import check_options
+from rota.core.suggest import check_options, suggestion
 from rota.core.time.instants import Duration, bounded, instant, micros, timeout_micros
 from rota.engine.wakeups import READY, TIMER
-from rota.errors import AlreadyStarted, BadInput
+from rota.errors import AlreadyStarted, BadInput, UnknownWorkflow, UsageError
 from rota.store.backend.batching import Batch
 from rota.store.backend.database import BRIEF
 from rota.store.runs.start import (
@@ -55,6 +55,10 @@ class Startable(Generic[P, R]):
     priority: int
     version: str
     signature: typed.Signature
+
+
+# A workflow, None if this client does not know it, and its name.
+Known = tuple[Startable[..., Any] | None, str]
 
 
 class Start(NamedTuple):
@@ -158,7 +162,8 @@ class RunOptions(msgspec.Struct, frozen=True):
             ("unique_key", self.unique_key, "Start them one by one."),
         ):
             if value is not None:
-                raise BadInput(f"{name}={value!r} cannot be that of many runs", hint=hint)
+                problem = f"{name}={value!r} applies to one run, so start_many does not accept it"
+                raise BadInput(problem, hint=hint)
         if self.on_conflict != "return":
             raise BadInput(
                 "start_many takes no on_conflict",
@@ -211,8 +216,11 @@ class Bulk(NamedTuple):
 class RunStarter:
     """Checks the input of new runs and stores them: every public form of a start comes here."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(
+        self, client: Client, workflows: Mapping[str, Startable[..., Any]] | None = None
+    ) -> None:
         self._client = client
+        self._workflows = workflows
         self._settings = client.settings
         self._redactor = Redactor(client.settings.secret_fields)
         self.leave()
@@ -222,52 +230,94 @@ class RunStarter:
         self._batch: Batch[NewRun, Started] = Batch(self._send)
 
     def workflow_named(self, name: str) -> Startable[..., Any] | None:
-        """The registered workflow of that name; None in a client without an app."""
-        return None
+        """The registered workflow of that name, or an error with the nearest names; None in a
+        client without an app."""
+        if self._workflows is None:
+            return None
+        if name not in self._workflows:
+            names = sorted(self._workflows)
+            hint = suggestion(name, names, f"Known: {', '.join(names) or 'none'}.")
+            raise UnknownWorkflow(f"there is no workflow {name!r}", hint=hint, name=name)
+        return self._workflows[name]
 
-    async def start(
+    def start(
         self,
         workflow: Startable[..., Any] | str,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         options: RunOptions,
+        called: str = "start",
+    ) -> Coroutine[Any, Any, RunHandle[Any]]:
+        """Start a run. Workflow code that calls this and never awaits it fails."""
+        known, place = self._definition(workflow), here.get()
+        if place is not None and place.flow is not None:
+            child: Coroutine[Any, Any, RunHandle[Any]] = place.flow.noted(
+                called, lambda: self._start_child(place.flow, known[0], args, kwargs, options)
+            )
+            return child
+        if place is not None and options.external_id is None:
+            self._warn_in_step(known[1])
+        returns = None if isinstance(workflow, str) else workflow.signature.returns
+        return self._start(known, args, kwargs, options, returns)
+
+    async def _start(
+        self,
+        known: Known,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        options: RunOptions,
+        returns: typed.JsonReader | None,
     ) -> RunHandle[Any]:
-        """Start a run."""
-        if here.get() is not None:  # the code of a workflow or of a step
-            child = await self._start_inside(workflow, args, kwargs, options)
-            if child is not None:
-                return child
-        with trace_spans.start(workflow if isinstance(workflow, str) else workflow.name) as span:
-            fresh = self.new_run(workflow, args, kwargs, options)
+        with trace_spans.start(known[1]) as span:
+            fresh = self._new_run(known, args, kwargs, options)
             span.note({"rota.run.id": fresh.id, "rota.queue": fresh.queue})
             started = await self.send(fresh)
         if started.existed and options.on_conflict == "reject":
             given = {"external id": options.external_id, "unique key": options.unique_key}
             held = " or ".join(f"{what} {value!r}" for what, value in given.items() if value)
             raise AlreadyStarted(f"run {started.id} has {held} already", run_id=started.id)
-        returns = None if isinstance(workflow, str) else workflow.signature.returns
         return RunHandle(self._client, started.id, returns, started.existed)
 
-    async def _start_inside(
+    async def _start_child(
+        self, flow: Any, workflow: Any, args: Any, kwargs: Any, options: RunOptions
+    ) -> RunHandle[Any]:
+        """Start a run from the code of a workflow."""
+        raise refusal("start")
+
+    def _warn_in_step(self, name: str) -> None:
+        """A step starts this workflow without an external id."""
+
+    def start_many(
         self,
         workflow: Startable[..., Any] | str,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        items: Iterable[Item],
         options: RunOptions,
-    ) -> RunHandle[Any] | None:
-        """Start a run from the code of a workflow or of a step; None: start it like any other."""
-        refuse_in_workflow("start")
-        return None
+        called: str = "start_many",
+    ) -> Coroutine[Any, Any, list[RunHandle[Any]]]:
+        """Start many runs in few commits. Workflow code that never awaits this fails."""
+        known, place = self._definition(workflow), here.get()
+        if place is not None and place.flow is not None:
+            children: Coroutine[Any, Any, list[RunHandle[Any]]] = place.flow.noted(
+                called, lambda: self._start_children(place.flow, known[0], items, options)
+            )
+            return children
+        return self._start_many(known, items, options, in_step=place is not None)
 
-    async def start_many(
-        self, workflow: Startable[..., Any] | str, items: Iterable[Item], options: RunOptions
+    async def _start_children(
+        self, flow: Any, workflow: Any, items: Iterable[Item], options: RunOptions
     ) -> list[RunHandle[Any]]:
-        """Start many runs in few commits."""
-        refuse_in_workflow("start_many")
-        client, now = self._client, self._client.clock.now()
-        definition, name = self._definition(workflow)
+        """Start many runs from the code of a workflow."""
+        raise refusal("start_many")
+
+    async def _start_many(
+        self, known: Known, items: Iterable[Item], options: RunOptions, *, in_step: bool
+    ) -> list[RunHandle[Any]]:
+        client, now, items = self._client, self._client.clock.now(), items_of(items)
+        definition, name = known
+        if in_step and any(as_start(one).external_id is None for one in items):
+            self._warn_in_step(name)
         # Every input is checked before the first run is inserted.
-        with trace_spans.start(name, len(items := items_of(items))):
+        with trace_spans.start(name, len(items)):
             template, rows, plain = self.bulk(definition, name, items, options, now=now)
         store: Any = start_minimal if plain else start_uniform
         returns = definition.signature.returns if definition else None
@@ -297,8 +347,13 @@ class RunStarter:
     def new_run(
         self, workflow: Startable[..., Any] | str, args: Any, kwargs: Any, options: RunOptions
     ) -> NewRun:
-        """A new run, its input checked. Nothing is written yet."""
-        definition, name = self._definition(workflow)
+        """A new run, its input checked. Nothing is written yet. Another app may execute it."""
+        if isinstance(workflow, Startable):
+            return self._new_run((workflow, workflow.name), args, kwargs, options)
+        return self._new_run(self._definition(workflow), args, kwargs, options)
+
+    def _new_run(self, known: Known, args: Any, kwargs: Any, options: RunOptions) -> NewRun:
+        definition, name = known
         text = self._input(definition, name, args, kwargs)
         return self._build_run(definition, name, text, options, self._client.clock.now())
 
@@ -327,11 +382,18 @@ class RunStarter:
             connection.wakeups.notified(topic)
         return started
 
-    def _definition(
-        self, workflow: Startable[..., Any] | str
-    ) -> tuple[Startable[..., Any] | None, str]:
+    def _definition(self, workflow: object) -> Known:
+        """The workflow and its name. Refuses a step, a function without a decorator, and a
+        workflow of another app."""
         if isinstance(workflow, str):
             return self.workflow_named(workflow), workflow
+        if not isinstance(workflow, Startable):
+            name = getattr(workflow, "__name__", None) or repr(workflow)
+            raise UsageError(
+                f"{name} is not a workflow",
+                hint="Decorate the function with @app.workflow, or give the name of a workflow.",
+            )
+        self.workflow_named(workflow.name)
         return workflow, workflow.name
 
     def bulk(

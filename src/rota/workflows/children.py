@@ -1,27 +1,51 @@
-"""Child runs of a workflow: each is started once, and awaited durably without holding a worker."""
+"""Child runs of a workflow: each is started once, and awaited durably without holding a worker.
+
+`AppStarter` makes children of the starts in workflow code.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from rota.client.start import NO_OPTIONS, RunOptions
-from rota.core import typed
+import msgspec
+
+from rota.client.client import Client
+from rota.client.handle import RunHandle
+from rota.client.start import (
+    NO_OPTIONS,
+    Item,
+    RunOptions,
+    RunStarter,
+    Startable,
+    as_start,
+    items_of,
+)
+from rota.core import trace_spans
 from rota.core.runs.argument_digest import digest_of
 from rota.core.runs.failures import describe
 from rota.core.runs.ids import created_at_of
-from rota.core.runs.model import Started, StoredStep
+from rota.core.runs.lifecycle import Trigger
+from rota.core.runs.model import NewRun, Started, StoredStep
 from rota.core.runs.stored_errors import end_of, run_failed
-from rota.core.time.instants import SECOND
-from rota.errors import UnknownRun
+from rota.core.time.instants import SECOND, Duration
+from rota.core.typed import JsonReader
+from rota.engine.wakeups import READY, TIMER
+from rota.errors import UnknownRun, UsageError
 from rota.store.runs.history import ChainResult
 from rota.store.runs.steps import ChildEnd
+from rota.workflows.branches import step_around
+from rota.workflows.calls import OWN_CODE
 from rota.workflows.raised_failures import note_call
 from rota.workflows.results import new_result, record_result, repeat_result
 from rota.workflows.workflow_run import WorkflowRun
+
+log = logging.getLogger("rota.app")
+R = TypeVar("R")
 
 LOOK_US_MIN, LOOK_US_MAX = SECOND, 60 * SECOND
 GONE = "its record was pruned or archived before its result was awaited"
@@ -169,7 +193,7 @@ async def run_child(
 async def child_result(
     flow: WorkflowRun,
     child_id: str,
-    returns: typed.JsonReader,
+    returns: JsonReader,
     siblings: Siblings | None = None,
 ) -> Any:
     """The result of a child run; raises RunFailed when it ended without one."""
@@ -240,3 +264,91 @@ async def _child_end(flow: WorkflowRun, key: str, child_id: str, siblings: Sibli
         error=error, child_id=child_id, finished_at=flow.clock.now(),
     )  # fmt: skip
     return await record_result(flow, step)
+
+
+class ChildHandle(RunHandle[R]):
+    """A child run seen from the workflow that started it: awaiting it is durable."""
+
+    def __init__(
+        self,
+        client: Client,
+        run_id: str,
+        returns: JsonReader,
+        flow: WorkflowRun,
+        siblings: Siblings | None = None,
+    ) -> None:
+        super().__init__(client, run_id, returns, existed=False)
+        self._flow = flow
+        self._siblings = siblings
+
+    async def result(self, *, timeout: Duration | None = None) -> R:
+        """Wait durably; no worker is held meanwhile."""
+        if timeout is not None:
+            raise UsageError(
+                "a child's result takes no timeout", hint="Give the child workflow a timeout."
+            )
+        returns = self._returns or JsonReader(Any)
+        value: R = await child_result(self._flow, self.id, returns, self._siblings)
+        return value
+
+
+OWN_CODE.add(ChildHandle.result.__code__)
+
+
+class AppStarter(RunStarter):
+    """The starts of an app, which knows its workflows."""
+
+    def __init__(self, client: Client, workflows: Mapping[str, Startable[..., Any]]) -> None:
+        super().__init__(client, workflows)
+        self._warned: set[str] = set()
+
+    async def _start_child(
+        self, flow: Any, workflow: Any, args: Any, kwargs: Any, options: RunOptions
+    ) -> RunHandle[Any]:
+        """A start in a workflow becomes a child, started once."""
+        if options.on_conflict != "return":
+            raise UsageError(
+                "on_conflict cannot be used inside a workflow",
+                hint="If the external_id of a child is taken, the child is the run that has it.",
+            )
+        child_id = await start_child(flow, workflow, args, kwargs, options)
+        return ChildHandle(self._client, child_id, workflow.signature.returns, flow)
+
+    async def _start_children(
+        self, flow: Any, workflow: Any, items: Iterable[Item], options: RunOptions
+    ) -> list[RunHandle[Any]]:
+        """One child per item, each started once."""
+        starts = items_of(items)
+        options.check_many()
+        given = [(one.args, one.kwargs, options.for_item(one)) for one in map(as_start, starts)]
+        ids = await start_children(flow, workflow, given)
+        siblings, returns = Siblings(ids), workflow.signature.returns
+        return [ChildHandle(self._client, one, returns, flow, siblings) for one in ids]
+
+    def _warn_in_step(self, name: str) -> None:
+        """Warn that a retry of the step starts the run again, once for each step."""
+        step = step_around()
+        if step is None or step in self._warned:
+            return
+        self._warned.add(step)
+        log.warning(
+            "step %s starts %s without an external_id: a retry of the step starts it again. Start "
+            "it in the workflow, or give each start an external_id.", step, name,
+        )  # fmt: skip
+
+    def new_child(
+        self, flow: WorkflowRun, workflow: Any, args: Any, kwargs: Any, options: RunOptions
+    ) -> NewRun:
+        """A new child run of `flow`. Nothing is written yet."""
+        with trace_spans.start(workflow.name):
+            fresh = self.new_run(workflow, args, kwargs, options)
+        trigger = Trigger.DETACHED if options.detached else Trigger.CHILD
+        return msgspec.structs.replace(fresh, parent_id=flow.claim.root_id, trigger=trigger)
+
+    def next_attempt_id(self) -> str:
+        """An id for the next attempt of a child."""
+        return self._client.ids.make(self._client.clock.now())
+
+    def started(self, *, delayed: bool = False) -> None:
+        """Notify workers that there is work, or will be."""
+        self._client.connection.wakeups.notify_soon(TIMER if delayed else READY)

@@ -11,7 +11,6 @@ import inspect
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
-from rota.client.caller import has_to_be_awaited
 from rota.client.client import Client
 from rota.client.handle import RunHandle
 from rota.client.start import NO_OPTIONS, Item, RunOptions, Startable, StartOptions
@@ -52,11 +51,15 @@ class WorkflowStarter(Generic[P, R]):
 
     def start(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, RunHandle[R]]:
         """Start a run with these arguments; durable when awaited."""
-        return _start(self._workflow, args, kwargs, self._options)
+        workflow = self._workflow
+        called = f"{workflow.name}.start"
+        return workflow.client.starter.start(workflow, args, kwargs, self._options, called)
 
     def start_many(self, items: Iterable[Item]) -> Coroutine[Any, Any, list[RunHandle[R]]]:
         """Start one run per item (a tuple of arguments, or a `Start`), in few commits."""
-        return _start_many(self._workflow, items, self._options)
+        workflow = self._workflow
+        called = f"{workflow.name}.start_many"
+        return workflow.client.starter.start_many(workflow, items, self._options, called)
 
 
 class Workflow(Startable[P, R]):
@@ -108,7 +111,7 @@ class Workflow(Startable[P, R]):
         Example:
             run = await fulfil.start("order-7")
         """
-        return _start(self, args, kwargs, NO_OPTIONS)
+        return self.client.starter.start(self, args, kwargs, NO_OPTIONS, f"{self.name}.start")
 
     def start_many(self, items: Iterable[Item]) -> Coroutine[Any, Any, list[RunHandle[R]]]:
         """Start one run per item, in few commits.
@@ -119,7 +122,8 @@ class Workflow(Startable[P, R]):
         Returns:
             A handle for each run.
         """
-        return _start_many(self, items, NO_OPTIONS)
+        called = f"{self.name}.start_many"
+        return self.client.starter.start_many(self, items, NO_OPTIONS, called)
 
     def options(self, **options: Unpack[StartOptions]) -> WorkflowStarter[P, R]:
         """Set options of runs.
@@ -218,24 +222,6 @@ class WorkflowDecorator(Protocol):
 
     @overload
     def __call__(self, function: Callable[P, R], /) -> SyncWorkflow[P, R]: ...
-
-
-def _start(
-    workflow: Workflow[..., R], args: Any, kwargs: Any, options: RunOptions
-) -> Coroutine[Any, Any, RunHandle[R]]:
-    starter = workflow.client.starter
-    return has_to_be_awaited(
-        f"{workflow.name}.start", lambda: starter.start(workflow, args, kwargs, options)
-    )
-
-
-def _start_many(
-    workflow: Workflow[..., R], items: Iterable[Item], options: RunOptions
-) -> Coroutine[Any, Any, list[RunHandle[R]]]:
-    starter = workflow.client.starter
-    return has_to_be_awaited(
-        f"{workflow.name}.start_many", lambda: starter.start_many(workflow, items, options)
-    )
 
 
 def _fingerprint(function: Callable[..., Any]) -> str:

@@ -32,9 +32,9 @@ from rota.settings import Settings
 from rota.workflows import branches
 from rota.workflows.asyncio_timeouts import undetected
 from rota.workflows.calls import unawaited
+from rota.workflows.children import AppStarter
 from rota.workflows.definition import Workflow
 from rota.workflows.raised_failures import failed_calls
-from rota.workflows.starter import AppStarter
 from rota.workflows.workflow_run import LINGER_S, WorkflowContext, WorkflowRun
 
 log = logging.getLogger("rota.workflows")

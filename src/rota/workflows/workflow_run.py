@@ -40,7 +40,7 @@ from rota.workflows.completions import CompletionOrder
 from rota.workflows.nondeterminism import not_asked_for, other_arguments, other_type
 
 if TYPE_CHECKING:
-    from rota.workflows.starter import AppStarter
+    from rota.workflows.children import AppStarter
 
 T = TypeVar("T")
 T_Error = TypeVar("T_Error", bound=RotaError)
