@@ -12,7 +12,7 @@ import pytest
 
 from rota import Rota, blocking
 from rota.blocking import BlockingClient
-from rota.client.start import Start
+from rota.client.start_many import Start
 from rota.errors import (
     BadInput,
     RunCancelled,

@@ -6,7 +6,8 @@ Begin with `Rota`; docs/start.md shows a first workflow.
 from rota.app import Rota
 from rota.client.client import Client
 from rota.client.handle import RunHandle
-from rota.client.start import Start, StartOptions
+from rota.client.start import StartOptions
+from rota.client.start_many import Start
 from rota.core.runs.retry import RetryPolicy
 from rota.engine.run_log import RunIdFilter
 from rota.errors import (

@@ -22,7 +22,8 @@ from rota.client.client import Client
 from rota.client.connection import never_delete, running_loop
 from rota.client.handle import RunHandle
 from rota.client.run_pages import RunFilters
-from rota.client.start import NO_OPTIONS, Item, P, R, RunOptions, Startable, StartOptions
+from rota.client.start import NO_OPTIONS, P, R, RunOptions, Startable, StartOptions
+from rota.client.start_many import Item
 from rota.core.runs.model import Run
 from rota.core.time.instants import Duration
 from rota.errors import UsageError

@@ -10,6 +10,7 @@ import pytest
 
 from rota import Client, Rota, Start
 from rota.client.start import RunOptions
+from rota.client.start_many import bulk
 from rota.core.time.instants import SECOND
 from rota.errors import (
     AlreadyStarted,
@@ -181,9 +182,10 @@ def test_runs_with_nothing_of_their_own_but_an_input_go_the_short_way(
 ) -> None:
     """Also if no worker knows the workflow, and if the arguments come as a `Start`."""
     starter = Client("sqlite:///nowhere.db").starter
-    bulk = starter.bulk(None, "flow", [Start(kwargs={"n": 0}), item], RunOptions(), now=0)
-    assert bulk.plain == plain
-    assert {len(row) for row in bulk.rows} == ({2} if plain else {4})
+    items = [Start(kwargs={"n": 0}), item]
+    many = bulk(starter, (None, "flow"), items, RunOptions(), now=0)
+    assert many.plain == plain
+    assert {len(row) for row in many.rows} == ({2} if plain else {4})
 
 
 async def test_more_than_one_bulk_is_started(database_url: str) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self, Unpack, overload
+from typing import Any, Self, Unpack
 
 import msgspec
 
@@ -18,22 +18,12 @@ from rota.client.audit import Audit
 from rota.client.automations import Automations
 from rota.client.caller import refuse_in_workflow
 from rota.client.connection import Connection
-from rota.client.handle import RunHandle
 from rota.client.notifications import Notifications
 from rota.client.operations import Operations
 from rota.client.overview import Overview
 from rota.client.runs import Runs
 from rota.client.schedules import Schedules
-from rota.client.start import (
-    NO_OPTIONS,
-    Item,
-    P,
-    R,
-    RunOptions,
-    RunStarter,
-    Startable,
-    StartOptions,
-)
+from rota.client.start import RunOptions, RunStarter, Starter, StartOptions
 from rota.client.tokens import Sessions, Tokens
 from rota.core import trace_spans
 from rota.core.runs.ids import IdMaker
@@ -45,75 +35,6 @@ from rota.engine.wakeups import READY
 from rota.errors import UnknownQueue
 from rota.settings import Settings
 from rota.store.runs import workers
-
-
-class Starter:
-    """Starts runs of any workflow, given as an object or by name. `start` takes arguments only."""
-
-    def __init__(self, starter: RunStarter, options: RunOptions = NO_OPTIONS) -> None:
-        self.starter = starter
-        self._given = options
-
-    @overload
-    def start(
-        self, workflow: Startable[P, R], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Coroutine[Any, Any, RunHandle[R]]: ...
-
-    @overload
-    def start(
-        self, workflow: str, /, *args: Any, **kwargs: Any
-    ) -> Coroutine[Any, Any, RunHandle[Any]]: ...
-
-    def start(
-        self, workflow: Startable[..., Any] | str, /, *args: Any, **kwargs: Any
-    ) -> Coroutine[Any, Any, RunHandle[Any]]:
-        """Start a run. It is stored when this returns. In a workflow it becomes a child.
-
-        Args:
-            workflow: A registered workflow, or the name of one.
-            args, kwargs: The arguments of the workflow; options go to `options`.
-
-        Returns:
-            A handle of the run.
-
-        Raises:
-            BadInput: The arguments do not fit the workflow.
-            UnknownWorkflow: No workflow has this name.
-
-        Example:
-            run = await app.start(fulfil, "order-7")
-        """
-        return self.starter.start(workflow, args, kwargs, self._given)
-
-    @overload
-    def start_many(
-        self, workflow: Startable[P, R], items: Iterable[Item], /
-    ) -> Coroutine[Any, Any, list[RunHandle[R]]]: ...
-
-    @overload
-    def start_many(
-        self, workflow: str, items: Iterable[Item], /
-    ) -> Coroutine[Any, Any, list[RunHandle[Any]]]: ...
-
-    def start_many(
-        self, workflow: Startable[..., Any] | str, items: Iterable[Item], /
-    ) -> Coroutine[Any, Any, list[RunHandle[Any]]]:
-        """Start one run per item, in few commits.
-
-        Args:
-            workflow: A registered workflow, or the name of one.
-            items: For each run a tuple of arguments, or a `Start` with its own external id or key.
-
-        Returns:
-            The handles, in the order of the items.
-
-        Raises:
-            BadInput: The arguments of an item do not fit; nothing is started.
-
-        Example:
-            runs = await app.start_many(send, [("ann",), ("bob",)])
-        """
-        return self.starter.start_many(workflow, items, self._given)
 
 
 class Client(Starter):

@@ -5,15 +5,24 @@ Arguments and options never share a call: `options(...)` takes options, `start(.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, ParamSpec, TypedDict, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypedDict,
+    TypeVar,
+    overload,
+)
 
 import msgspec
 
 from rota.client.caller import here, refusal
 from rota.client.handle import RunHandle
+from rota.client.start_many import Item, Start, as_start, items_of, start_many
 from rota.core import trace_spans, typed
 from rota.core.redaction import Redactor
 from rota.core.runs.model import NewRun, Started
@@ -26,13 +35,7 @@ from rota.engine.wakeups import READY, TIMER
 from rota.errors import AlreadyStarted, BadInput, UnknownWorkflow, UsageError
 from rota.store.backend.batching import Batch
 from rota.store.backend.database import BRIEF
-from rota.store.runs.start import (
-    BulkItem,
-    MinimalItem,
-    start_minimal,
-    start_runs,
-    start_uniform,
-)
+from rota.store.runs.start import start_runs
 
 if TYPE_CHECKING:
     from rota.client.client import Client
@@ -42,7 +45,6 @@ R = TypeVar("R")
 OnConflict = Literal["return", "reject"]
 
 TAGS_BYTES_MAX = 4096
-BULK = 500
 
 
 class Startable(Generic[P, R]):
@@ -59,40 +61,6 @@ class Startable(Generic[P, R]):
 
 # A workflow, None if this client does not know it, and its name.
 Known = tuple[Startable[..., Any] | None, str]
-
-
-class Start(NamedTuple):
-    """One item of `start_many`: arguments and, if wanted, its own external id and key."""
-
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = {}  # noqa: RUF012
-    external_id: str | None = None
-    key: str | None = None
-
-
-Item = tuple[Any, ...] | Start
-
-
-def items_of(items: Iterable[Item]) -> list[Item]:
-    """The items of `start_many`, or BadInput."""
-    if not isinstance(items, Iterable):
-        raise BadInput(
-            f"start_many got {items!r}, not a list of items",
-            hint="Give one tuple of arguments for each run, for example [(1,), (2,)].",
-        )
-    return list(items)
-
-
-def as_start(item: Item) -> Start:
-    """One item of `start_many` in its long form."""
-    if isinstance(item, Start):
-        return item
-    if not isinstance(item, tuple | list):
-        raise BadInput(
-            f"an item of start_many is {item!r}, not a tuple of arguments",
-            hint="Write (value,) for one argument, or Start(kwargs={…}) to name them.",
-        )
-    return Start(tuple(item))
 
 
 class StartOptions(TypedDict, total=False):
@@ -205,21 +173,13 @@ class RunOptions(msgspec.Struct, frozen=True):
 NO_OPTIONS = RunOptions()
 
 
-class Bulk(NamedTuple):
-    """Many new runs: what they share, and a row for each."""
-
-    template: NewRun
-    rows: Sequence[MinimalItem] | Sequence[BulkItem]
-    plain: bool  # whether only id and input differ
-
-
 class RunStarter:
     """Checks the input of new runs and stores them: every public form of a start comes here."""
 
     def __init__(
         self, client: Client, workflows: Mapping[str, Startable[..., Any]] | None = None
     ) -> None:
-        self._client = client
+        self.client = client
         self._workflows = workflows
         self._settings = client.settings
         self._redactor = Redactor(client.settings.secret_fields)
@@ -276,7 +236,7 @@ class RunStarter:
             given = {"external id": options.external_id, "unique key": options.unique_key}
             held = " or ".join(f"{what} {value!r}" for what, value in given.items() if value)
             raise AlreadyStarted(f"run {started.id} has {held} already", run_id=started.id)
-        return RunHandle(self._client, started.id, returns, started.existed)
+        return RunHandle(self.client, started.id, returns, started.existed)
 
     async def _start_child(
         self, flow: Any, workflow: Any, args: Any, kwargs: Any, options: RunOptions
@@ -312,37 +272,10 @@ class RunStarter:
     async def _start_many(
         self, known: Known, items: Iterable[Item], options: RunOptions, *, in_step: bool
     ) -> list[RunHandle[Any]]:
-        client, now, items = self._client, self._client.clock.now(), items_of(items)
-        definition, name = known
-        if in_step and any(as_start(one).external_id is None for one in items):
-            self._warn_in_step(name)
-        # Every input is checked before the first run is inserted.
-        with trace_spans.start(name, len(items)):
-            template, rows, plain = self.bulk(definition, name, items, options, now=now)
-        store: Any = start_minimal if plain else start_uniform
-        returns = definition.signature.returns if definition else None
-        handles: list[RunHandle[Any]] = []
-        existing: dict[str, str] = {}
-        for begin in range(0, len(rows), 2 * BULK):
-            # Two at a time: the next batch is prepared while the database stores this one.
-            writes = asyncio.gather(
-                *(
-                    client.connection.database.write(store, template, rows[at : at + BULK], now=now)
-                    for at in range(begin, min(begin + 2 * BULK, len(rows)), BULK)
-                )
-            )
-            await asyncio.sleep(0)  # the database works while the handles are made
-            handles += [
-                RunHandle(client, row[0], returns, False) for row in rows[begin : begin + 2 * BULK]
-            ]
-            for found in await writes:
-                existing |= found
-        await client.connection.wakeups.announce(TIMER if template.available_at > now else READY)
-        if not existing:
-            return handles
-        return [
-            RunHandle(client, existing.get(h.id, h.id), returns, h.id in existing) for h in handles
-        ]
+        chosen = items_of(items)
+        if in_step and any(as_start(one).external_id is None for one in chosen):
+            self._warn_in_step(known[1])
+        return await start_many(self, known, chosen, options)
 
     def new_run(
         self, workflow: Startable[..., Any] | str, args: Any, kwargs: Any, options: RunOptions
@@ -353,27 +286,26 @@ class RunStarter:
         return self._new_run(self._definition(workflow), args, kwargs, options)
 
     def _new_run(self, known: Known, args: Any, kwargs: Any, options: RunOptions) -> NewRun:
-        definition, name = known
-        text = self._input(definition, name, args, kwargs)
-        return self._build_run(definition, name, text, options, self._client.clock.now())
+        text = self.written_input(known, args, kwargs)
+        return self.build_run(known, text, options, self.client.clock.now())
 
     def encoded_run(self, name: str, text: str | None, options: RunOptions) -> NewRun:
         """The same for a kind that encodes its own input."""
-        return self._build_run(None, name, text, options, self._client.clock.now())
+        return self.build_run((None, name), text, options, self.client.clock.now())
 
     def send(self, run: NewRun) -> Awaitable[Started]:
         """Write a new run; all that come at this moment share a commit."""
-        self._client.connection.check()
+        self.client.connection.check()
         return self._batch.put(run)
 
     async def _send(self, fresh: Sequence[NewRun]) -> list[Started]:
-        connection = self._client.connection
+        connection = self.client.connection
         brief = len(fresh) <= BRIEF
         if brief and connection.worker is not None:
             begun = await connection.worker.begin(fresh)
             if begun is not None:
                 return begun
-        now = self._client.clock.now()
+        now = self.client.clock.now()
         topics = sorted({TIMER if run.available_at > now else READY for run in fresh})
         started = await connection.database.write_and_notify(
             topics, brief, start_runs, fresh, now=now
@@ -396,58 +328,15 @@ class RunStarter:
         self.workflow_named(workflow.name)
         return workflow, workflow.name
 
-    def bulk(
-        self,
-        definition: Startable[..., Any] | None,
-        name: str,
-        items: Iterable[Item],
-        options: RunOptions,
-        *,
-        now: int,
-    ) -> Bulk:
-        """Many runs that share everything but a few columns."""
-        options.check_many()
-        chosen = list(items)
-        template = self._build_run(definition, name, None, options, now)
-        ids = self._client.ids.take(now, len(chosen))
-        if definition is not None and options.key is None and set(map(type, chosen)) == {tuple}:
-            limit = self._settings.payload_bytes_max
-            texts = definition.signature.write_all(chosen, what=name, bytes_max=limit)
-            return Bulk(template, list(zip(ids, texts, strict=True)), plain=True)
-        rows = [
-            self._row(definition, name, run_id, item, options.key)
-            for run_id, item in zip(ids, map(as_start, chosen), strict=True)
-        ]
-        if any((external_id, key) != (None, None) for _, external_id, key, _ in rows):
-            return Bulk(template, rows, plain=False)
-        return Bulk(template, [(i, text) for i, _, _, text in rows], plain=True)
-
-    def _row(
-        self,
-        definition: Startable[..., Any] | None,
-        name: str,
-        run_id: str,
-        item: Start,
-        key: str | None,
-    ) -> BulkItem:
-        RunOptions(external_id=item.external_id, key=item.key).check()
-        text = self._input(definition, name, item.args, item.kwargs)
-        return (run_id, item.external_id, key if item.key is None else item.key, text)
-
-    def _build_run(
-        self,
-        definition: Startable[..., Any] | None,
-        name: str,
-        text: str | None,
-        options: RunOptions,
-        now: int,
-    ) -> NewRun:
+    def build_run(self, known: Known, text: str | None, options: RunOptions, now: int) -> NewRun:
+        """A new run with this input."""
+        definition, name = known
         if options is not NO_OPTIONS:
             options.check()
         tags = options.tags
         priority = options.priority
         return NewRun(
-            id=self._client.ids.make(now),
+            id=self.client.ids.make(now),
             namespace=self._settings.namespace,
             name=name,
             available_at=options.available_at(now),
@@ -464,13 +353,11 @@ class RunStarter:
             options=options.stored(),
         )
 
-    def _input(
-        self,
-        definition: Startable[..., Any] | None,
-        name: str,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+    def written_input(
+        self, known: Known, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> str | None:
+        """The arguments as JSON, or BadInput if they do not fit the workflow."""
+        definition, name = known
         limit = self._settings.payload_bytes_max
         kwargs = self._redactor.restored(kwargs)
         if definition is not None:
@@ -489,3 +376,72 @@ class RunStarter:
 def unique_key(name: str, key: str | None) -> str | None:
     """How a key that is unique among the open runs of a workflow is stored."""
     return None if key is None else f"workflow:{name}:{key}"
+
+
+class Starter:
+    """Starts runs of any workflow, given as an object or by name. `start` takes arguments only."""
+
+    def __init__(self, starter: RunStarter, options: RunOptions = NO_OPTIONS) -> None:
+        self.starter = starter
+        self._given = options
+
+    @overload
+    def start(
+        self, workflow: Startable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, RunHandle[R]]: ...
+
+    @overload
+    def start(
+        self, workflow: str, /, *args: Any, **kwargs: Any
+    ) -> Coroutine[Any, Any, RunHandle[Any]]: ...
+
+    def start(
+        self, workflow: Startable[..., Any] | str, /, *args: Any, **kwargs: Any
+    ) -> Coroutine[Any, Any, RunHandle[Any]]:
+        """Start a run. It is stored when this returns. In a workflow it becomes a child.
+
+        Args:
+            workflow: A registered workflow, or the name of one.
+            args, kwargs: The arguments of the workflow; options go to `options`.
+
+        Returns:
+            A handle of the run.
+
+        Raises:
+            BadInput: The arguments do not fit the workflow.
+            UnknownWorkflow: No workflow has this name.
+
+        Example:
+            run = await app.start(fulfil, "order-7")
+        """
+        return self.starter.start(workflow, args, kwargs, self._given)
+
+    @overload
+    def start_many(
+        self, workflow: Startable[P, R], items: Iterable[Item], /
+    ) -> Coroutine[Any, Any, list[RunHandle[R]]]: ...
+
+    @overload
+    def start_many(
+        self, workflow: str, items: Iterable[Item], /
+    ) -> Coroutine[Any, Any, list[RunHandle[Any]]]: ...
+
+    def start_many(
+        self, workflow: Startable[..., Any] | str, items: Iterable[Item], /
+    ) -> Coroutine[Any, Any, list[RunHandle[Any]]]:
+        """Start one run per item, in few commits.
+
+        Args:
+            workflow: A registered workflow, or the name of one.
+            items: For each run a tuple of arguments, or a `Start` with its own external id or key.
+
+        Returns:
+            The handles, in the order of the items.
+
+        Raises:
+            BadInput: The arguments of an item do not fit; nothing is started.
+
+        Example:
+            runs = await app.start_many(send, [("ann",), ("bob",)])
+        """
+        return self.starter.start_many(workflow, items, self._given)

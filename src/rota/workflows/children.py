@@ -16,15 +16,8 @@ import msgspec
 
 from rota.client.client import Client
 from rota.client.handle import RunHandle
-from rota.client.start import (
-    NO_OPTIONS,
-    Item,
-    RunOptions,
-    RunStarter,
-    Startable,
-    as_start,
-    items_of,
-)
+from rota.client.start import NO_OPTIONS, RunOptions, RunStarter, Startable
+from rota.client.start_many import Item, as_start, items_of
 from rota.core import trace_spans
 from rota.core.runs.argument_digest import digest_of
 from rota.core.runs.failures import describe
@@ -312,7 +305,7 @@ class AppStarter(RunStarter):
                 hint="If the external_id of a child is taken, the child is the run that has it.",
             )
         child_id = await start_child(flow, workflow, args, kwargs, options)
-        return ChildHandle(self._client, child_id, workflow.signature.returns, flow)
+        return ChildHandle(self.client, child_id, workflow.signature.returns, flow)
 
     async def _start_children(
         self, flow: Any, workflow: Any, items: Iterable[Item], options: RunOptions
@@ -323,7 +316,7 @@ class AppStarter(RunStarter):
         given = [(one.args, one.kwargs, options.for_item(one)) for one in map(as_start, starts)]
         ids = await start_children(flow, workflow, given)
         siblings, returns = Siblings(ids), workflow.signature.returns
-        return [ChildHandle(self._client, one, returns, flow, siblings) for one in ids]
+        return [ChildHandle(self.client, one, returns, flow, siblings) for one in ids]
 
     def _warn_in_step(self, name: str) -> None:
         """Warn that a retry of the step starts the run again, once for each step."""
@@ -347,8 +340,8 @@ class AppStarter(RunStarter):
 
     def next_attempt_id(self) -> str:
         """An id for the next attempt of a child."""
-        return self._client.ids.make(self._client.clock.now())
+        return self.client.ids.make(self.client.clock.now())
 
     def started(self, *, delayed: bool = False) -> None:
         """Notify workers that there is work, or will be."""
-        self._client.connection.wakeups.notify_soon(TIMER if delayed else READY)
+        self.client.connection.wakeups.notify_soon(TIMER if delayed else READY)

@@ -13,7 +13,8 @@ from typing import Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack
 
 from rota.client.client import Client
 from rota.client.handle import RunHandle
-from rota.client.start import NO_OPTIONS, Item, RunOptions, Startable, StartOptions
+from rota.client.start import NO_OPTIONS, RunOptions, Startable, StartOptions
+from rota.client.start_many import Item
 from rota.core.fingerprint import Scope, fingerprint
 from rota.core.runs.names import checked_key, checked_name, checked_priority
 from rota.core.runs.retry import RetryPolicy

@@ -11,7 +11,7 @@ from rota.cli import connect
 from rota.cli.base import CommonOptions
 from rota.cli.run import wait
 from rota.client.client import Client
-from rota.client.start import Start
+from rota.client.start_many import Start
 from rota.engine.clock import SystemClock
 from rota.errors import Stranded
 from rota.store.runs.logs import NewLogLine, append

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
-from rota.client.start import RunOptions, Start, Startable
+from rota.client.start import RunOptions, Startable
+from rota.client.start_many import Start
 from rota.core.json_schema import shape_of
 from rota.core.runs.filters import RunSelection
 from rota.core.time.instants import SECOND, patience_micros
