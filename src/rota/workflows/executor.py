@@ -84,7 +84,6 @@ class WorkflowExecutor:
         options = StoredRunOptions.read(claim.options)
         threaded = not workflow.is_async
         flow = WorkflowRun(self._context, claim, steps, threaded=threaded, seed=options.seed)
-        flow.enter()
         timeout_us = options.timeout_us or workflow.timeout_us
         limit = _Deadline(flow, claim, options, timeout_us) if timeout_us else _UNLIMITED
         try:

@@ -126,6 +126,7 @@ class WorkflowRun:
         self._order: CompletionOrder | None = None  # once there are branches
         if recorded:
             self._learn(recorded)
+        branches.here.set(self._root)  # the calling task executes the run
 
     def _learn(self, recorded: Sequence[StoredStep]) -> None:
         # A failure that ended an earlier attempt is forgotten, with the calls that handled it: a
@@ -153,15 +154,11 @@ class WorkflowRun:
             branch.chance = random.Random(f"{self._seed}{branch.path}")
         return branch.chance
 
-    def enter(self) -> None:
-        """Make this the flow of the calling task."""
-        branches.here.set(self._root)
-
     def end(self) -> list[asyncio.Task[Any]]:
         """The workflow function has ended: cancel the branches it left behind, and return them.
 
-        Reference cycles are cut: thousands of runs a second would otherwise be left to the garbage
-        collector, at a fifth of the cost of a run."""
+        Break the reference cycles. Otherwise the garbage collector has to free every run, which
+        costs a fifth of its execution."""
         if self.pending_calls:
             close_calls(self.pending_calls)
         if self.threaded:
@@ -272,7 +269,8 @@ class WorkflowRun:
         )
 
     async def record_patch(self, key: str, is_new: bool) -> StoredStep:
-        """Record which path this run takes; the first branch that asks decides for all."""
+        """Record whether this run takes the new path. The first branch that calls `patched` decides
+        for all branches."""
         self._patching = self._patching or asyncio.Lock()
         async with self._patching:
             step = self._recorded.get(key)

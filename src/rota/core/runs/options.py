@@ -43,5 +43,11 @@ class StoredRunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, previous_due_at=previous_at)
 
 
+def recovers(text: str | None) -> bool:
+    """Whether the completion of a run with these stored options may be a recovery, as its chain had
+    failed before."""
+    return StoredRunOptions.read(text).recovers == 1
+
+
 _NONE = StoredRunOptions()
 _READER = msgspec.json.Decoder(StoredRunOptions)

@@ -28,7 +28,7 @@ from rota.core.pipelines.names import PREFIX
 from rota.core.runs.ids import IdMaker, created_at_of
 from rota.core.runs.lifecycle import Trigger
 from rota.core.runs.model import Claim, Outcome, Run
-from rota.core.runs.options import StoredRunOptions
+from rota.core.runs.options import StoredRunOptions, recovers
 from rota.core.runs.stored_errors import read_error
 from rota.core.schedules.firing_plan import Skip
 from rota.core.typed import json_text
@@ -110,14 +110,11 @@ async def settled(tx: Tx, outcomes: Sequence[Outcome], *, now: int, continues: b
     causes = [cause for outcome in outcomes if (cause := _cause_of(outcome, continues)) is not None]
     noted = await record(tx, causes, now=now)
     better = [
-        o.claim for o in outcomes if o.verb == "complete" and o.reason is None and recovers(o.claim)
+        o.claim
+        for o in outcomes
+        if o.verb == "complete" and o.reason is None and recovers(o.claim.options)
     ]
     return await recovered(tx, better, now=now) or noted
-
-
-def recovers(claim: Claim) -> bool:
-    """Whether the completion of a run may be a recovery, as its chain had failed before."""
-    return claim.options is not None and StoredRunOptions.read(claim.options).recovers == 1
 
 
 def _cause_of(outcome: Outcome, continues: bool) -> Cause | None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from rota.core.runs.claim_positions import claim_order
 from rota.core.runs.lifecycle import FINAL, RULES, Status
 from rota.core.runs.model import Claim, Outcome
+from rota.core.runs.options import recovers
 from rota.store.backend.database import Row, Tx
 from rota.store.notifications import record
 from rota.store.runs.cancel import cancel_children
@@ -87,7 +88,9 @@ def _is_minimal(outcome: Outcome, owner: str) -> bool:
     claim, output = outcome.claim, outcome.output
     if outcome.verb != "complete" or outcome.reason is not None or claim.lease_owner != owner:
         return False
-    if claim.parent_id is not None or claim.schedule_id is not None or record.recovers(claim):
+    if claim.parent_id is not None or claim.schedule_id is not None:
+        return False
+    if claim.options is not None and recovers(claim.options):
         return False
     return output is None or len(output) <= INLINE_BYTES_MAX
 
