@@ -201,7 +201,7 @@ class World:
         self._wait = app.connection.results.wait
         app.connection.results.wait = self._wait_for_result  # type: ignore[method-assign]
 
-    async def _wait_for_result(self, root_id: str) -> ChainResult:
+    async def _wait_for_result(self, root_id: str, *, held: bool = False) -> ChainResult:
         """Raise an error instead of waiting forever: only the test moves the clock."""
         waiting = asyncio.ensure_future(self._wait(root_id))
         try:

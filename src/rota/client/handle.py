@@ -109,7 +109,8 @@ async def wait_for_end(client: Client, run_id: str, timeout: Duration | None) ->
         raise TimeoutError(f"run {run.id} has not ended")
     limit_s = None if limit_us is None else limit_us / 1e6
     try:
-        return await asyncio.wait_for(connection.results.wait(run.root_id), limit_s)
+        async with asyncio.timeout(limit_s):
+            return await connection.results.wait(run.root_id, held=held is not None)
     except TimeoutError:
         late = f"run {run.id} has not ended within {timeout}; it continues"
         raise TimeoutError(late) from None

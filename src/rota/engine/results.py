@@ -38,11 +38,13 @@ class Results:
         self._poller: asyncio.Task[None] | None = None
         wakeups.subscribe(self._notified)
 
-    async def wait(self, root_id: str) -> ChainResult:
-        """Wait for the end of the chain; return its result."""
+    async def wait(self, root_id: str, *, held: bool = False) -> ChainResult:
+        """Wait for the end of the chain; return its result. `held`: a worker of this process
+        executes the run at this moment, so a first read could not find its end."""
         future: asyncio.Future[ChainResult] = asyncio.get_running_loop().create_future()
         self.awaited.setdefault(root_id, []).append(future)
-        self._look.set()
+        if not held:
+            self._look.set()
         if self._poller is None or self._poller.done():
             self._poller = asyncio.create_task(self._poll(), context=own_context())
         try:
@@ -92,6 +94,7 @@ class Results:
     async def _poll(self) -> None:
         pause = POLL_US_MIN
         await self._wakeups.listen()
+        await self._clock.wait(self._look, self._clock.now() + pause)
         while self.awaited:
             self._look.clear()
             try:
