@@ -43,10 +43,11 @@ class Results:
         executes the run at this moment, so a first read could not find its end."""
         future: asyncio.Future[ChainResult] = asyncio.get_running_loop().create_future()
         self.awaited.setdefault(root_id, []).append(future)
+        if self._poller is None or self._poller.done():
+            self._look.clear()  # the last wait of the poller before set it
+            self._poller = asyncio.create_task(self._poll(), context=own_context())
         if not held:
             self._look.set()
-        if self._poller is None or self._poller.done():
-            self._poller = asyncio.create_task(self._poll(), context=own_context())
         try:
             return await future
         finally:
