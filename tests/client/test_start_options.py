@@ -353,5 +353,7 @@ async def test_an_app_refuses_to_start_a_workflow_of_another_app() -> None:
             await app.start(report)
         with pytest.raises(UnknownWorkflow, match="there is no workflow 'report'"):
             await app.start_many(report, [()])
+        with pytest.raises(UnknownWorkflow, match="there is no workflow 'report'"):
+            _at_the_call = app.start("report")
         scheduled = await app.schedules.create("daily", report, "0 9 * * *", timezone="UTC")
         assert scheduled.intent.workflow == "report"  # the other app may execute it
