@@ -145,10 +145,11 @@ async def ghost_row(app: Rota, worker_id: str, **fields: Any) -> None:
     """A row of a worker that is gone, by default on another machine."""
     now = app.clock.now()
     values: dict[str, Any] = {
-        "host": "elsewhere", "pid": 1, "pid_started": "1", "started_at": now,
+        "host": "elsewhere", "pid": 1, "pid_started": "1", "started_at": now, "queues": "[]",
+        "names": "[]",
     } | fields  # fmt: skip
     row = WorkerRow(
-        id=worker_id, namespace=app.settings.namespace, queues="[]", names="[]", slots=1,
+        id=worker_id, namespace=app.settings.namespace, slots=1,
         status="online",
         version="v", heartbeat_at=values["started_at"], stopped_at=None, **values,
     )  # fmt: skip

@@ -17,7 +17,7 @@ from rota.store.backend.queries import compiled
 from rota.store.runs import workers
 from rota.store.runs.start import start_runs
 from rota.testing import VirtualClock, virtual
-from tests.engine.kit import Gate, beside, ghost_claim
+from tests.engine.kit import Gate, beside, ghost_claim, ghost_row
 from tests.workflows.kit import sound
 
 LEASE_S = 30
@@ -178,7 +178,29 @@ async def test_why_names_the_run_that_keeps_the_other_slots_empty(database_url: 
         other = await app.start(work, "other")
         found = await why(app, other.id)
         assert (found.verdict, found.facts["alone"]) == ("worker_reserved", [suspect])
-        assert suspect in found.sentence
+        assert found.sentence == (
+            f"run {other.id} (work) waits: no slot is free while {suspect} is executed alone, "
+            "after workers died."
+        )
+        gate.open.set()
+        await world.settle()
+
+
+async def test_why_names_all_runs_that_are_executed_alone(database_url: str) -> None:
+    app, gate, work = gated()
+    async with virtual(app, url=database_url) as world:
+        await ghost_row(app, "ghost", queues='["default"]', names='["work"]')
+        suspects = [await waits_alone(app, work) for _ in range(2)]
+        await world.beat()
+        await world.settle()
+        await ghost_claim(app, "ghost", alone=True)
+        other = await app.start(work, "other")
+        found = await why(app, other.id)
+        assert sorted(found.facts["alone"]) == sorted(suspects)
+        assert found.sentence == (
+            f"run {other.id} (work) waits: no slot is free while {', '.join(found.facts['alone'])} "
+            "are each executed alone, after workers died."
+        )
         gate.open.set()
         await world.settle()
 

@@ -379,6 +379,21 @@ async def test_a_pending_run_names_the_limit_in_its_way(
         assert (verdict in BLOCKED) == (verdict != "ready")
 
 
+async def test_a_pending_run_names_all_open_runs_that_hold_its_key(database_url: str) -> None:
+    app = make()
+    app.queue("mail", open_per_key=2)
+    async with virtual(app, url=database_url, start=NOON) as world:
+        held = [await app.options(key="ann").start("holds") for _ in range(2)]
+        await world.settle()
+        run = await app.options(key="ann").start("holds")
+        found = await ask(app, run.id)
+        assert sorted(found.facts["holders"]) == sorted(one.id for one in held)
+        assert found.sentence == (
+            f"run {run.id} (holds) waits: 2 of key ann may be open at a time, and "
+            f"{', '.join(found.facts['holders'])} have not ended."
+        )
+
+
 async def test_slots_that_are_all_taken_are_reported(database_url: str) -> None:
     app = make()
     app.settings = msgspec.structs.replace(app.settings, slots=1)

@@ -160,6 +160,15 @@ async def test_a_refused_form_keeps_what_was_typed(database_url: str) -> None:
         assert 'value="never"' in refused.text
 
 
+async def test_a_refused_form_shows_the_advice_of_the_error(database_url: str) -> None:
+    async with browsed(database_url) as (app, http, parameters):
+        schedule, seen = address("/schedules/{name}", parameters), await app.schedules.get(NAME)
+        typed = {"when": "daily", "zone": "Europe/Berln", "seen": seen.etag}
+        refused = await http.post(schedule, data=typed)
+        assert refused.status_code == 422
+        assert '<p class="small muted">Did you mean Europe/Berlin' in html.unescape(refused.text)
+
+
 async def test_a_large_input_can_be_edited_and_used_again(database_url: str) -> None:
     app = Rota(keep_days=0)
 

@@ -32,8 +32,10 @@ def test_the_difference_names_what_comes_and_goes() -> None:
 def test_what_cannot_be_read_is_said_with_a_hint() -> None:
     found = preview_of(ScheduleForm(when="sometimes", zone="Europe/Berlin"), None, HERE)
     assert found.problem is not None
-    assert found.problem.hint
-    assert preview_of(ScheduleForm(zone="Nowhere/Land", when="daily"), None, HERE).problem
+    assert found.problem.advice.startswith('Examples: "every 15 minutes"; "every friday at 5pm"')
+    found = preview_of(ScheduleForm(zone="Europe/Berln", when="daily"), None, HERE)
+    assert found.problem is not None
+    assert found.problem.advice.startswith("Did you mean Europe/Berlin")
     assert preview_of(ScheduleForm(), None, HERE).is_empty
 
 
