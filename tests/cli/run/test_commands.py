@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from rota import Rota
 from rota.cli import connect
 from rota.cli.base import CommonOptions
 from rota.cli.run import wait
@@ -15,6 +16,7 @@ from rota.client.start_many import Start
 from rota.engine.clock import SystemClock
 from rota.errors import Stranded
 from rota.store.runs.logs import NewLogLine, append
+from rota.testing import virtual
 from tests.cli.kit import Shell
 
 
@@ -319,3 +321,25 @@ def test_watching_a_run_ends_with_it_and_watching_a_list_with_ctrl_c(
 
     monkeypatch.setattr(SystemClock, "wait", interrupted)
     assert run_id[-8:] in either.run("run", "list", "--watch").stdout
+
+
+async def test_ctrl_c_after_the_end_of_the_run_does_not_say_that_the_run_continues(
+    database_url: str,
+) -> None:
+    app = Rota(keep_days=0)
+
+    @app.workflow
+    async def adds() -> int:
+        return 2
+
+    async with virtual(app, url=database_url) as world:
+        run = await adds.start()
+        await world.settle()
+        waiter = wait.Waiter(CommonOptions(), None)
+        await waiter.wait(app, run.id)
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):  # and not Interrupted
+        waiter.run(interrupted)

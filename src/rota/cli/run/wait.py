@@ -57,6 +57,7 @@ class Waiter:
             ) from error
         finally:
             explanation.cancel()
+        self._run_id = None  # the run is over: Ctrl-C from now on ends no wait
         if ended.status != "completed":
             raise run_failed(run_id, end_of(ended.status, ended.reason, ended.error))
         if self._call.json and existed is not None:
