@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -448,3 +449,46 @@ async def test_an_error_of_the_script_before_its_call_is_its_own(database_url: s
         assert await ledger(app) == []
         await world.advance("11s")
         assert len(app.outside.effects) == 1
+
+
+# -- time limits, on the engine's clock --------------------------------------------------------
+
+
+async def never() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_a_call_that_does_not_end_is_cancelled_and_looked_up(database_url: str) -> None:
+    app = Line(tool_s=60)
+    app.outside.before = never
+    async with begun(app, database_url, "e1") as world:
+        await world.advance("64s")
+        assert await ledger(app) == ["in_flight"]
+        await world.advance("1s")
+        assert (await ledger(app), app.outside.looks) == (["failed"], 1)
+        app.outside.before = None
+        await world.advance("15s")
+        assert await ledger(app) == ["failed", "applied"]
+        await sound(app)
+
+
+async def test_a_reconcile_that_does_not_end_counts_as_no_answer(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = Line(reconcile_s=30)
+    app.outside.after = raising(LOST)
+    with monkeypatch.context() as patched:
+
+        async def look_up(params: Any, call: Any) -> Any:
+            await never()
+
+        patched.setattr(app.outside, "look_up", look_up)
+        async with begun(app, database_url, "e1") as world:
+            await world.advance("29s")
+            assert await open_run_state(app) == "running"
+            await world.advance("1s")
+            assert await open_run_state(app) == "sleeping:reconciliation"
+            patched.undo()
+            await world.advance("41s")
+            assert await ledger(app) == ["applied"]
+            await sound(app)

@@ -3,6 +3,7 @@ handler may treat them in code, or a policy leaves them out; effects cannot be c
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -213,4 +214,23 @@ async def test_a_producer_leaves_out_a_check_whose_file_is_gone_and_keeps_its_st
         assert await last(app, 1, "watch") == ["committed committed"]
         runs = await app.automations.activity("watch", limit=3)
         assert runs[1].run.remark == "this check was skipped"
+        await sound(app)
+
+
+async def test_a_read_that_does_not_end_is_cancelled_after_tool_s(database_url: str) -> None:
+    app = Line(tool_s=60)
+
+    @tool(safety="read", name="page")
+    async def page() -> None:
+        await asyncio.Event().wait()
+
+    async with begun(app, database_url) as world:
+        uses(app, page)
+        await app.feed("bad")
+        await world.settle()
+        await world.advance("59s")
+        assert await open_run_state(app) == "running"
+        await world.advance("1s")
+        assert await open_run_state(app) == "sleeping:timeout"
+        assert "it did not end within 60 s" in (await app.automations.show("line")).sentence
         await sound(app)

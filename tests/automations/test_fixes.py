@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -136,3 +137,19 @@ async def test_a_fix_after_the_change_keeps_the_change(database_url: str) -> Non
         state = (await app.automations.show("line")).handlers[0].state
         assert state == '"applied"'
         await sound(app)
+
+
+async def test_a_fixer_that_does_not_end_is_cancelled_after_phase_s(database_url: str) -> None:
+    async def fixer(failure: HandlerFailure) -> Fix | None:
+        await asyncio.Event().wait()
+        return None
+
+    app = Line(fix=fixer, phase_s=300)
+    fixed_by(app)
+    async with begun(app, database_url, "e1") as world:
+        await world.advance("299s")
+        assert await open_run_state(app) == "running"
+        await world.advance("1s")
+        assert await open_run_state(app) == "waiting:logic"
+        [run] = await app.automations.activity("line", limit=1)
+        assert run.run.remark == "the fix was refused: it did not end within 300 s"

@@ -426,3 +426,32 @@ async def test_a_handler_that_keeps_no_reference_to_ctx_costs_no_search_through_
     async with begun(app, "sqlite://:memory:", "e1", "e2"):
         assert app.outside.calls == 2
     assert searches == []
+
+
+async def test_a_call_that_is_cancelled_before_its_first_step_leaves_no_coroutine_behind(
+    database_url: str,
+) -> None:
+    app = Line()
+    cancelled: list[asyncio.Task[Any]] = []
+
+    async def mutate(ctx: Context, prepared: Prepared) -> None:
+        loop = asyncio.get_running_loop()
+
+        def watch() -> None:  # the call is made in this iteration, and takes its step in the next
+            loop.call_soon(cancel, asyncio.all_tasks())
+
+        def cancel(before: set[asyncio.Task[Any]]) -> None:
+            cancelled.extend(one for one in asyncio.all_tasks() - before if one.cancel())
+
+        loop.call_soon(watch)
+        await ctx.call(app.outside, items=1)
+
+    async with begun(app, database_url) as world:
+        mutates(app, mutate)
+        await app.feed("e1")
+        with warnings.catch_warnings(record=True) as said:
+            await world.settle()
+            gc.collect()
+        assert len(cancelled) == 1
+        assert [str(one.message) for one in said] == []
+        assert app.outside.calls == 0

@@ -7,7 +7,6 @@ For any other tool, a person is asked.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -84,8 +83,8 @@ class Effects:
         params: dict[str, Any] = msgspec.json.decode(row.params)
         # The tool keeps the time itself; this is for one that does not.
         with trace_spans.tool(tool.name, tool.safety, row.id) as span:
-            async with asyncio.timeout(limit_s + OVERRUN_S):
-                result = await tool.call(params, Call(row.id, limit_s))
+            called = tool.call(params, Call(row.id, limit_s))
+            result = await self._environment.within(called, limit_s + OVERRUN_S)
             span.note({"rota.mutation.outcome": Mutation.APPLIED})
             return result
 
@@ -151,8 +150,8 @@ class Effects:
         limit_s = self._environment.settings.reconcile_s
         params: dict[str, Any] = msgspec.json.decode(row.params)
         try:
-            async with asyncio.timeout(limit_s):
-                return await tool.reconcile(params, Call(row.id, limit_s))
+            asked = tool.reconcile(params, Call(row.id, limit_s))
+            return await self._environment.within(asked, limit_s)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             return Unknown(why, unreachable=is_outage(error, kind_of(error)))

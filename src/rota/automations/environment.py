@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -9,7 +10,9 @@ from rota.automations.journal import HandlerJournal
 from rota.automations.threads import HandlerThreads
 from rota.core import typed
 from rota.core.runs.ids import IdMaker
+from rota.core.time.instants import after, micros
 from rota.engine.clock import Clock
+from rota.engine.invoke import DeadlinePassed, within
 from rota.engine.journal import insist
 from rota.errors import Transient
 from rota.settings import Settings
@@ -30,8 +33,17 @@ class AutomationEnvironment(NamedTuple):
     journal: HandlerJournal
 
     def encode(self, value: Any, what: str) -> str:
-        """A value of user code as JSON text, which may be as long as a payload."""
+        """A value of user code as JSON text; refuses text longer than `payload_bytes_max`."""
         return typed.encode(value, what=what, bytes_max=self.settings.payload_bytes_max)
+
+    async def within(self, work: Awaitable[T], limit_s: float) -> T:
+        """Await the work. After this time on the engine's clock, cancel it and raise TimeoutError.
+        The network timeouts inside of a tool remain in real time: a socket knows no other."""
+        try:
+            at = after(self.clock.now(), micros(limit_s))
+            return await within(asyncio.ensure_future(work), self.clock, at)
+        except DeadlinePassed:
+            raise TimeoutError(f"it did not end within {limit_s:g} s") from None
 
     async def write(
         self,

@@ -216,17 +216,16 @@ class AutomationExecutor:
             runner.remark(f"given up after {work.automation.fixes} fixes in a row")
             return None
         try:
-            changed = await self._environment.journal.fix_sources(work.automation)
-            failure = await self._failure(runner, error, changed.get(work.run.handler, {}))
-            async with asyncio.timeout(self._environment.settings.phase_s):
-                fix = await declared.fix(failure)
+            sources = await self._environment.journal.fix_sources(work.automation)
+            earlier = sources.get(work.run.handler, {})
+            asked = declared.fix(await self._failure(runner, error, earlier))
+            fix = await self._environment.within(asked, self._environment.settings.phase_s)
             if fix is None:
                 runner.remark("no fix was found")
                 return None
             handler = declared.handlers[work.run.handler]
             compiled(handler.functions, fix.source)
-            earlier = changed.get(work.run.handler, {})
-            sources = {**changed, work.run.handler: {**earlier, **fix.source}}
+            sources = {**sources, work.run.handler: {**earlier, **fix.source}}
             return NewFix(json_text(declared.graph()), json_text(sources), str(fix.comment)[:2000])
         except Exception as problem:  # the failure must survive a fixer that fails
             log.warning("automation %s: the fix was refused: %s", declared.name, problem)
@@ -234,15 +233,15 @@ class AutomationExecutor:
             return None
 
     async def _failure(
-        self, runner: HandlerRunner, error: Exception, changed: Mapping[str, str]
+        self, runner: HandlerRunner, error: Exception, earlier: Mapping[str, str]
     ) -> HandlerFailure:
-        """The input of the hook; `changed` is what earlier fixes have written, by phase."""
+        """The input of the hook; `earlier` is what earlier fixes have written, by phase."""
         work = runner.work
         key = AutomationKey(work.automation.namespace, work.automation.name)
         made = await self._environment.database.read(state.versions, key)
         deployed = next((one for one in made if one.made_by == "deploy"), None)
         original = msgspec.json.decode((deployed and deployed.source) or "{}")
-        source = {**original.get(work.run.handler, {}), **changed}
+        source = {**original.get(work.run.handler, {}), **earlier}
         return HandlerFailure(
             work.automation.name, work.run.handler, runner.phase, describe(error), runner.logs,
             source, work.automation.version, work.automation.fixes + 1,

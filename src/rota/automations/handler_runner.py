@@ -82,7 +82,7 @@ class HandlerRunner:
         self._key = AutomationKey(claim.namespace, automation.name)
         self._effects = Effects(environment, claim, self.policy)
         self._effect: asyncio.Task[LedgerRow] | None = None
-        self._tool: Tool | None = None  # the one of a change that is reconciled
+        self._tool: Tool | None = None  # the tool of the change that is reconciled
         self._failures: list[tuple[Exception, Tool]] = []
         self._title: str | None = None
         self._remarks: list[str] = []
@@ -280,9 +280,9 @@ class HandlerRunner:
 
     async def _read(self, tool: Tool, params: dict[str, Any], limit_s: float) -> Any:
         try:
-            async with asyncio.timeout(limit_s):
-                with trace_spans.tool(tool.name, tool.safety):
-                    return await tool.call(params, Call(self.claim.id, limit_s))
+            with trace_spans.tool(tool.name, tool.safety):
+                called = tool.call(params, Call(self.claim.id, limit_s))
+                return await self._environment.within(called, limit_s)
         except _REFUSED as error:
             raise ReadFailed(f"{tool.name}: {error}", tool=tool.name) from error
         except _HOST_ERRORS:
@@ -328,11 +328,14 @@ class HandlerRunner:
         await asyncio.sleep(0)
         if self._ctx is not None and self._ctx.stopped is not None:
             raise self._ctx.stopped
-        make = self._effects.make(tool, params, self._known().node, self._title)
-        self._effect = asyncio.get_running_loop().create_task(self._noting(make, tool))
+        self._effect = asyncio.get_running_loop().create_task(self._make(tool, params))
         # Whatever becomes of user code, the call is seen to its end.
         await asyncio.wait([self._effect])
         raise HostStop(None)
+
+    async def _make(self, tool: Tool, params: dict[str, Any]) -> LedgerRow:
+        make = self._effects.make(tool, params, self._known().node, self._title)
+        return await self._noting(make, tool)
 
     # -- what is kept ----------------------------------------------------------------------
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from rota.client.client import Client
 
 RUNNING_LOOK = 1000
-# A run with such a verdict does not move by itself: what waits behind it is blocked by the cause.
+# Something other than its own plan keeps such a run from continuing; it also blocks what waits
+# behind it.
 BLOCKED = frozenset({
     "no_worker", "unknown_workflow", "no_code", "queue_paused", "queue_limit", "key_limit",
     "key_open_limit", "rate_limit", "slots", "needs_person", "waits_signal", "waits_alone",
