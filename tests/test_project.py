@@ -336,11 +336,13 @@ def test_the_default_file_is_taken_where_there_is_no_project(
 
 def test_looking_must_not_create_a_file(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/x.db"
-    with pytest.raises(StoreUnreachable, match="there is no database file"):
+    with pytest.raises(StoreUnreachable, match=f"there is no database file {tmp_path}/x.db"):
         project.must_exist(url)
+    assert not project.database_exists(url)
     (tmp_path / "x.db").touch()
-    project.must_exist(url)
-    project.must_exist("postgresql://h/db")
+    for there in (url, "postgresql://h/db", "sqlite://:memory:"):
+        assert project.database_exists(there)
+        project.must_exist(there)
 
 
 @pytest.mark.parametrize(

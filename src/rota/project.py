@@ -288,7 +288,7 @@ def sqlite_path(url: str) -> str | None:
     return rest.removeprefix("/") if scheme == "sqlite" else None
 
 
-def exists(url: str) -> bool:
+def database_exists(url: str) -> bool:
     """Whether there is a database, as far as is known without opening it."""
     path = sqlite_path(url)
     return path is None or path == ":memory:" or Path(path).exists()
@@ -296,9 +296,10 @@ def exists(url: str) -> bool:
 
 def must_exist(url: str) -> None:
     """Refuse a SQLite file that is not there: looking must not create it."""
-    if not exists(url):
+    path = sqlite_path(url)
+    if path is not None and not database_exists(url):
         raise StoreUnreachable(
-            f"there is no database file {Path(sqlite_path(url) or '').absolute()}",
+            f"there is no database file {Path(path).absolute()}",
             hint="Check the path; `rota up` and `rota migrate` create it.",
         )
 

@@ -45,7 +45,7 @@ Begin = Callable[["Rota", str], Awaitable["RunHandle[PipelineResult]"]]
 def client_of(call: CommonOptions, path: Path) -> Client | None:
     """A client that only reads; None if there is no database yet, so that nothing has run."""
     place = location.place_of(call, root_of(path))
-    if not project.exists(place.url):
+    if not project.database_exists(place.url):
         return None
     return Client(place.url, settings=place.settings, migrate=False)
 

@@ -43,7 +43,7 @@ def with_commands(
     """
     root = location.root_of(folder)
     place = location.place_of(call, root)
-    is_there = project.exists(place.url)
+    is_there = project.database_exists(place.url)
     app = Rota(place.url, settings=place.settings, migrate=None if not is_there else False)
 
     async def timed(client: Client | None) -> tuple[T, int]:
