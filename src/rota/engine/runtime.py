@@ -88,7 +88,7 @@ class Runtime:
                 ("work", self.worker.run),
                 ("schedules", self.scheduler.run),
                 ("leases", self.maintenance.keep_leases),
-                ("house", self.maintenance.heartbeat_loop),
+                ("maintenance", self.maintenance.heartbeat_loop),
             )
             if name != "schedules" or self._fires
         }
@@ -118,7 +118,7 @@ class Runtime:
         except RotaError as error:
             log.error("not everything could be settled; leases will lapse: %s", error)
         await self._end("leases")
-        await self._end("house")
+        await self._end("maintenance")
         await self._end_logs()
         self._watchdog.stop()
         with contextlib.suppress(RotaError):
