@@ -289,7 +289,8 @@ class BlockingClient(BlockingStarter):
         """
         if current_run() is not None:
             raise UsageError(
-                "a blocking client inside a workflow would ask again at every replay",
+                "a blocking client was used in a workflow, where every replay would repeat the "
+                "call",
                 hint="Use it in a step; in the workflow, call child workflows or `block_on`.",
             )
         loop = self._opened()
@@ -393,11 +394,16 @@ class BlockingClient(BlockingStarter):
 def block_on(work: Awaitable[T]) -> T:
     """Await anything durable in a sync workflow.
 
+    It runs on the event loop of this workflow's worker; outside of workflows, on one of its own.
+
     Args:
         work: An awaitable, such as a start of a child.
 
     Returns:
         Its result.
+
+    Raises:
+        UsageError: Async code calls it.
 
     Example:
         block_on(child.start(7))
@@ -414,7 +420,10 @@ def block_on(work: Awaitable[T]) -> T:
         return asyncio.run(awaited())
     if isinstance(work, Coroutine):
         work.close()
-    raise UsageError("this blocks, and async code must not", hint="Await rota's own verb instead.")
+    raise UsageError(
+        "a function of rota.blocking was called in async code, which it would block",
+        hint="Await the function of the same name in `rota` (for block_on: await its argument).",
+    )
 
 
 def sleep(duration: Duration) -> None:

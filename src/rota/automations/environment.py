@@ -38,7 +38,7 @@ class AutomationEnvironment(NamedTuple):
 
     async def within(self, work: Awaitable[T], limit_s: float) -> T:
         """Await the work. After this time on the engine's clock, cancel it and raise TimeoutError.
-        The network timeouts inside of a tool remain in real time: a socket knows no other."""
+        Network timeouts inside of a tool stay in real time, which sockets follow."""
         try:
             at = after(self.clock.now(), micros(limit_s))
             return await within(asyncio.ensure_future(work), self.clock, at)

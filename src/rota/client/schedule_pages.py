@@ -262,7 +262,7 @@ class SchedulePages(ScheduleFinder):
 
         Raises:
             UnknownSchedule: There is no schedule of that name.
-            BadInput: There is no such outcome.
+            BadInput: There is no such outcome, or `limit` is not a whole number from 1 on.
         """
         checked_limit(limit, sys.maxsize)
         wanted = await self._wanted(name, start, end, outcome)
