@@ -12,7 +12,7 @@ from rota.client.start import RunOptions
 from rota.core.runs.model import Queue
 from rota.core.runs.recovery import ALONE_FROM, runs_alone
 from rota.core.time.instants import SECOND
-from rota.explain.schedule import why
+from rota.explain.why import why
 from rota.store.backend.queries import compiled
 from rota.store.runs import workers
 from rota.store.runs.start import start_runs

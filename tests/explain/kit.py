@@ -8,7 +8,8 @@ from typing import Any
 
 from rota import NeedsLogin, Rota, sleep, wait_for
 from rota.core.runs.model import Queue
-from rota.explain.schedule import Explanation, why
+from rota.explain.schedule import Explanation
+from rota.explain.why import why
 from rota.store.runs import workers
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)

@@ -10,7 +10,8 @@ import pytest
 from rota import NeedsLogin, Rota, Transient
 from rota.automations import Context
 from rota.errors import UnknownSchedule, UsageError
-from rota.explain.schedule import Explanation, why
+from rota.explain.schedule import Explanation
+from rota.explain.why import why
 from rota.testing import virtual
 from tests.automations.kit import UNSURE, Line, begun, raising, started
 

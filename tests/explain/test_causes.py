@@ -11,7 +11,7 @@ import pytest
 from rota import Rota
 from rota.errors import UnknownSchedule
 from rota.explain import schedule
-from rota.explain.schedule import why
+from rota.explain.why import why
 from rota.testing import World, virtual
 from tests.explain.kit import BERLIN, NOON, ask, limit, make
 

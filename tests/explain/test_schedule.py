@@ -12,7 +12,7 @@ from rota import Rota
 from rota.core.time.instants import MINUTE, instant
 from rota.errors import UnknownSchedule, UsageError
 from rota.explain.run import BLOCKED
-from rota.explain.schedule import why
+from rota.explain.why import why
 from rota.testing import World, virtual
 from tests.explain.kit import BERLIN, NOON, ask, limit, make
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rota.errors import BadSchedule, WrongState
-from rota.explain.schedule import why
+from rota.explain.why import why
 from rota.schedules.ledger_check import Covered, covers
 from rota.testing import World, virtual
 from tests.schedules.kit import (

@@ -8,7 +8,7 @@ import pytest
 
 from rota import Rota, sleep, this_run
 from rota.errors import BadSchedule
-from rota.explain.schedule import why
+from rota.explain.why import why
 from rota.testing import virtual
 from tests.schedules.kit import (
     HOURLY,

@@ -8,7 +8,7 @@ import pytest
 
 from rota.engine import scheduler
 from rota.errors import BadSchedule, UnknownSchedule, WrongState
-from rota.explain.schedule import why
+from rota.explain.why import why
 from rota.store.backend.database import Tx
 from rota.store.schedules import fire
 from rota.testing import virtual

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from rota.errors import BadSchedule
-from rota.explain.schedule import why
+from rota.explain.why import why
 from rota.testing import World, virtual
 from tests.schedules.kit import HOURLY, PLAIN, Noted, at, lines, schedule, sound, sql
 

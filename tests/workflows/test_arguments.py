@@ -12,7 +12,7 @@ from rota import Rota, gather, sleep, wait_for
 from rota.cli.run.next_steps import next_step
 from rota.core.runs.argument_digest import digest_of
 from rota.errors import Stranded, UsageError
-from rota.explain.schedule import why
+from rota.explain.why import why
 from rota.testing import virtual
 from tests.workflows.kit import keys, result, sound, step_named, trouble
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rota.core.runs.stored_errors import read_error
-from rota.explain.schedule import why
+from rota.explain.why import why
 from rota.notifications import command
 from rota.pipelines.definition.schedule_block import Condition
 from rota.pipelines.run.conditions import unmet_condition

@@ -9,7 +9,7 @@ from rota.cli.base import BaseCommand, CommonOptions
 from rota.client.client import Client
 from rota.errors import BadInput, UnknownSchedule
 from rota.explain.schedule import Explanation
-from rota.explain.schedule import why as ask
+from rota.explain.why import why as ask
 from rota.schedules.asked_time import said_span
 from rota.schedules.host_zone import host_zone_name
 from rota.schedules.preview import read_time, zone_of

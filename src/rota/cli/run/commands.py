@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from rota.cli import argument_values, complete, connect, render
+from rota.cli.automation.approvals import approve, reject, resolve
 from rota.cli.base import CommandGroup, CommonOptions, limit_option
 from rota.cli.run import bulk, page
 from rota.cli.run import watch as watching
-from rota.cli.run.approvals import approve, reject, resolve
 from rota.cli.run.bulk import run_filters, selection
 from rota.cli.run.logs import logs
 from rota.cli.run.start import start

@@ -16,7 +16,7 @@ from rota.core.runs.stored_errors import end_of, run_failed
 from rota.core.time.instants import SECOND, patience_micros
 from rota.errors import BadInput, RotaError
 from rota.explain.run import BLOCKED
-from rota.explain.schedule import why
+from rota.explain.why import why
 
 # A run that has not ended after this time may be blocked, for example because no worker runs.
 EXPLAIN_AFTER_US = 5 * SECOND

@@ -18,7 +18,8 @@ from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import read_error
 from rota.core.schedules.intent import Policies
 from rota.core.time.instants import iso_if_known, span
-from rota.explain.schedule import Explanation, pause_of, range_of, why
+from rota.explain.schedule import Explanation, pause_of, range_of
+from rota.explain.why import why
 from rota.schedules.overrides import differences_text, policy_words
 from rota.schedules.preview import form_of, wall, zone_of
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from rota.explain.schedule import why
+from rota.explain.why import why
 from rota.http.mcp.tool import McpTool
 from rota.http.request import WebRequest
 from rota.http.response_bodies import ApiDocument, WhyDocument

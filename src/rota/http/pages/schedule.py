@@ -14,7 +14,7 @@ from rota.core.runs.model import Run
 from rota.core.schedules.intent import ENDED
 from rota.core.time.instants import instant, span
 from rota.errors import BadInput, RotaError
-from rota.explain.schedule import why as explain
+from rota.explain.why import why as explain
 from rota.http.pages import chart
 from rota.http.pages.forms import read_input
 from rota.http.pages.occurrence_view import (

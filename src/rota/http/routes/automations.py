@@ -10,7 +10,7 @@ import msgspec
 from rota.client.automation_views import AutomationView
 from rota.core.automations.model import Resolution, SeenInput, SeenRun
 from rota.errors import BadInput, UnknownAutomation
-from rota.explain.schedule import why
+from rota.explain.why import why
 from rota.http.fields import (
     Id,
     Limit,

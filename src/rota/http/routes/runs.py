@@ -14,7 +14,7 @@ from rota.core.json_schema import shape_of
 from rota.core.runs.filters import RunSelection
 from rota.core.time.instants import SECOND, patience_micros
 from rota.errors import BadInput, UnknownWorkflow
-from rota.explain.schedule import why
+from rota.explain.why import why
 from rota.http.fields import CONFLICT, NOT_FOUND, Limit, Reason, RequestFields, Text
 from rota.http.request import WebRequest
 from rota.http.response_bodies import (

@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 from rota.client.schedule_view import ScheduleView
 from rota.core.time.instants import moment
 from rota.errors import UnknownSchedule
-from rota.explain.schedule import why
+from rota.explain.why import why
 from rota.http.fields import (
     CONFLICT,
     NOT_FOUND,
