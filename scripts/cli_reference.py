@@ -57,12 +57,16 @@ input = { what = "db" }
 overlap = "skip"
 ```
 
-Only `rota up`, `rota run start` and `rota schedule create` (and `update` with arguments) import the
-project's code; the others do so only when nothing else names the database. So name the database,
-and the namespace if there is one, in `rota.toml`: then you can inspect runs even while the code is
-broken. The same commands, `rota migrate`, `rota pipeline run` and `rota pipeline schedule` create
-or migrate a SQLite file; no others do. Only `rota migrate` and the flag `--migrate` migrate
-PostgreSQL.
+These commands import the project's code: `rota up`, `rota serve`, `rota mcp`, `rota run start`,
+`rota schedule create` (and `update` with arguments or a workflow), `rota automation deploy` and
+`publish`, `rota notification test`, `rota doctor` if `rota.toml` has schedules, and the completion
+of workflow names. The others import it only if nothing else names the database. So name the
+database, and the namespace if there is one, in `rota.toml`: then you can inspect runs even while
+the code is broken.
+
+A SQLite file is created or migrated only by `rota up`, `rota run start`, `rota schedule create` and
+`update`, `rota automation deploy` and `publish`, `rota migrate`, `rota pipeline run` and `rota
+pipeline schedule`. Only `rota migrate` and the flag `--migrate` migrate PostgreSQL.
 
 Pipelines need no project. If nothing names a database, `rota pipeline` uses `.rota.db` in the
 folder that holds the pipelines' folders. `rota scheduler` is an alias of `rota pipeline schedule`.

@@ -45,7 +45,8 @@ def _exact(text: str) -> float:
 
 
 def loose(text: str | None) -> Any:
-    """JSON when it is JSON, otherwise the text itself. A number that loses digits stays text."""
+    """JSON when it is JSON, otherwise the text itself. A number that loses digits stays text. None
+    stays None."""
     if text is None:
         return None
     try:

@@ -6,19 +6,19 @@ import hashlib
 import hmac
 import ipaddress
 from http import HTTPStatus
-from typing import cast
 from urllib.parse import urlsplit
 
 from rota.client.client import Client
+from rota.core.access.model import Role
 from rota.errors import BadToken
 from rota.http.login import Logins
 from rota.http.options import HttpOptions, ProxyTable
 from rota.http.problems import RequestRefused
-from rota.http.request import NOBODY, Identity, RawRequest, Role, media_type, read_cookies
+from rota.http.request import NOBODY, Identity, RawRequest, RequiredRole, media_type, read_cookies
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 SAFE = frozenset({"GET", "HEAD"})
-LOCAL = Identity("local", "admin")
+LOCAL = Identity("local", Role.ADMIN)
 BEARER = "bearer "
 JSON = "application/json"
 
@@ -60,7 +60,7 @@ class Gate:
         except BadToken as error:
             self._logins.failed(peer)
             raise _no_token(error.message) from error
-        return Identity(token.name, cast(Role, token.role), token.id)
+        return Identity(token.name, Role(token.role), token.id)
 
     async def _by_session(self, raw: RawRequest) -> Identity | None:
         cookies = read_cookies(raw.headers.get("cookie", ""))
@@ -72,7 +72,7 @@ class Gate:
         except BadToken:
             return None
         session_id = hashlib.sha256(secret.encode()).hexdigest()[:16]
-        return Identity(session.name, cast(Role, session.role), session.token_id, session_id)
+        return Identity(session.name, Role(session.role), session.token_id, session_id)
 
     def _by_proxy(self, raw: RawRequest) -> Identity | None:
         proxy = self._options.proxy
@@ -105,7 +105,7 @@ class Gate:
         elif origin is None and not (identity is LOCAL and media_type(raw.headers) == JSON):
             raise _foreign("the request does not say which page has sent it")
 
-    def check_role(self, identity: Identity, role: Role) -> None:
+    def check_role(self, identity: Identity, role: RequiredRole) -> None:
         """Refuse an identity without the role."""
         if identity.may(role):
             return

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from rota.core.access.model import Role
 from rota.core.suggest import did_you_mean
 from rota.errors import BadSetting
 
@@ -23,7 +24,7 @@ class ProxyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user_header: str
     secret_header: str
     peers: list[str]  # networks the proxy connects from
-    users: dict[str, Literal["read", "operate", "admin"]]  # exact names
+    users: dict[str, Role]  # exact names
     secret_env: str = "ROTA_PROXY_SECRET"  # the variable that holds the shared secret
 
     @property

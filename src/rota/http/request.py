@@ -12,12 +12,13 @@ from urllib.parse import parse_qs
 import msgspec
 
 from rota.client.client import Client
+from rota.core.access.model import Role
 from rota.errors import BadInput
 from rota.pipelines.client import PipelineClient
 
-# `open` asks for no identity; each further role may do what the ones before it may.
-Role: TypeAlias = Literal["open", "read", "operate", "admin"]
-ROLES: tuple[Role, ...] = ("open", "read", "operate", "admin")
+# The least role that may ask for a page; `open` asks for no identity.
+RequiredRole: TypeAlias = Literal["open", "read", "operate", "admin"]
+ROLES = tuple(Role)  # each may do what the ones before it may
 FIELDS_MAX = 1_000
 
 
@@ -26,16 +27,18 @@ class Identity:
     """Who asks: the name for the audit list, the role, and the token if there is one."""
 
     name: str
-    role: Role
+    role: Role | None  # None: nobody
     token_id: str | None = None
     session_id: str | None = None
 
-    def may(self, role: Role) -> bool:
+    def may(self, required: RequiredRole) -> bool:
         """Whether this identity has at least that role."""
-        return ROLES.index(self.role) >= ROLES.index(role)
+        if required == "open" or self.role is None:
+            return required == "open"
+        return ROLES.index(self.role) >= ROLES.index(Role(required))
 
 
-NOBODY = Identity("nobody", "open")
+NOBODY = Identity("nobody", None)
 
 
 class Fields:

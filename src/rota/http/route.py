@@ -20,7 +20,7 @@ from rota.core.suggest import did_you_mean
 from rota.errors import BadInput
 from rota.http.fields import CONFLICT, NOT_FOUND
 from rota.http.problems import RequestRefused
-from rota.http.request import Answer, Empty, Fields, Json, Role, WebRequest, media_type
+from rota.http.request import Answer, Empty, Fields, Json, RequiredRole, WebRequest, media_type
 from rota.http.router import Page, path_names
 
 PREFIX = "/api/v1"
@@ -44,7 +44,7 @@ class Route:
 
     method: str
     path: str
-    role: Role
+    role: RequiredRole
     function: Callable[..., Any]
     client: str  # the method of the client it renders
     status: int = HTTPStatus.OK
@@ -125,7 +125,7 @@ class Route:
 
 
 def route(
-    method: str, path: str, role: Role, client: str, *,
+    method: str, path: str, role: RequiredRole, client: str, *,
     problems: tuple[int, ...] | None = None, **more: Any,
 ) -> Callable[[Callable[..., Any]], Route]:  # fmt: skip
     """Make a handler a route of the table. Unless `problems` says otherwise, the thing that a path

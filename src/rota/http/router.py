@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 from urllib.parse import unquote
 
-from rota.http.request import Answer, Role, WebRequest
+from rota.http.request import Answer, RequiredRole, WebRequest
 
 PageHandler: TypeAlias = Callable[[WebRequest], Awaitable[Answer]]
 
@@ -18,7 +18,7 @@ class Page:
 
     method: str
     path: str
-    role: Role
+    role: RequiredRole
     handler: PageHandler
     verb: str = ""  # for the audit list; without one, method and path
     audits: bool = False  # the handler writes to the audit list, or changes nothing
@@ -31,7 +31,7 @@ class Match(NamedTuple):
     """The pattern of a path, its entries by method, and its parameters."""
 
     path: str
-    methods: dict[str, Page]
+    methods: Mapping[str, Page]
     parameters: dict[str, str]
 
     @property

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rota.client.client import Client
+from rota.core.access.model import Role
 from rota.http.mcp.protocol import HANDSHAKE_VERSIONS, STATELESS_VERSIONS, VERSION_KEY, McpServer
 from rota.http.mcp.tool import ANSWER_BYTES_MAX
 from rota.http.mcp.tools import TOOLS
@@ -22,7 +23,7 @@ PAGE = "http://127.0.0.1:8420"
 
 
 def server_for(client: Client, *, writes: bool = False) -> McpServer:
-    who = Identity("ann", "operate" if writes else "read")
+    who = Identity("ann", Role.OPERATE if writes else Role.READ)
     request = WebRequest("POST", "/mcp", client, who, site=SiteState(url=PAGE))
     return McpServer(request, writes=writes)
 

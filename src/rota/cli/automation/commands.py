@@ -213,8 +213,8 @@ def rollback(call: CommonOptions, name: str, version: int) -> None:
     """Deploy an earlier version again.
 
     Workers that still have its code run it at once; others have to be started with it. A worker
-    that starts with the code you rolled back from does not deploy it again. A worker with newer
-    code does, and `rota automation deploy` deploys any code.
+    that starts with code that was deployed before does not deploy it. New code is deployed at the
+    start, and `rota automation deploy` deploys any code.
     """
     done, view = _command(call, Automations.rollback, name, version)
     if done.version == done.before:
@@ -235,7 +235,7 @@ def rollback(call: CommonOptions, name: str, version: int) -> None:
 def prune(call: CommonOptions, name: str, keep: int) -> None:
     """Delete old versions of an automation.
 
-    The version in use stays, and so does the newest one that was deployed. Runs keep the number
+    The version in force stays, and so does the newest one that was deployed. Runs keep the number
     of their version.
     """
     pruned, view = _command(call, Automations.prune_versions, name, keep=keep)

@@ -93,7 +93,7 @@ def revoke(call: CommonOptions, name: str) -> None:
 @click.option("--before", metavar="ID", help="Older than this entry: the next page.")
 @click.pass_obj
 def audit(call: CommonOptions, limit: int, before: str | None) -> None:
-    """List who did what over HTTP, in the dashboard and by MCP."""
+    """List who did what by API, dashboard, MCP and `rota token`."""
     rows, now = connect.ask_with_time(
         call, lambda client: client.audit.list(limit=limit, before=before)
     )

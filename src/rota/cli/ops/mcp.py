@@ -12,6 +12,7 @@ from rota.cli import complete, connect, exit_codes
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.client.answers import user_name
 from rota.client.client import Client
+from rota.core.access.model import Role
 
 if TYPE_CHECKING:
     from rota.http.mcp.protocol import McpServer
@@ -36,7 +37,7 @@ def mcp(call: CommonOptions, target: str | None, write: bool) -> int:
     call.project = target or call.project
     client = connect.client_of(call)
     options = connect.http_options(connect.project_of(call), None)
-    who = Identity(f"{user_name()} (mcp)", "operate" if write else "read")
+    who = Identity(f"{user_name()} (mcp)", Role.OPERATE if write else Role.READ)
     state = SiteState(url=options.address(options.port))
     request = WebRequest("POST", "/mcp", client, who, site=state)
     return asyncio.run(_serve(client, McpServer(request, writes=write)))

@@ -70,8 +70,8 @@ async def _serve(client: Client, server: HttpServer) -> int:
 def open_(call: CommonOptions, address: str | None, only_print: bool) -> None:
     """Open the dashboard in a browser.
 
-    Prints its address. If a login is needed, the address is a login link, valid once and
-    for a minute.
+    Prints its address. If a login is needed, the address holds a login link. It works once, within
+    a minute.
     """
     from rota.http import address as addresses  # loads http.client
 

@@ -28,7 +28,7 @@ SEARCH_FROM = 8  # rows; lists with fewer fit on the screen and have no search f
 
 
 @dataclass(frozen=True)
-class Place:
+class NavEntry:
     """An entry of the navigation."""
 
     key: str
@@ -39,12 +39,12 @@ class Place:
 
 
 PLACES = (
-    Place("overview", "/", "Overview", "n-home"),
-    Place("runs", "/runs", "Runs", "n-runs"),
-    Place("schedules", "/schedules", "Schedules", "n-sched"),
-    Place("automations", "/automations", "Automations", "n-auto"),
-    Place("pipelines", "/pipelines", "Pipelines", "n-pipe", on_phone=False),
-    Place("workers", "/workers", "Workers", "n-work", on_phone=False),
+    NavEntry("overview", "/", "Overview", "n-home"),
+    NavEntry("runs", "/runs", "Runs", "n-runs"),
+    NavEntry("schedules", "/schedules", "Schedules", "n-sched"),
+    NavEntry("automations", "/automations", "Automations", "n-auto"),
+    NavEntry("pipelines", "/pipelines", "Pipelines", "n-pipe", on_phone=False),
+    NavEntry("workers", "/workers", "Workers", "n-work", on_phone=False),
 )
 # The result of a form, by the word in `?done=`. Addresses can be forged, so only texts of Rota are
 # shown.

@@ -25,7 +25,7 @@ from rota.http.response_bodies import ApiDocument, Instant, document, documents
 from rota.http.route import RouteReply, route
 
 SECRET_SETTINGS = ("listen_url",)
-Role = Annotated[str, msgspec.Meta(pattern="^(read|operate|admin)$")]
+RoleName = Annotated[str, msgspec.Meta(pattern="^(read|operate|admin)$")]
 
 
 # -- the process -------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Me(ApiDocument, frozen=True):
 async def who_am_i(request: WebRequest) -> Me:
     """Show the name and the role of the caller."""
     who = request.identity
-    return Me(who.name, who.role, request.client.settings.namespace, who.token_id)
+    return Me(who.name, str(who.role), request.client.settings.namespace, who.token_id)
 
 
 # -- workers and queues ------------------------------------------------------------------------
@@ -350,7 +350,7 @@ class TokenBody(RequestFields, frozen=True):
     """A new token."""
 
     name: Text
-    role: Role = "read"
+    role: RoleName = "read"
     expires_in: Text | None = None
 
 
