@@ -416,12 +416,13 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
         return own_process(uses_threads=self.url.startswith("sqlite:"))
 
     def healthy(self) -> bool:
-        """Whether the worker's loop turns (no worker is healthy too)."""
+        """Whether the worker's event loop responds; True without a worker."""
         return self.runtime is None or self.runtime.maintenance.is_healthy()
 
     @property
     def is_draining(self) -> bool:
-        """Whether the worker of this process stops: it ends its runs and claims no more."""
+        """Whether the worker of this process is draining: it finishes its runs and claims no new
+        ones."""
         return self.runtime is not None and self.runtime.is_stopping
 
 

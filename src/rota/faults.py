@@ -1,4 +1,4 @@
-"""Named points where a crash test may strike. In production `strike` is None and costs nothing."""
+"""Named points at which a crash test may kill the process."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ async def test_a_result_is_only_taken_for_a_change_that_happened(database_url: s
         await world.settle()
         with pytest.raises(WrongState, match="it has no side effect with an unknown outcome"):
             await app.automations.resolve("line", "happened")
-        with pytest.raises(UsageError, match="skip has no result"):
+        with pytest.raises(UsageError, match="'skip' takes no result"):
             await app.automations.resolve("line", "skip", result=1)
         with pytest.raises(UsageError, match="result of the change"):
             await app.automations.resolve("line", "happened", result=object())
@@ -232,10 +232,10 @@ async def test_all_automations_of_an_outage_are_tried_again_with_one_answer(
 async def test_an_answer_that_is_none_or_a_filter_that_is_none_is_refused() -> None:
     app = Many("a1")
     async with virtual(app):
-        with pytest.raises(BadInput, match="'maybe' answers nothing"):
+        with pytest.raises(BadInput, match="'maybe' is not an answer"):
             await app.automations.answer_all("maybe")  # type: ignore[arg-type]
         with pytest.raises(UnknownOption, match="'names'"):
             await app.automations.answer_all("skip", names="a*")  # type: ignore[call-arg]
-        with pytest.raises(BadInput, match="no automation waits for 'transent'") as typo:
+        with pytest.raises(BadInput, match="'transent' is not a reason to wait") as typo:
             await app.automations.answer_all("skip", reason="transent")
         assert typo.value.advice == "Did you mean transient?"

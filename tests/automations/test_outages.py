@@ -183,7 +183,7 @@ async def test_list_show_and_why_name_what_is_waited_for_and_since_when(database
         assert 17 <= outage.tries <= 30  # the pauses are random, up to 10 minutes
         assert shown.said.actions == ("try-again",)
         said = await why(app, "watch")
-        assert said.startswith("waits for page (example.com) since ")
+        assert said.startswith("has been waiting for page (example.com) since ")
         assert f"({outage.tries} tries)" in said
         assert "tries again at" in said
         assert said.endswith(": connection refused")

@@ -113,7 +113,7 @@ async def test_a_running_worker_notices_at_its_heartbeat(database_url: str) -> N
         assert done == [1]
         [row] = await app.workers()
         assert row.status == "online"
-        with pytest.raises(WrongState, match=r"is disarmed since .* \(by an operator\)"):
+        with pytest.raises(WrongState, match=r"has been disarmed since .* \(by an operator\)"):
             await app.operations.must_be_armed()
         await app.operations.arm()
         await pass_time(clock, "7s")

@@ -43,7 +43,7 @@ async def _nothing(app: Rota, world: World) -> None:
         ("works", "mail", _pause_mail, "queue_paused", "queue mail is paused",
             "`rota queue resume mail`."),
         ("elsewhere", "default", _nothing, "unknown_workflow", "knows workflow elsewhere",
-            "Deploy the code that has it."),
+            "Start a worker with the code of workflow elsewhere: `rota up`."),
         ("works", "mail", _take_all_slots, "slots", "the only slot of the worker that serves queue",
             "Wait, or"),
         ("login", "default", _nothing, "needs_person", "renew the credentials",
@@ -229,4 +229,4 @@ async def test_a_time_before_an_edit_names_the_time_of_the_edit() -> None:
         await app.schedules.update("s", when="30 * * * *")
         found = await ask(app, "s", "2027-03-01T13:30")
         assert found.verdict == "other_times"
-        assert "only since Mon 2027-03-01 14:11 UTC" in found.sentence
+        assert "its timing was changed at Mon 2027-03-01 14:11 UTC" in found.sentence

@@ -58,7 +58,8 @@ async def test_one_that_is_due_in_a_disarmed_database_names_that_and_no_missing_
         found = await ask(app, "hourly")
         assert found.verdict == "disarmed"
         assert found.sentence.startswith(
-            "hourly is due since Mon 2027-03-01 13:00 UTC (20m), but the database is disarmed"
+            "hourly has been due since Mon 2027-03-01 13:00 UTC (20m), but the database has been "
+            "disarmed"
         )
         assert "worker" not in found.sentence
         assert found.facts["disarmed_at"] == "2027-03-01T12:00:00.000Z"
@@ -288,7 +289,8 @@ async def test_without_a_worker_nobody_fires(database_url: str) -> None:
         found = await ask(app, "hourly")  # the worker has not reported for an hour
         assert found.verdict == "no_worker"
         assert (
-            "is due since Mon 2027-03-01 13:00 UTC (1m), but no worker is running" in found.sentence
+            "has been due since Mon 2027-03-01 13:00 UTC (1m), but no worker is running"
+            in found.sentence
         )
         await world.beat()
         assert (await ask(app, "hourly")).verdict == "due"
@@ -351,7 +353,7 @@ async def _foreign(app: Rota) -> str:
     [
         ({"running_max": 2}, "ready", "about to be claimed"),
         ({"running_max": 1}, "queue_limit", "queue mail runs 1 at the same time, its limit"),
-        ({"key_running_max": 1}, "key_limit", "1 of key ann run already, the limit"),
+        ({"key_running_max": 1}, "key_limit", "1 run of key ann is executing, which is the limit"),
         ({"key_open_max": 1}, "key_open_limit", "1 of key ann may be open at a time, and"),
         ({"paused": 1}, "queue_paused", "queue mail is paused"),
         ({"rate_count": 1, "rate_per_us": 60 * MINUTE}, "rate_limit", "may start 1 per 1h"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any
@@ -392,7 +393,7 @@ async def test_a_plain_timeout_around_a_durable_wait_fails_the_run(
 
     _, status, message = await ended(database_url, app)
     assert status == "failed:logic"
-    assert "timeout of asyncio" in message
+    assert "asyncio timeout around a durable wait" in message
 
 
 async def test_a_plain_timeout_around_a_step_works(database_url: str) -> None:
@@ -426,3 +427,39 @@ async def test_an_event_loop_that_hides_its_timers_is_named_when_a_worker_starts
     assert said is not None
     assert "test_misuse.Timerless does not show its timers" in said
     assert "wait_for(…, timeout=…)" in said
+
+
+async def test_this_python_has_the_private_attributes_of_asyncio_that_rota_reads() -> None:
+    """`workflows/branches.py` and `workflows/asyncio_timeouts.py` see by them what a task waits
+    for, and whether an asyncio timeout is around it."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+
+    async def waits() -> None:
+        async with asyncio.timeout(3600):
+            await future
+
+    task: Any = asyncio.create_task(waits())
+    task.add_done_callback(lambda _: None)
+    timer: Any = loop.call_later(3600, print, "never")
+    await asyncio.sleep(0)
+    timers = getattr(loop, "_scheduled", ())
+    owners = [getattr(getattr(one, "_callback", None), "__self__", None) for one in timers]
+    bounded = [getattr(owner, "_task", None) for owner in owners]
+    found = {
+        "Task._fut_waiter": getattr(task, "_fut_waiter", None) is future,
+        "Task._callbacks": bool(getattr(task, "_callbacks", None)),
+        "loop._scheduled": timer in timers,
+        "TimerHandle._callback": getattr(timer, "_callback", None) is print,
+        "TimerHandle._args": getattr(timer, "_args", None) == ("never",),
+        "asyncio.Timeout._task": task in bounded,
+        "asyncio.tasks._release_waiter": callable(getattr(asyncio.tasks, "_release_waiter", None)),
+    }
+    timer.cancel()
+    future.set_result(None)
+    await task
+    missing = [name for name, is_there in found.items() if not is_there]
+    assert not missing, (
+        f"Python {sys.version.split()[0]} lacks {', '.join(missing)}: Rota cannot tell what a "
+        "branch waits for; see workflows/branches.py and workflows/asyncio_timeouts.py"
+    )

@@ -47,7 +47,7 @@ async def test_a_wrong_signal_sent_before_the_wait_is_left_and_the_run_waits_on(
             await world.settle()
         assert await run.status() == "sleeping:signal"
         assert "Expected `int`" in ((await step_named(app, run, "wait n#0")).error or "")
-        assert len([line for line in caplog.messages if "leaves a signal" in line]) == 1
+        assert len([line for line in caplog.messages if "ignores a signal" in line]) == 1
         await run.signal("n", 7)
         await world.drain()
         assert await result(run) == 7

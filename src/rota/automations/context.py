@@ -233,7 +233,8 @@ class Context:
             )
         if self._loop is not None and threading.get_ident() != self.thread:
             self._refuse(
-                f"a change has to be asked for in the handler's own thread, unlike in {here}",
+                f"the call in {here} runs in another thread; a change must be made in the "
+                "handler's own thread",
                 hint="Nothing was called. Make the call in mutate itself.",
             )
         later = use_after(frame, self)

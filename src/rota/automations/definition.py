@@ -167,9 +167,10 @@ class Automation:
 
         `retries` and `failed_reads` say what follows a failure."""
         check_options(policy, ToolPolicyOptions, self.producer)
-        failures = checked_policy(f"producer {name or ''}".strip(), **policy)
+        what = f"producer {name or ''}".strip()
+        failures = checked_policy(what, **policy)
         if (every is None) == (cron is None):
-            raise UsageError("a producer has either every= or cron=")
+            raise UsageError(f"{what}: give either every= or cron=")
 
         def declare(function: F) -> F:
             assert callable(function)

@@ -43,7 +43,11 @@ async def call(
         raise (first.cause or stop.cause or stop) from None
     except asyncio.CancelledError:
         if task.cancelled() and not _is_cancelled():
-            raise UsageError("a handler let a CancelledError of its own escape") from None
+            automation, handler = ctx.caller
+            raise UsageError(
+                f"handler {handler} of automation {automation} raised CancelledError, although "
+                "nothing cancelled it"
+            ) from None
         raise
     if ctx.stopped is not None:  # it swallowed the stop, which counts all the same
         raise ctx.stopped.cause or ctx.stopped
@@ -52,7 +56,7 @@ async def call(
 
 def _late(environment: AutomationEnvironment, ctx: Context, limit_s: float) -> RunTimeout:
     automation, handler = ctx.caller
-    late = f"the handler did not end within {limit_s:g} s"
+    late = f"handler {handler} did not end within {limit_s:g} s"
     if handler not in environment.threads.hung(automation):
         return RunTimeout(late)
     hint = "Give its calls a timeout. Restart the worker to end the thread."

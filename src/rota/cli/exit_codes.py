@@ -23,7 +23,7 @@ NAMED_MAX = 3  # commands that a hint names if none is near; `--help` lists more
 
 MEANINGS: dict[int, str] = {
     OK: "success",
-    FAILED: "the operation failed, for example the awaited run did",
+    FAILED: "the operation failed, or the awaited run did not complete",
     USAGE: "bad usage: an option, a setting or an input is wrong",
     DATABASE: "the database cannot be used",
     NOT_FOUND: "there is no such run, workflow, schedule, automation or pipeline",

@@ -67,7 +67,8 @@ RULES: tuple[AlertRule, ...] = (
     ),
     AlertRule(
         "RotaUnknownOutcome", 'rota_waiting_for_person{why="reconciliation"} > 0', "5m", "page",
-        "It is unknown whether a change happened.", "rota automation list; rota run resolve ID",
+        "It is unknown whether a change happened.",
+        "rota automation list; rota automation show NAME lists the answers",
     ),
     AlertRule(
         "RotaPersonNeeded", "sum by (namespace, why) (rota_waiting_for_person) > 0", "4h", "ticket",

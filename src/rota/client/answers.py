@@ -59,7 +59,7 @@ def new_answer(new_id: str, person: PersonOptions) -> NewAnswer:
         if text is not None and not (isinstance(text, str) and 0 < len(text) <= TEXT_CHARS_MAX):
             raise BadInput(
                 f"{what}={text!r:.80} is not text of 1 to {TEXT_CHARS_MAX} characters",
-                hint="Nothing was answered.",
+                hint="Give a text of that length, or omit it; nothing was answered.",
             )
     return NewAnswer(new_id, by or user_name(), note)
 
@@ -77,11 +77,11 @@ async def answer_all(
     """See `Automations.answer_all`. Each automation is answered in a transaction of its own, and
     only if it still waits for what was counted."""
     if how not in get_args(Answer):
-        raise BadInput(f"{how!r} answers nothing", hint=f"Use: {', '.join(get_args(Answer))}.")
+        raise BadInput(f"{how!r} is not an answer", hint=f"Use: {', '.join(get_args(Answer))}.")
     reason = options.get("reason")
     if reason is not None and reason not in WAITS:
         raise BadInput(
-            f"no automation waits for {reason!r}",
+            f"{reason!r} is not a reason to wait",
             hint=suggestion(reason, WAITS, f"Use: {', '.join(WAITS)}."),
         )
     found = [view async for view in every_automation(automations) if _fits(view, how, options)]

@@ -247,7 +247,9 @@ class Automations(AutomationReads):
         if result is None:
             return None
         if how != "happened":
-            raise UsageError(f"{how} has no result", hint='Only "happened" comes with a result.')
+            raise UsageError(
+                f"{how!r} takes no result", hint='Omit `result`, or answer "happened".'
+            )
         return self._json(result, "the result of the change")
 
     async def skip_event(
@@ -375,7 +377,7 @@ class Automations(AutomationReads):
             UsageError: `keep` is below 1.
         """
         if keep < 1:
-            raise UsageError(f"keep={keep}: the version in force is kept, so at least 1 is")
+            raise UsageError(f"keep={keep} is below 1: the version in force is always kept")
         return await self._command(rollback.prune_versions, name, keep=keep)
 
     # -- how -------------------------------------------------------------------------------

@@ -265,8 +265,8 @@ class Doctor:
         says = f"{counted(found, 'run')} past keep_days ({keep:g}) are still stored"
         hint = (
             "Workers delete them while they run and have time: start one (`rota up`) or more, or"
-            " raise `keep_days`. A worker that lives less than `lease_s` (a cron job) deletes what"
-            " was old at the start of the one before it."
+            " raise `keep_days`. A worker that runs for less than `lease_s` (a cron job) deletes"
+            " only runs that were past `keep_days` when an earlier worker ran."
         )
         says = f"{says}, or more" if found == LOOK_MAX else says
         return [Finding("warn", "retention", says, hint)]
@@ -418,7 +418,8 @@ class Doctor:
         if waits_us <= WAIT_US_MAX:
             return None
         hint = (
-            f"All slots or limits of {row.queue} are taken: see `rota run list --status running`."
+            f"All slots are busy, or a limit of queue {row.queue} is reached: see `rota run list"
+            " --status running`."
         )
         return Finding("warn", "pending", f"{says}, though a worker serves the queue", hint)
 

@@ -40,7 +40,8 @@ def sqlite_findings(version: str, path: str, settings: Settings) -> list[Finding
     )
     number = tuple(int(part) for part in version.rpartition(" ")[2].split("."))
     if number < SAFE_SQLITE:
-        hint = f"Upgrade apsw: before {'.'.join(map(str, SAFE_SQLITE))} two writers may collide."
+        safe = ".".join(map(str, SAFE_SQLITE))
+        hint = f"Upgrade apsw: before SQLite {safe} two writing processes may corrupt the file."
         found = Finding("bad", "store", says, hint)
     elif settings.synchronous != "full":
         hint = "A power cut may lose the last commits; `synchronous = full` loses none."
@@ -89,7 +90,7 @@ def disk_findings(path: str, waiting_bytes: int = 0) -> list[Finding]:
         f"{space.free:,} bytes ({space.free >> 20} of {space.total >> 20} MiB) are free on the file"
         f" system of {space.folder}"
     )
-    effect = "Writes fail now or soon" if level == "bad" else "Writes fail when none are left"
+    effect = "Writes fail now or soon" if level == "bad" else "Writes fail when the disk is full"
     hint = (
         f"{effect} (`store_full`), and no run starts or ends. Free some space, or move the database"
         " to a larger disk. A shorter `keep_days` lets workers delete more."

@@ -26,7 +26,9 @@ ARM_HINT = "`rota arm` lets this database act, if no other copy of it does."
 
 def disarmed_clause(found: Disarmed) -> str:
     """The state for people, as the end of a sentence about the database."""
-    return f"is disarmed since {iso(found.at)} ({found.reason}): nothing fires, runs or is sent"
+    return (
+        f"has been disarmed since {iso(found.at)} ({found.reason}): nothing fires, runs or is sent"
+    )
 
 
 class Operations(ClientPart):

@@ -105,7 +105,8 @@ def evaluable(view: ScheduleView) -> ScheduleView:
     name = view.schedule.name
     raise BadSchedule(
         f"schedule {name} cannot be read any more: {view.problem}",
-        hint=f"Fix it first: `rota schedule update {name}` with what is wrong or lost.",
+        hint=f"Repair it first: `rota schedule update {name}` with new values for the unreadable "
+        "fields.",
     )
 
 

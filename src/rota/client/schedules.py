@@ -185,16 +185,19 @@ class Schedules(SchedulePages):
             view = evaluable(view_of(old))
             fresh = store.resumed(old, view.intent, now=now, catch_up=catch_up)
             if fresh.reason == RUNS_DONE:
-                raise WrongState(f"schedule {name} has done all its runs; raise its max runs first")
+                raise WrongState(
+                    f"schedule {name} has fired all its runs ({view.intent.policies.runs_max})",
+                    hint=f"Raise the limit: `rota schedule update {name} --max-runs N`.",
+                )
             if fresh.status == Status.PAUSED:
-                raise WrongState(f"schedule {name} has no further occurrence; update it first")
+                raise _no_further_occurrence(name)
             return fresh
 
         # A pause stays after its time until it is ended; an operator may still end it.
         changed = await self._change(name, wake, ends_pause=False)
         if changed.schedule.status == Status.PAUSED:
             # The clock was set back: all occurrences after it have an outcome already.
-            raise WrongState(f"schedule {name} has no further occurrence; update it first")
+            raise _no_further_occurrence(name)
         return changed
 
     async def update(
@@ -475,3 +478,10 @@ class Schedules(SchedulePages):
 
     def _restored(self, given: dict[str, Any], stored: Any) -> dict[str, Any]:
         return dict(Redactor(self._client.settings.secret_fields).restored(given, stored))
+
+
+def _no_further_occurrence(name: str) -> WrongState:
+    return WrongState(
+        f"schedule {name} has no further occurrence",
+        hint=f"Give it a new time or a later end: `rota schedule update {name}`.",
+    )

@@ -74,5 +74,5 @@ async def within_or_left(
             if not work.done():
                 log.error("%s swallowed its cancellation and still runs", what)
             elif not work.cancelled():
-                work.exception()  # seen: an exception from the stopped call does not matter
+                work.exception()  # mark the exception as retrieved, so that asyncio does not log it
     raise DeadlinePassed

@@ -34,7 +34,8 @@ from rota.store.runs.steps import ChildEnd, ChildQuery, ChildStart
 log = logging.getLogger("rota.journal")
 T = TypeVar("T")
 
-# A claim could be written once: the database is to blame, not the run, which waits.
+# Errors of the database, not of the run: its claim was written before. The call is repeated until
+# it succeeds.
 PASSING = (
     StoreUnreachable,
     StoreBusy,
@@ -45,7 +46,7 @@ PASSING = (
     StoreGone,
 )
 PAUSE_US_MIN, PAUSE_US_MAX = SECOND // 20, 2 * SECOND
-# With more runs than this, some continue while the steps of the others are written.
+# Most steps in one write. With more, some runs continue while the steps of others are written.
 TOGETHER = 250
 
 
@@ -122,8 +123,8 @@ class Journal:
     async def await_signal(
         self, claim: Claim, name: str, step: StoredStep, fits: signals.Fits, at: int | None = None
     ) -> StoredStep:
-        """Take a signal for this step, or record that it waits. `at` is now, if it has to be that
-        very instant in the record."""
+        """Take a signal for this step, or record that it waits. `at` is the instant to record;
+        without it, the time of the write."""
         return await insist(
             self.clock,
             lambda: self._database.write(

@@ -84,7 +84,7 @@ class LogCapture:
                 self._lines.extendleft(reversed(batch))
                 raise
         if self._lost:
-            log.warning("%d log lines of runs came too fast and are not kept", self._lost)
+            log.warning("dropped %d log lines of runs: the buffer was full", self._lost)
             self._lost = 0
         if wrote:
             self._wakeups.notify_soon(LOG)

@@ -45,11 +45,12 @@ PRUNE_SHARE_LOCAL, PRUNE_SHARE_SERVER = 0.5, 0.75
 # At its start a worker prunes for a shorter time: its program waits.
 PRUNE_FIRST = 0.1
 FORGET_US = DAY
-# A heartbeat that another worker stored proves the time when it is this old, and a lease old.
+# Minimum age of another worker's heartbeat (and at least one lease) before its time counts as
+# certainly past.
 PROOF_US = 10 * MINUTE
 # `keep_runs` deletes nothing younger: a caller that waits for a result has time to read it.
 KEEP_RUNS_US = 10 * MINUTE
-# A worker counts as one of the fleet for so many heartbeats after its last.
+# A worker counts as part of the fleet for this many heartbeat intervals after its last heartbeat.
 PEER_BEATS = 3
 
 
@@ -154,8 +155,8 @@ class Maintenance:
             log.info("%s is armed again: this worker acts", self._database.place)
         else:
             log.warning(
-                "%s is disarmed since %s (%s): this worker claims, fires and sends nothing until "
-                "`rota arm`", self._database.place, iso(disarmed.at), disarmed.reason,
+                "%s has been disarmed since %s (%s): this worker claims, fires and sends nothing "
+                "until `rota arm`", self._database.place, iso(disarmed.at), disarmed.reason,
             )  # fmt: skip
         self._disarmed = disarmed
         self._allow(disarmed is None)
@@ -177,7 +178,7 @@ class Maintenance:
         total = 0
         while (reaped := await self._reap_some(now, certain_at, gone)) == REAP_BATCH:
             total += reaped
-        # Only now: runs of the dead are found by their worker ids.
+        # Only after reaping: `gone` comes from the list of workers, which has no offline workers.
         if offline := gone + self._silent(rows, certain_at):
             await self._database.write(workers.stop, offline, now=now)
         if total + reaped:
@@ -228,12 +229,11 @@ class Maintenance:
         return [row.id for row in rows if row.host != self._host and row.heartbeat_at < silent_at]
 
     async def _certain_at(self, now: int) -> int:
-        """An instant that is certainly past: what lapsed or was old then may be taken or deleted.
+        """A lower bound of the current time that holds even after a clock jump. Leases that lapsed
+        before it may be reaped, and rows older than it may be pruned.
 
-        It is `now` if every living worker had time to renew its leases since the last jump of the
-        clock. A new worker cannot know whether the clock has just jumped. An earlier worker saw an
-        earlier time, and no worker since then has found it to be in the future: that time is past,
-        even if the clock is wrong now.
+        It is `now` if the clock has been steady for a lease. Otherwise it is the newest heartbeat
+        of another worker that is old enough (`PROOF_US`).
         """
         lease_us = micros(self._settings.lease_s)
         if self._clock.steady_for() >= lease_us:
@@ -366,5 +366,6 @@ class Maintenance:
 
 
 def _rests(until: int, now: int) -> bool:
-    """Whether a rest still lasts. One that is too long began before the clock was set back."""
+    """Whether the pause until `until` still lasts. A pause longer than PRUNE_REST_US means that the
+    clock was set back: ignore it."""
     return 0 < until - now <= PRUNE_REST_US

@@ -85,8 +85,9 @@ class OutcomeMaker:
         again: tuple[str, ...] = (),
         handling: tuple[str, ...] = (),
     ) -> Outcome:
-        """The outcome. No retry begins after `deadline_at`, which is one for the whole chain; a
-        further attempt tries the failed steps `again`, and the calls that handled them."""
+        """The outcome. No retry begins after `deadline_at`, the deadline of the chain. `again` are
+        the failed steps and `handling` the calls that handled them: a further attempt makes both
+        again."""
         failure = judge(error)
         if failure.asks:
             run_log.asks(claim, error)

@@ -37,10 +37,10 @@ def started(pid: int) -> str:
 
 
 def _state(pid: int) -> list[str]:
-    """The fields of the kernel about a process, after its command; empty when there are none.
+    """The fields of /proc/PID/stat after the command name; empty if the file cannot be read.
 
-    Only Linux shows a zombie: a process that is dead, and its parent has not taken note. A
-    container without an init never does.
+    On Linux state Z is a zombie: a dead process that its parent has not reaped. Without an init, a
+    container never reaps orphans.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")

@@ -101,8 +101,8 @@ class Scheduler(TimedLoop):
     def _complain(self, quarantined: list[tuple[str, str]]) -> None:
         for name, reason in quarantined:
             log.error(
-                "schedule %s: %s. Its runs and history stay. Fix it with `rota schedule update`.",
-                name, reason,
+                "schedule %s: %s. Its runs and history stay. Fix it with `rota schedule update "
+                "%s`.", name, reason, name,
             )  # fmt: skip
 
     async def _next(self, fired: Fired) -> int | None:

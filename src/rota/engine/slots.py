@@ -74,7 +74,7 @@ class AloneRuns:
         """Set whether such a run waits."""
         self.waits = waits
         between_us = LEASES_BETWEEN_PAUSES * self._lease_us
-        # An instant further away than its length is from before the clock was set back.
+        # A pause further away than its own length was set before the clock was set back: ignore it.
         if waits and busy and not 0 < self._next_pause_at - now <= between_us:
             self._paused_until = now + self._lease_us
             self._next_pause_at = now + between_us

@@ -8,13 +8,14 @@ from rota.core.time.instants import micros
 from rota.engine.context import EngineContext
 from rota.engine.wakeups import ANY
 
-# The timer is exact and changes are notified. As a safety net the loop polls anyway, once in the
-# time of so many polls of a worker.
+# The timer is exact, and notifications report changes. As a safety net the loop also polls, every
+# POLLS × `poll_s`.
 POLLS = 5
 
 
 class TimedLoop:
-    """When the scheduler, or the notification loop, next has work."""
+    """Base of the scheduler and the notification loop: the time of their next work, and their
+    wake-up."""
 
     def __init__(self, base: EngineContext, topic: str) -> None:
         self._base = base

@@ -95,7 +95,8 @@ class Wakeups:
             self._database.notify_soon(topic)
 
     def _notified(self, payload: str) -> None:
-        """Pass a notification on, and again a little later: once per burst."""
+        """Deliver a notification at once, and again after LOOK_AGAIN_S. A burst repeats at most
+        once per LOOK_AGAIN_S."""
         call = read_call(payload)
         topic = call.topic
         if topic == READY:

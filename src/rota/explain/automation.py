@@ -86,16 +86,20 @@ class _AutomationExplainer:
         when = self._when(at)
         if reason == "reconciliation":
             clause = f"finds out whether a change happened; next check {when}"
-            hint = f"If you know it: `rota automation show {self._name}`."
+            hint = (
+                f"If you know whether the change happened: `rota automation show {self._name}` "
+                "lists the answers."
+            )
             return RunState("reconciles", clause, {"reason": reason}, hint)
         _, colon, error = self._view.sentence.partition(": ")
         because = f"{colon}{error}" if error else ""
         outage = self._view.automation.outage
         if outage is not None:
             tries = "1 try" if outage.tries == 1 else f"{outage.tries} tries"
-            clause = f"waits for {outage.of} since {wall(outage.since, self._zone)} ({tries}), "
+            since = wall(outage.since, self._zone)
+            clause = f"has been waiting for {outage.of} since {since} ({tries}), "
             facts = {"reason": reason, "waits_for": outage.of, "since": iso(outage.since)}
-            hint = f"If it is back: `rota automation show {self._name}`."
+            hint = f"If it answers again: `rota automation show {self._name}` lists the answers."
             return RunState("outage", f"{clause}and tries again {when}{because}", facts, hint)
         count = self._view.automation.failures
         times = "once" if count == 1 else f"{count} times in a row"
@@ -103,7 +107,8 @@ class _AutomationExplainer:
         return RunState("retries", clause, {"reason": reason, "failures": count})
 
     async def _rests(self) -> RunState:
-        """It has nothing to do; but events may lie there, and an operator may wonder about them."""
+        """Nothing is due. Pending events that no consumer took are named, because an operator may
+        look for them."""
         left = await self._left_alone()
         upcoming = self._next()
         if left:

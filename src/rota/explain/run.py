@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rota.client.doctor import known, live_workers, served
 from rota.client.operations import ARM_HINT, disarmed_clause
 from rota.core.automations.text import missing_code, refusal
-from rota.core.plurals import some
+from rota.core.plurals import counted, some
 from rota.core.runs import rate_limit
 from rota.core.runs.failures import TABLE, Kind, advice
 from rota.core.runs.lifecycle import Status
@@ -138,21 +138,22 @@ class RunExplainer:
         since = f"since {self.at(run.started_at)} ({_span(self._now - (run.started_at or 0))})"
         if run.lease_until is not None and run.lease_until < self._now:
             clause = (
-                f"runs {since}, but worker {run.lease_owner} sends no heartbeat: another one "
-                "takes over"
+                f"has been running {since}, but worker {run.lease_owner} sends no heartbeat: "
+                "another worker will recover the run"
             )
             return RunState("lapsed", clause, facts, "If no other worker is running: `rota up`.")
         if run.kind == "pipeline":
             wait = await self._database.read(pipeline_steps.provider_wait, root_id=run.root_id)
             if wait is not None:
                 return self._provider(wait, since, facts)
-        return RunState("running", f"runs {since} on worker {run.lease_owner}", facts)
+        clause = f"has been running {since} on worker {run.lease_owner}"
+        return RunState("running", clause, facts)
 
     def _provider(self, wait: ProviderWait, since: str, facts: dict[str, Any]) -> RunState:
         """It waits for a provider that does not answer its calls."""
         clause = (
-            f"runs {since}, and waits for its AI provider since {self.at(wait.since)}: "
-            f"{wait.said}; next try {self._when(wait.until, 'at')}"
+            f"has been running {since}, and has been waiting for its AI provider since "
+            f"{self.at(wait.since)}: {wait.said}; next try {self._when(wait.until, 'at')}"
         )
         facts = facts | {"provider_said": wait.said, "waits_since": iso_if_known(wait.since)}
         hint = "It continues when the provider answers. `maxRetries` and `maxWaitMs` end the wait."
@@ -252,7 +253,8 @@ class RunExplainer:
             return missing_code_state(await self._client.automations.show(run.name))
         if not any(run.name in known(worker) for worker in serving):
             clause = f"waits: no worker that serves queue {run.queue} knows {run.kind} {run.name}"
-            return RunState("unknown_workflow", clause, {}, "Deploy the code that has it.")
+            hint = f"Start a worker with the code of {run.kind} {run.name}: `rota up`."
+            return RunState("unknown_workflow", clause, {}, hint)
         return None
 
     def _alone(self, run: Run) -> RunState | None:
@@ -281,7 +283,12 @@ class RunExplainer:
             return RunState("queue_limit", clause, {"running_max": limit.running_max})
         same = sum(other.limit_key == run.limit_key for other in running)
         if limit.key_running_max and run.limit_key and same >= limit.key_running_max:
-            clause = f"waits: {limit.key_running_max} of key {run.limit_key} run already, the limit"
+            count = limit.key_running_max
+            verb = "is" if count == 1 else "are"
+            clause = (
+                f"waits: {counted(count, 'run')} of key {run.limit_key} {verb} executing, which is "
+                "the limit"
+            )
             return RunState("key_limit", clause, {"key_running_max": limit.key_running_max})
         if limit.key_open_max and run.limit_key:
             held = await self._database.read(

@@ -280,9 +280,7 @@ class ScheduleExplainer:
             return self._say("pruned", text)
         if due_at < self._intent.since_at:
             since = self._wall(self._intent.changed_at or self._intent.since_at)
-            text = (
-                f"did not run at {self._wall(due_at)}: it has its present times only since {since}"
-            )
+            text = f"did not run at {self._wall(due_at)}: its timing was changed at {since}"
             since_at = iso(self._intent.changed_at or self._intent.since_at)
             return self._say("other_times", text, since_at=since_at)
         text = (
@@ -299,7 +297,7 @@ class ScheduleExplainer:
                 f"(in {self._in(at)})"
             )
             return self._say("jitter", text, runs_at=iso(at))
-        since = f"is due since {self._wall(due_at)} ({span(self._now - due_at)})"
+        since = f"has been due since {self._wall(due_at)} ({span(self._now - due_at)})"
         disarmed = await self._client.operations.disarmed()
         if disarmed is not None:
             text = f"{since}, but the database {disarmed_clause(disarmed)}"

@@ -158,7 +158,8 @@ class Site:
         except TimeoutError as error:
             raise RequestRefused(
                 HTTPStatus.REQUEST_TIMEOUT, "slow_body",
-                f"the body was not here after {BODY_S:.0f} s", headers={"connection": "close"},
+                f"the request body did not arrive within {BODY_S:.0f} s",
+                headers={"connection": "close"},
             ) from error  # fmt: skip
 
     async def _audit(self, page: Page, request: WebRequest, reply: Answer) -> None:

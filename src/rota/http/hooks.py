@@ -54,7 +54,10 @@ async def _start(
     if table.argument is not None:
         payload = {table.argument: payload}
     if not isinstance(payload, dict):
-        raise BadInput("the body is not an object of arguments", hint="Set `argument`.")
+        raise BadInput(
+            "the body is not an object of arguments",
+            hint=f"Set `argument` in [webhooks.{name}]: one argument then gets the whole body.",
+        )
     options = RunOptions(external_id=f"hook:{name}:{delivery_id}")
     handle = await request.client.starter.start(str(table.workflow), (), payload, options)
     return handle.existed

@@ -27,7 +27,7 @@ class Identity:
     """Who asks: the name for the audit list, the role, and the token if there is one."""
 
     name: str
-    role: Role | None  # None: nobody
+    role: Role | None  # None: the caller is not known
     token_id: str | None = None
     session_id: str | None = None
 

@@ -26,6 +26,7 @@ from rota.http.router import Page, path_names
 PREFIX = "/api/v1"
 KEY = "idempotency-key"
 KEY_PATTERN = r"^[!-~]{1,255}$"
+REFERENCE = "See docs/reference/http.md, or /api/v1/openapi.json of this server."
 T = TypeVar("T")
 
 
@@ -157,7 +158,7 @@ def read_query(fields: Fields, kind: Any) -> Any:
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise BadInput(f"the query does not fit: {error}", hint="See the reference.") from error
+        raise BadInput(f"the query does not fit: {error}", hint=REFERENCE) from error
 
 
 def refuse_fields(fields: Fields) -> None:
@@ -178,7 +179,7 @@ def read_body(request: WebRequest, kind: Any) -> Any:
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.ValidationError as error:
-        raise BadInput(f"the body does not fit: {error}", hint="See the reference.") from error
+        raise BadInput(f"the body does not fit: {error}", hint=REFERENCE) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestRefused(
             HTTPStatus.BAD_REQUEST, "not_json", f"the body is not JSON: {error}"

@@ -17,7 +17,7 @@ _RELEASE = getattr(_tasks, "_release_waiter", None)
 
 
 def undetected(loop: asyncio.AbstractEventLoop) -> str | None:
-    """The error about an event loop that does not show its timers, as uvloop."""
+    """The warning about an event loop that does not expose its timers, such as uvloop."""
     if hasattr(loop, "_scheduled"):
         return None
     kind = type(loop)
@@ -37,7 +37,8 @@ def asyncio_timeout_error(
     if not timers or not any(_bounds(timer, blocked) for timer in timers):
         return None
     return UsageError(
-        "a timeout of asyncio around a durable wait has no effect: the run gives its worker back",
+        "an asyncio timeout around a durable wait has no effect: the run suspends and frees its "
+        "slot",
         hint="Use `wait_for(…, timeout=…)`, or a timeout of the step, the child or the workflow.",
     )
 

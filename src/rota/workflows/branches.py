@@ -39,7 +39,7 @@ class Branch:
         self.task = task
         self.counts: dict[str, int] = {}
         self.children: list[Branch] = []
-        self.living: list[Branch] = []  # those of them that have not ended, and perhaps others
+        self.living: list[Branch] = []  # children that may be alive; ended ones are removed lazily
         self.failures = NONE  # raised here and not known to be caught
         self.handles = NONE  # of other branches: the code that made this one handled them
         self.chance: random.Random | None = None

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from rota.workflows.branches import Branch
     from rota.workflows.workflow_run import WorkflowRun
 
-# Turns of the event loop in which the code reacts to a result, and more for each level of branches:
-# asyncio takes up to three turns to pass a result on to the task above.
+# Iterations of the event loop that the code gets to react to a result. Each level of branches adds
+# three, because asyncio needs up to three to pass a result to the parent task.
 CHECKS = 5
 CHECKS_PER_LEVEL = 3
 
@@ -33,7 +33,7 @@ class Completion:
     def __init__(self, order: CompletionOrder, at: int, group: object) -> None:
         self._order = order
         self.at = at
-        self.group = group  # the gather that takes it; None if the code itself sees its moment
+        self.group = group  # the gather that takes it; None if user code can see when it arrives
         self.is_written = self.is_dropped = False
         self.future: asyncio.Future[None] | None = None
 

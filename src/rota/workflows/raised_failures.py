@@ -104,8 +104,8 @@ def note_call(
 
 
 def _continue(branch: Branch, handled: dict[str, RaisedFailure]) -> None:
-    # The failure that ends a `gather` ends other branches too. Theirs share the fate of the one
-    # that the code handles.
+    # The failure that ends a `gather` ends other branches too. Their failures
+    # count as caught if the failure that the code handles is caught.
     leader = next((one for key, one in handled.items() if key not in branch.handles), None)
     for one in branch.with_ended():
         if not one.failures:

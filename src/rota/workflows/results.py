@@ -20,7 +20,8 @@ def expect_result(flow: WorkflowRun, *, failed: bool = False) -> Completion | No
 
 @contextlib.asynccontextmanager
 async def new_result(flow: WorkflowRun, *, failed: bool = False) -> AsyncIterator[int]:
-    """Record a result inside, at the instant that this gives; then wait for its turn."""
+    """Context manager: yields the instant to record a result with, then waits until the result may
+    be delivered."""
     completion = expect_result(flow, failed=failed)
     with flow:
         if completion is None:

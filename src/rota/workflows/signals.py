@@ -52,7 +52,11 @@ async def take_signal(
         step = await _looked(flow, name, step, fits)
         if step.error is not None and step.error != error:
             problem = read_error(step.error)["message"]
-            log.warning("run %s leaves a signal and waits on: %s", flow.claim.id, problem)
+            log.warning(
+                "run %s ignores a signal that does not fit, and keeps waiting: %s",
+                flow.claim.id,
+                problem,
+            )
         if step.status == "waiting":
             await flow.wait("signal", step.wake_at)
     return step

@@ -365,7 +365,7 @@ def test_stale_inputs_are_counted_beyond_a_page(
 )
 def test_one_row_by_its_id_has_no_filters(project: AutomationShell, words: list[str]) -> None:
     said = project.error("automation", words[0], "mails", "some-id", words[1], code=2)
-    assert "an ID names one row" in said
+    assert "an ID selects one row" in said
 
 
 def test_looking_at_automations_makes_no_database(folder: Path) -> None:

@@ -216,7 +216,7 @@ def test_runs_that_wait_though_somebody_serves_their_queue(either: Shell) -> Non
     change(either, f"update runs set {AGO} where status = 'pending' returning id")
     finding = about(either, "pending")
     assert finding["level"] == "warn"
-    assert "All slots or limits of default are taken" in finding["hint"]
+    assert "All slots are busy, or a limit of queue default is reached" in finding["hint"]
 
 
 def test_runs_that_no_worker_knows_are_named_at_once(either: Shell) -> None:

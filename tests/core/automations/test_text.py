@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from rota.core.automations.model import HandlerRun, LedgerRow
-from rota.core.automations.text import deed
+from rota.core.automations.text import WAITS, deed
+from rota.core.runs.failures import Kind
 
 
 def run(
@@ -51,3 +52,9 @@ def test_what_a_handler_run_did_in_one_sentence(
     what: HandlerRun, effect: LedgerRow | None, sentence: str
 ) -> None:
     assert deed(what, effect) == sentence
+
+
+def test_every_failure_class_that_a_handler_can_have_says_what_it_waits_for() -> None:
+    """`judge_handler` of engine/outcome.py turns the two final classes into `logic`."""
+    missing = set(Kind) - {Kind.FATAL, Kind.STRANDED} - WAITS.keys()
+    assert not missing, f"add a row to WAITS in core/automations/text.py: {sorted(missing)}"

@@ -66,7 +66,7 @@ async def test_why_says_that_a_run_waits_for_its_provider(
             return found if found.verdict == "waits_provider" else None
 
         found = await until(why)
-        assert "waits for its AI provider since" in found.clause
+        assert "has been waiting for its AI provider since" in found.clause
         assert "local" in found.facts["provider_said"]
         await it.app.runs.cancel(ref.id)
 

@@ -80,7 +80,9 @@ def inputs(
 
 def _refuse_filters(given: object) -> None:
     if given:
-        raise BadInput("an ID names one row: it has no filters", hint="Omit the ID, or the others.")
+        raise BadInput(
+            "an ID selects one row, so filters do not apply", hint="Omit the ID or the filters."
+        )
 
 
 async def _outcome(
