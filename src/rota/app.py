@@ -109,9 +109,7 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
 
     @overload
     def workflow(  # type: ignore[overload-overlap]  # the first that fits is meant
-        self,
-        function: Callable[P, Coroutine[Any, Any, R]],
-        /,
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
     ) -> AsyncWorkflow[P, R]: ...
 
     @overload

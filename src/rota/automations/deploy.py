@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rota.automations.definition import Automation
 from rota.automations.executor import AutomationExecutor
 from rota.client.automations import Automations
+from rota.client.client import Client
 from rota.core.runs.worker_code import code_set
 from rota.engine import process_identity
 from rota.engine.wakeups import READY, TIMER
@@ -19,9 +20,6 @@ from rota.store.automations import refused
 from rota.store.automations import state as store
 from rota.store.automations.deploy import Deployment, NewVersion
 from rota.store.runs import workers
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
 
 log = logging.getLogger("rota.automations")
 # Deploys that share a commit.

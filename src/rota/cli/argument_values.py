@@ -45,8 +45,7 @@ def _exact(text: str) -> float:
 
 
 def loose(text: str | None) -> Any:
-    """JSON when it is JSON, otherwise the text itself. A number that loses digits stays text. None
-    stays None."""
+    """JSON if it is JSON, otherwise the text; so is a number that loses digits. None stays None."""
     if text is None:
         return None
     try:
@@ -126,11 +125,7 @@ def arguments(words: Sequence[str], source: str | None) -> tuple[dict[str, Any],
 
 
 def checked(
-    workflow: Startable[..., Any],
-    values: dict[str, Any],
-    texts: dict[str, str],
-    *,
-    bytes_max: int,
+    workflow: Startable[..., Any], values: dict[str, Any], texts: dict[str, str], *, bytes_max: int
 ) -> dict[str, Any]:
     """Arguments that fit the workflow. `order=7` is a number, unless the parameter is a string; a
     number with too many digits is text, unless the parameter is a float."""

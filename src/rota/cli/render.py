@@ -79,10 +79,7 @@ def report(as_json: bool, value: Any, text: str) -> None:
 
 
 def page(
-    as_json: bool,
-    content: T,
-    to_document: Callable[[T], object],
-    print_text: Callable[[T], None],
+    as_json: bool, content: T, to_document: Callable[[T], object], print_text: Callable[[T], None]
 ) -> None:
     """One thing: its document with --json, otherwise its page for people."""
     if as_json:

@@ -287,11 +287,7 @@ class Automations(AutomationReads):
         return await self._command(commands.skip_input, name, input_id, answer=answer)
 
     async def requeue(
-        self,
-        name: str,
-        topic: str,
-        message_id: str | None = None,
-        **person: Unpack[PersonOptions],
+        self, name: str, topic: str, message_id: str | None = None, **person: Unpack[PersonOptions]
     ) -> Sequence[EventName]:
         """Give a skipped event, or the event behind a dead letter, back to its reader.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Unpack
+from typing import Literal, NamedTuple, Unpack
 
 from rota.client.caller import refuse_in_workflow
 from rota.client.run_pages import RunFilters, RunPages
 from rota.core.runs.filters import RunSelection
 from rota.core.runs.lifecycle import OPEN, Status
+from rota.core.runs.model import Run
 from rota.core.runs.names import checked_key
 from rota.core.suggest import check_options
 from rota.core.time.instants import shown
@@ -17,9 +18,6 @@ from rota.errors import BadInput, WrongState
 from rota.store.runs import history
 from rota.store.runs.cancel import cancel_chains
 from rota.store.runs.manual_retry import retry_chain
-
-if TYPE_CHECKING:
-    from rota.core.runs.model import Run
 
 BULK_MAX = 1_000
 BulkVerb = Literal["retry", "cancel"]

@@ -119,21 +119,12 @@ def _open(rows: Sequence[OpenRuns]) -> Iterable[Metric]:
         runs[row.kind, row.status] += row.run_count
         if row.status == Status.WAITING:
             waiting[row.kind, row.reason] += row.run_count
-    yield Metric(
-        "rota_runs_open",
-        "All runs that have not ended, by kind and status.",
-        _by(("kind", "status"), runs),
-    )
-    yield Metric(
-        "rota_waiting_for_person",
-        "All runs that wait for an operator, by kind and by what they wait for.",
-        _by(("kind", "why"), waiting),
-    )
-    yield Metric(
-        "rota_runs_lapsed",
-        "Runs with a lapsed lease that no worker has recovered yet.",
-        _one(sum(row.lapsed_count for row in rows)),
-    )
+    text = "All runs that have not ended, by kind and status."
+    yield Metric("rota_runs_open", text, _by(("kind", "status"), runs))
+    text = "All runs that wait for an operator, by kind and by what they wait for."
+    yield Metric("rota_waiting_for_person", text, _by(("kind", "why"), waiting))
+    text = "Runs with a lapsed lease that no worker has recovered yet."
+    yield Metric("rota_runs_lapsed", text, _one(sum(row.lapsed_count for row in rows)))
 
 
 def _ended(rows: Sequence[NewestRuns], now: int) -> Iterable[Metric]:
@@ -166,16 +157,10 @@ def _queues(rows: Sequence[OpenRuns], now: int) -> Iterable[Metric]:
             key = (row.queue,)
             pending[key] += row.run_count
             oldest[key] = max(oldest.get(key, 0.0), _seconds(row.oldest_at, now))
-    yield Metric(
-        "rota_queue_pending_runs",
-        "Runs that a worker could claim now, by queue. Empty queues are omitted.",
-        _by(("queue",), pending),
-    )
-    yield Metric(
-        "rota_queue_oldest_pending_seconds",
-        "Time since the oldest claimable run became ready, by queue.",
-        _by(("queue",), oldest),
-    )
+    text = "Runs that a worker could claim now, by queue. Empty queues are omitted."
+    yield Metric("rota_queue_pending_runs", text, _by(("queue",), pending))
+    text = "Time since the oldest claimable run became ready, by queue."
+    yield Metric("rota_queue_oldest_pending_seconds", text, _by(("queue",), oldest))
 
 
 # -- who works, and what makes work --------------------------------------------------------------
@@ -198,11 +183,8 @@ def _workers(rows: Sequence[WorkerRecord], settings: Settings, now: int) -> Iter
         _by(("state",), states),
     )
     yield Metric("rota_worker_slots", "Slots (concurrency) of all living workers.", _one(slots))
-    yield Metric(
-        "rota_queue_workers",
-        "Living workers that serve a queue, by queue.",
-        _by(("queue",), serving),
-    )
+    text = "Living workers that serve a queue, by queue."
+    yield Metric("rota_queue_workers", text, _by(("queue",), serving))
 
 
 def _schedules(rows: Sequence[ScheduleCounts], now: int) -> Iterable[Metric]:
@@ -216,16 +198,10 @@ def _schedules(rows: Sequence[ScheduleCounts], now: int) -> Iterable[Metric]:
         "(unreadable).",
         _by(("status",), status_counts),
     )
-    yield Metric(
-        "rota_schedules_overdue",
-        "Schedules that are due and have not fired yet.",
-        _one(sum(row.overdue_count for row in rows)),
-    )
-    yield Metric(
-        "rota_schedules_overdue_seconds_max",
-        "Delay of the most overdue schedule; 0 if none is overdue.",
-        _one(_seconds(first, now)),
-    )
+    text = "Schedules that are due and have not fired yet."
+    yield Metric("rota_schedules_overdue", text, _one(sum(row.overdue_count for row in rows)))
+    text = "Delay of the most overdue schedule; 0 if none is overdue."
+    yield Metric("rota_schedules_overdue_seconds_max", text, _one(_seconds(first, now)))
 
 
 def _schedule_times(rows: Iterable[ScheduleTime]) -> Iterable[Metric]:
@@ -235,16 +211,10 @@ def _schedule_times(rows: Iterable[ScheduleTime]) -> Iterable[Metric]:
     }
     due: dict[tuple[str, ...], float] = {(row.name,): row.due_at / SECOND for row in rows}
     bound = f"for the {SCHEDULES_MAX} schedules that are due next"
-    yield Metric(
-        "rota_schedule_last_fired_timestamp_seconds",
-        f"Unix time of the last fired occurrence, {bound}.",
-        _by(("schedule",), fired),
-    )
-    yield Metric(
-        "rota_schedule_next_due_timestamp_seconds",
-        f"Unix time of the next occurrence, {bound}.",
-        _by(("schedule",), due),
-    )
+    text = f"Unix time of the last fired occurrence, {bound}."
+    yield Metric("rota_schedule_last_fired_timestamp_seconds", text, _by(("schedule",), fired))
+    text = f"Unix time of the next occurrence, {bound}."
+    yield Metric("rota_schedule_next_due_timestamp_seconds", text, _by(("schedule",), due))
 
 
 def _schedule_status(row: ScheduleCounts) -> str:
@@ -258,11 +228,8 @@ def _automations(rows: Sequence[AutomationCounts]) -> Metric:
     words: Counter[tuple[str, ...]] = Counter({(word.value,): 0 for word in Word})
     for row in rows:
         words[word_of(row.status, row.run_status, row.run_reason).value,] += row.automation_count
-    return Metric(
-        "rota_automations",
-        "Automations by state, as `rota automation list` shows it.",
-        _by(("word",), words),
-    )
+    text = "Automations by state, as `rota automation list` shows it."
+    return Metric("rota_automations", text, _by(("word",), words))
 
 
 # -- pipelines ---------------------------------------------------------------------------------
@@ -283,29 +250,17 @@ def _pipelines(rows: Iterable[Execution]) -> Iterable[Metric]:
         tokens[name, "in"] += result.tokens_in
         tokens[name, "out"] += result.tokens_out
         dollars[name,] = dollars.get((name,), 0.0) + result.cost_usd
-    yield Metric(
-        "rota_pipeline_executions",
-        f"Pipeline executions by schedule and outcome (open: not ended). {_LAST_DAY}",
-        _by(("schedule", "outcome"), executions),
-    )
-    yield Metric(
-        "rota_pipeline_items", f"Items of pipelines by outcome, from stored results. {_LAST_DAY}",
-        _by(("schedule", "outcome"), items),
-    )  # fmt: skip
-    yield Metric(
-        "rota_pipeline_calls",
-        f"Language model calls of pipelines, from stored results. {_LAST_DAY}",
-        _by(("schedule",), calls),
-    )
-    yield Metric(
-        "rota_pipeline_tokens", f"Tokens of pipelines in and out, from stored results. {_LAST_DAY}",
-        _by(("schedule", "direction"), tokens),
-    )  # fmt: skip
-    yield Metric(
-        "rota_pipeline_cost_dollars",
-        f"Cost of pipeline calls with a known price, from stored results. {_LAST_DAY}",
-        _by(("schedule",), dollars),
-    )
+    results = f"from stored results. {_LAST_DAY}"
+    text = f"Pipeline executions by schedule and outcome (open: not ended). {_LAST_DAY}"
+    yield Metric("rota_pipeline_executions", text, _by(("schedule", "outcome"), executions))
+    text = f"Items of pipelines by outcome, {results}"
+    yield Metric("rota_pipeline_items", text, _by(("schedule", "outcome"), items))
+    text = f"Language model calls of pipelines, {results}"
+    yield Metric("rota_pipeline_calls", text, _by(("schedule",), calls))
+    text = f"Tokens of pipelines in and out, {results}"
+    yield Metric("rota_pipeline_tokens", text, _by(("schedule", "direction"), tokens))
+    text = f"Cost of pipeline calls with a known price, {results}"
+    yield Metric("rota_pipeline_cost_dollars", text, _by(("schedule",), dollars))
 
 
 def _result(row: Execution) -> _Result:

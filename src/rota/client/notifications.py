@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rota.client.connection import ClientPart
 from rota.core.notifications.model import KINDS, KindName, Notification
+from rota.core.runs.model import Run
 from rota.store.notifications import record
-
-if TYPE_CHECKING:
-    from rota.core.runs.model import Run
 
 _LAST = "~"  # above every id
 
@@ -33,11 +31,7 @@ class Notifications(ClientPart):
     """The recorded notifications of a namespace."""
 
     async def list(
-        self,
-        *,
-        kinds: Sequence[KindName] = (),
-        before_id: str | None = None,
-        limit: int = 50,
+        self, *, kinds: Sequence[KindName] = (), before_id: str | None = None, limit: int = 50
     ) -> list[RecordedNotification]:
         """List notifications, newest first.
 

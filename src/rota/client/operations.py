@@ -26,9 +26,8 @@ ARM_HINT = "`rota arm` lets this database act, if no other copy of it does."
 
 def disarmed_clause(found: Disarmed) -> str:
     """The state for people, as the end of a sentence about the database."""
-    return (
-        f"has been disarmed since {iso(found.at)} ({found.reason}): nothing fires, runs or is sent"
-    )
+    since = iso(found.at)
+    return f"has been disarmed since {since} ({found.reason}): nothing fires, runs or is sent"
 
 
 class Operations(ClientPart):

@@ -38,10 +38,7 @@ class LogCapture:
     """The log lines of the runs of one worker."""
 
     def __init__(
-        self,
-        worker_id: str,
-        base: EngineContext,
-        is_replay: Callable[[], bool] = lambda: False,
+        self, worker_id: str, base: EngineContext, is_replay: Callable[[], bool] = lambda: False
     ) -> None:
         self._worker_id = worker_id
         self._database = base.database

@@ -15,12 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.core.notifications.model import (
-    NOTIFY,
-    NOTIFY_BLOCK,
-    Notification,
-    NotificationKind,
-)
+from rota.core.notifications.model import NOTIFY, NOTIFY_BLOCK, Notification, NotificationKind
 from rota.core.notifications.rules import NotificationMessage, dispatch
 from rota.core.runs.lifecycle import Trigger
 from rota.core.runs.model import NewRun

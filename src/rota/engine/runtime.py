@@ -116,10 +116,10 @@ class Runtime:
         try:
             await self.worker.drain(self._clock.now() + limit_us)
         except RotaError as error:
-            log.error(
-                "shutdown: some runs could not be settled; other workers recover them when their "
-                "leases lapse: %s", error,
-            )  # fmt: skip
+            said = (
+                "some runs could not be settled; other workers recover them when their leases lapse"
+            )
+            log.error("shutdown: %s: %s", said, error)
         await self._end("leases")
         await self._end("maintenance")
         await self._end_logs()

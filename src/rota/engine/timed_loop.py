@@ -14,8 +14,7 @@ POLLS = 5
 
 
 class TimedLoop:
-    """Base of the scheduler and the notification loop: the time of their next work, and their
-    wake-up."""
+    """Base of the scheduler and the notification loop: their next time, and their wake-up."""
 
     def __init__(self, base: EngineContext, topic: str) -> None:
         self._base = base

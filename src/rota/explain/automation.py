@@ -6,14 +6,15 @@ Only reads. The answer is a clause that follows "automation NAME".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
+from rota.client.automation_views import AutomationView
+from rota.client.client import Client
 from rota.core.automations.graph import AutomationGraph
 from rota.core.automations.planner import DeployedHandler, due_of
 from rota.core.automations.text import RETRIED
 from rota.core.runs.lifecycle import Status
+from rota.core.runs.model import Run
 from rota.core.time.instants import iso, iso_if_known, span
 from rota.explain.run import (
     RunExplainer,
@@ -24,11 +25,6 @@ from rota.explain.run import (
 )
 from rota.schedules.host_zone import host_zone_name
 from rota.schedules.preview import wall
-
-if TYPE_CHECKING:
-    from rota.client.automation_views import AutomationView
-    from rota.client.client import Client
-    from rota.core.runs.model import Run
 
 _GRAPH = msgspec.json.Decoder(AutomationGraph)
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from rota.client.client import Client
 from rota.core.time.instants import iso, iso_if_known
 from rota.errors import UnknownSchedule
 from rota.explain.run import RunState
 from rota.schedules.host_zone import host_zone_name
 from rota.schedules.preview import wall
 from rota.store.schedules import templates as store
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
 
 
 async def explain_deleted(client: Client, name: str, unknown: UnknownSchedule) -> RunState:

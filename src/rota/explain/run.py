@@ -6,8 +6,10 @@ Only reads. The answer is a clause that follows "run ID": `waits: no worker serv
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from rota.client.automation_views import AutomationView
+from rota.client.client import Client
 from rota.client.doctor import known, live_workers, served
 from rota.client.operations import ARM_HINT, disarmed_clause
 from rota.core.automations.text import missing_code, refusal
@@ -24,10 +26,6 @@ from rota.store.pipelines import steps as pipeline_steps
 from rota.store.pipelines.steps import ProviderWait
 from rota.store.runs import claim
 from rota.store.schedules import templates as store
-
-if TYPE_CHECKING:
-    from rota.client.automation_views import AutomationView
-    from rota.client.client import Client
 
 RUNNING_LOOK = 1000
 # Something other than its own plan keeps such a run from continuing; it also blocks what waits

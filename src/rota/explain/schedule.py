@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import shlex
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from rota.client.client import Client
 from rota.client.doctor import live_workers
 from rota.client.operations import ARM_HINT, disarmed_clause
 from rota.client.schedule_view import ScheduleView
@@ -26,9 +27,6 @@ from rota.explain.skipped import detailed, missed_words, skip_clause, tally
 from rota.schedules.preview import wall, zone_of
 from rota.schedules.wall_time import Moment
 from rota.store.schedules import outcomes
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
 
 LEDGER_LOOK = 50
 SPAN_LOOK = 10_000

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from rota.client.client import Client
 from rota.client.operations import ARM_HINT, disarmed_clause
 from rota.core.runs.lifecycle import OPEN, Status
 from rota.core.schedules.intent import Policies
@@ -18,9 +18,6 @@ from rota.explain.skipped import detailed, skip_clause
 from rota.schedules.host_zone import host_zone_name
 from rota.schedules.preview import zone_of
 from rota.schedules.wall_time import to_instant
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
 
 
 async def why(

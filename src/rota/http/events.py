@@ -139,10 +139,7 @@ class EventHub:
                 del self._readers[reader]
 
     async def stream(
-        self,
-        topics: frozenset[str],
-        last_id: str,
-        slot: contextlib.AbstractContextManager[bool],
+        self, topics: frozenset[str], last_id: str, slot: contextlib.AbstractContextManager[bool]
     ) -> AsyncIterator[str]:
         """Hints after `last_id`, for as long as the reader listens."""
         with slot as is_free:

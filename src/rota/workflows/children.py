@@ -184,10 +184,7 @@ async def run_child(
 
 
 async def child_result(
-    flow: WorkflowRun,
-    child_id: str,
-    returns: JsonReader,
-    siblings: Siblings | None = None,
+    flow: WorkflowRun, child_id: str, returns: JsonReader, siblings: Siblings | None = None
 ) -> Any:
     """The result of a child run; raises RunFailed when it ended without one."""
     key = f"result {child_id}"

@@ -52,11 +52,8 @@ async def take_signal(
         step = await _looked(flow, name, step, fits)
         if step.error is not None and step.error != error:
             problem = read_error(step.error)["message"]
-            log.warning(
-                "run %s ignores a signal that does not fit, and keeps waiting: %s",
-                flow.claim.id,
-                problem,
-            )
+            said = "run %s ignores a signal that does not fit, and keeps waiting: %s"
+            log.warning(said, flow.claim.id, problem)
         if step.status == "waiting":
             await flow.wait("signal", step.wake_at)
     return step

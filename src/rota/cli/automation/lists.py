@@ -209,10 +209,7 @@ async def _output(
 
 
 def _show_output(
-    call: CommonOptions,
-    row: LedgerRow,
-    sources: Sequence[InputRow],
-    answers: Sequence[AnswerRow],
+    call: CommonOptions, row: LedgerRow, sources: Sequence[InputRow], answers: Sequence[AnswerRow]
 ) -> None:
     if call.json:
         fields = ("id", "title", "source", "type", "external_id")
