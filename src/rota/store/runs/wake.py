@@ -1,4 +1,4 @@
-"""Wake-ups: sleeping runs that are due, and chains that are woken early."""
+"""Makes sleeping runs pending: those that are due, and chains that are woken early."""
 
 from __future__ import annotations
 
