@@ -235,7 +235,8 @@ class Schedules(SchedulePages):
             The changed schedule.
 
         Raises:
-            BadSchedule: A value is wrong, or missed occurrences would run at once.
+            BadSchedule: A value is wrong, missed occurrences would run at once, or `workflow` is
+                given for the schedule of a pipeline.
             UnknownSchedule: There is no schedule of that name; or ChangedSince by `if_match`.
         """
         check_options(policies, PolicyOptions, self.update)

@@ -309,30 +309,31 @@ def renewed(
     intent: Intent,
     *,
     now: int,
-    wakes: Callable[[str, bool], bool] = wakes,
-    rests: str | None = None,
+    resumes: Callable[[str, bool], bool] = wakes,
+    pause: str | None = None,
 ) -> Schedule:
     """The row of a new definition under an old name. Code, rota.toml, files of pipelines and
     operators share this rule.
 
     The id, the history and the counts stay. So do an operator's values of single fields, and a
-    pause unless `wakes` says that its reason is gone. A timing that is written as before keeps its
-    anchor and its next occurrence. A schedule that may fire is paused with the reason `rests`.
+    pause unless `resumes` says that its reason is gone. A timing that is written as before keeps
+    its anchor and its next occurrence. With `pause`, a schedule that may fire is paused for that
+    reason.
     """
     before, problem = found(old)
     if intent.owner != overrides.OPERATOR and problem is None:
         fresh, intent = overrides.overlaid(fresh, intent, old, before)
     same = problem is None and _as_written(before) == _as_written(intent)
     intent = continued(intent, before, spec=before.spec if same else intent.spec)
-    awakes = old.status == Status.PAUSED and wakes(old.reason or "", problem is not None)
-    keeps_time = same and not awakes and old.due_at is not None
+    resumed = old.status == Status.PAUSED and resumes(old.reason or "", problem is not None)
+    keeps_time = same and not resumed and old.due_at is not None
     kept = msgspec.structs.replace(
         fresh, status=old.status, reason=old.reason, available_at=old.available_at,
         created_at=old.created_at, started_at=old.started_at,
         due_at=old.due_at if keeps_time else next_after(intent.spec, now),
     )  # fmt: skip
-    awake = awakes or old.status == Status.SCHEDULED
-    return _placed(kept, intent, now, awake=awake, rests=rests)
+    may_fire = resumed or old.status == Status.SCHEDULED
+    return _placed(kept, intent, now, may_fire=may_fire, pause=pause)
 
 
 def paused(old: Schedule, *, now: int, note: str = "", until_at: int | None = None) -> Schedule:
@@ -385,7 +386,7 @@ def reset(old: Schedule, fields: Iterable[str], now: int, *, confirm: bool) -> S
     if restored == intent:
         return old
     if restored.spec == intent.spec:  # Its times are as they were, and so is what is owed.
-        return _placed(row, restored, now, awake=_may_fire(row, repaired=False))
+        return _placed(row, restored, now, may_fire=_may_fire(row, repaired=False))
     return retimed(row, restored, now, problem=None, confirm=confirm)
 
 
@@ -446,7 +447,7 @@ def retimed(
     if problem is None:
         due_at = _owed(row, intent, now, confirm) or due_at
     kept = msgspec.structs.replace(row, due_at=due_at)
-    return _placed(kept, intent, now, awake=_may_fire(row, repaired=problem is not None))
+    return _placed(kept, intent, now, may_fire=_may_fire(row, repaired=problem is not None))
 
 
 def _owed(old: Schedule, intent: Intent, now: int, confirm: bool) -> int | None:
@@ -468,19 +469,19 @@ def _may_fire(row: Schedule, *, repaired: bool) -> bool:
 
 
 def _placed(
-    kept: Schedule, intent: Intent, now: int, *, awake: bool, rests: str | None = None
+    kept: Schedule, intent: Intent, now: int, *, may_fire: bool, pause: str | None = None
 ) -> Schedule:
-    """The row with its state: a paused schedule stays paused, unless it is `awake`."""
-    if not awake:
+    """The row with its state: a paused schedule stays paused, unless it `may_fire`."""
+    if not may_fire:
         return msgspec.structs.replace(kept, spec=stored(intent))
     due_at = kept.due_at
-    if rests is None and (due_at is None or not intent.runs_left):
-        rests = NO_FURTHER if due_at is None else RUNS_DONE
+    if pause is None and (due_at is None or not intent.runs_left):
+        pause = NO_FURTHER if due_at is None else RUNS_DONE
         kept = msgspec.structs.replace(kept, due_at=None)
-    if rests is not None or due_at is None:
+    if pause is not None or due_at is None:
         intent = msgspec.structs.replace(intent, paused_at=intent.paused_at or now)
         return msgspec.structs.replace(
-            kept, spec=stored(intent), status=Status.PAUSED, reason=rests, available_at=None
+            kept, spec=stored(intent), status=Status.PAUSED, reason=pause, available_at=None
         )
     at = due_at + jitter_us(kept.name, intent.policies)
     intent = msgspec.structs.replace(intent, paused_at=0)

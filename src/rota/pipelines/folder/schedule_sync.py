@@ -127,8 +127,8 @@ def changed(old: Schedule, block: Block, *, now: int) -> Schedule:
         old, queue=QUEUE, priority=PRIORITY, cron_expr=intent.text, parent_id=block.origin,
         options=run_options(intent.policies).stored(), input=snapshot.encoded(block.loaded),
     )  # fmt: skip
-    rests = None if block.is_enabled else DISABLED
-    return definition.renewed(old, fresh, intent, now=now, wakes=_wakes, rests=rests)
+    pause = None if block.is_enabled else DISABLED
+    return definition.renewed(old, fresh, intent, now=now, resumes=_resumes, pause=pause)
 
 
 def _in_zone_of(before: Intent, block: Block) -> Intent:
@@ -142,7 +142,7 @@ def _in_zone_of(before: Intent, block: Block) -> Intent:
     return msgspec.structs.replace(block.intent, spec=made.spec)
 
 
-def _wakes(reason: str, _: bool) -> bool:
+def _resumes(reason: str, _: bool) -> bool:
     """Whether a schedule was paused because of its file, so that an edit may resume it."""
     return reason == DISABLED or reason in ENDED or reason.startswith(QUARANTINED_REASON)
 
