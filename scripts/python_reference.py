@@ -18,12 +18,14 @@ from rota.client.runs import Runs
 from rota.client.schedules import Schedules
 from rota.client.start import StartOptions
 from rota.client.tokens import Sessions, Tokens
+from rota.core.runs.progress import StepProgress
 from rota.core.runs.queue_options import QueueOptions
 from rota.notifications.registry import AppNotifications
 from rota.pipelines.client import PipelineClient
 from rota.schedules.definition import ScheduleOptions
 from rota.workflows.definition import Workflow, WorkflowOptions
 from rota.workflows.primitives import ThisRun
+from rota.workflows.step_attempt import ThisStep
 from rota.workflows.steps import Step, StepOptions
 
 HEAD = """# Python API
@@ -49,6 +51,7 @@ CLASSES: tuple[tuple[str, str, type], ...] = (
     ("`app.audit`", "app.audit", Audit),
     ("A registered workflow", "workflow", Workflow),
     ("A step", "step", Step),
+    ("`rota.this_step()`", "this_step()", ThisStep),
     ("`RunHandle`", "run", RunHandle),
     ("`rota.blocking.BlockingClient`", "client", blocking.BlockingClient),
     ("`client.runs` of a blocking client", "client.runs", blocking.BlockingRuns),
@@ -58,18 +61,21 @@ CLASSES: tuple[tuple[str, str, type], ...] = (
 FUNCTIONS: tuple[tuple[str, str, tuple[Callable[..., Any], ...]], ...] = (
     (
         "In workflows", "rota",
-        (rota.sleep, rota.sleep_until, rota.wait_for, rota.gather, rota.now, rota.random,
-         rota.uuid, rota.patched, rota.this_run),
+        (rota.sleep, rota.sleep_until, rota.wait_for, rota.gather, rota.continue_as_new,
+         rota.now, rota.random, rota.uuid, rota.patched, rota.this_run, rota.in_workflow,
+         rota.run_step),
     ),
+    ("In steps, and for them", "rota", (rota.this_step, rota.step)),
     (
         "In sync workflows", "rota.blocking",
-        (blocking.sleep, blocking.wait_for, blocking.now, blocking.patched, blocking.block_on),
+        (blocking.sleep, blocking.wait_for, blocking.now, blocking.patched, blocking.block_on,
+         blocking.run_step),
     ),
     ("In tests", "rota.testing", (testing.virtual,)),
 )  # fmt: skip
 RECORDS: tuple[type, ...] = (
     StartOptions, WorkflowOptions, StepOptions, ScheduleOptions, QueueOptions, rota.RetryPolicy,
-    rota.Start, ThisRun,
+    rota.Start, ThisRun, StepProgress,
 )  # fmt: skip
 
 

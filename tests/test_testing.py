@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
+import re
 import shlex
 import sys
 import threading
@@ -12,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from rota import Rota, blocking, now, sleep, testing
+from rota import Rota, blocking, gather, now, sleep, testing
 from rota.automations import Context, Prepared
 from rota.core.time.instants import SECOND
 from rota.errors import UsageError
-from rota.testing import VirtualClock, virtual
+from rota.testing import VirtualClock, held, virtual
 
 
 def sleepy() -> tuple[Rota, Any, list[float]]:
@@ -250,9 +252,137 @@ async def test_time_does_not_advance_while_a_server_of_the_same_process_answers(
         assert await once_passed(app, flow) == "completed"
 
 
-async def test_a_thread_that_hangs_does_not_stop_time_for_ever(
-    monkeypatch: pytest.MonkeyPatch,
+def fetching(seconds: float, **options: Any) -> tuple[Rota, Any, list[int]]:
+    """A workflow with a step that awaits something real; the attempts of the step."""
+    app = Rota()
+    attempts: list[int] = []
+
+    @app.step(**options)
+    async def fetch() -> str:
+        attempts.append(1)
+        await asyncio.sleep(seconds)
+        return "fetched"
+
+    @app.workflow
+    async def flow() -> str:
+        return await fetch()
+
+    return app, flow, attempts
+
+
+async def test_time_waits_for_a_step_that_awaits_something_real(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(testing, "GRACE_S", 0.01)
+    app, flow, attempts = fetching(0.3, timeout="10s", retries=2)
+    async with virtual(app, url=database_url) as world:
+        began = world.clock.now()
+        run = await flow.start()
+        await world.drain()
+        assert await run.result() == "fetched"
+        assert attempts == [1]
+        assert world.clock.now() == began, "no timer of the step has fired"
+
+
+@pytest.mark.parametrize("settles", [True, False])
+async def test_a_result_comes_though_a_step_awaits_something_real(
+    database_url: str, settles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testing, "GRACE_S", 0.01)
+    monkeypatch.setattr(testing, "REAL_WORK_S", 0.05)
+    app, flow, _ = fetching(0.3)
+    async with virtual(app, url=database_url) as world:
+        run = await flow.start()
+        await world.settle()  # gives up before the step has ended
+        monkeypatch.setattr(testing, "REAL_WORK_S", 20)
+        if settles:
+            await world.settle()
+        assert await asyncio.wait_for(run.result(), 20) == "fetched"
+
+
+async def test_time_waits_for_one_run_while_others_only_sleep(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testing, "GRACE_S", 0.01)
+    app, flow, _ = fetching(0.3)
+    order: list[str] = []
+
+    @app.step
+    async def note(what: str) -> None:
+        order.append(what)
+
+    @app.workflow
+    async def real() -> None:
+        await note(await flow.function())
+
+    @app.workflow
+    async def nap() -> None:
+        await sleep("1s")
+        await note("slept")
+
+    async with virtual(app, url=database_url) as world:
+        await nap.start()
+        await real.start()
+        await world.advance("1h")
+        assert order == ["fetched", "slept"]
+
+
+async def test_time_passes_while_a_step_waits_for_its_next_attempt(database_url: str) -> None:
+    app = Rota()
+    attempts: list[int] = []
+
+    @app.step(retries=3)
+    async def work() -> None:
+        attempts.append(1)
+        raise ConnectionError("down")
+
+    @app.step
+    async def waits() -> None:
+        with held():
+            await asyncio.Event().wait()
+
+    @app.workflow
+    async def flow() -> None:
+        await gather(work(), waits())
+
+    async with virtual(app, url=database_url) as world:
+        run = await flow.start()
+        await world.advance("1d")
+        assert len(attempts) == 4
+        assert (await run.run()).status == "failed"
+
+
+@pytest.mark.parametrize("verb", ["advance", "drain", "result"])
+async def test_a_step_that_never_ends_is_named_with_its_line(
+    database_url: str, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testing, "REAL_WORK_S", 0.2)
+    app = Rota()
+
+    async def hangs() -> None:
+        await asyncio.Event().wait()  # this line
+
+    @app.step(timeout="1m")
+    async def work() -> None:
+        await hangs()
+
+    @app.workflow
+    async def flow() -> None:
+        await work()
+
+    async with virtual(app, url=database_url) as world:
+        run = await flow.start()
+        await world.settle()
+        with pytest.raises(UsageError, match="step work has waited for something real") as error:
+            await {
+                "advance": lambda: world.advance("1h"), "drain": world.drain, "result": run.result,
+            }[verb]()  # fmt: skip
+        source, first = inspect.getsourcelines(hangs)
+        assert f"{__file__}:{first + len(source) - 1}" in str(error.value)
+        assert await run.status() == "running", "its timeout has not fired"
+
+
+async def test_a_sync_step_that_never_ends_is_named_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(testing, "REAL_WORK_S", 0.2)
     app = Rota()
     may_end = threading.Event()
@@ -266,9 +396,63 @@ async def test_a_thread_that_hangs_does_not_stop_time_for_ever(
         await work.aio()
 
     try:
-        assert await once_passed(app, flow) == "failed:timeout"
+        with pytest.raises(UsageError, match=f"step work .* at {re.escape(__file__)}:"):
+            await once_passed(app, flow)
     finally:
         may_end.set()
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_time_does_not_wait_for_a_step_that_the_test_holds(
+    database_url: str, is_async: bool
+) -> None:
+    app = Rota()
+    may_end = threading.Event()
+
+    @app.step(timeout="1m")
+    async def hangs() -> None:
+        with held():
+            await asyncio.Event().wait()
+
+    @app.step(timeout="1m")
+    def hangs_in_thread() -> None:
+        with held():
+            may_end.wait(20)
+
+    @app.workflow
+    async def flow() -> None:
+        await (hangs() if is_async else hangs_in_thread.aio())
+
+    try:
+        async with virtual(app, url=database_url) as world:
+            run = await flow.start()
+            await world.advance("59s")
+            assert await run.status() == "running"
+            await world.advance("1s")
+            assert (await run.run()).label == "failed:timeout"
+    finally:
+        may_end.set()
+
+
+async def test_a_step_may_wait_for_virtual_time(database_url: str) -> None:
+    app = Rota()
+    worlds: list[testing.World] = []
+
+    @app.step(timeout="1m", retries=1)
+    async def slow(seconds: float) -> str:
+        await worlds[0].sleep(seconds)
+        return "answered"
+
+    @app.workflow
+    async def flow(seconds: float) -> str:
+        return await slow(seconds)
+
+    async with virtual(app, url=database_url) as world:
+        worlds.append(world)
+        in_time, late = await flow.start(59), await flow.start(61)
+        await world.drain()
+        assert await in_time.result() == "answered"
+        assert (await late.run()).label == "failed:timeout"
 
 
 async def test_waiting_for_a_result_without_passing_time_is_an_error(

@@ -15,6 +15,7 @@ from bench.parts.http_server import HttpRequests
 from bench.parts.idle import Idle
 from bench.parts.latency import Latency
 from bench.parts.many_automations import ManyAutomations
+from bench.parts.pauses import Pauses
 from bench.parts.pipelines import Pipelines
 from bench.parts.retention import Retention
 from bench.parts.schedules import Schedules
@@ -35,6 +36,7 @@ PARTS: dict[str, Part] = {
         FanOut(),
         Fairness(),
         Latency(),
+        Pauses(),
         Idle(),
         Herd(),
         Schedules(),

@@ -21,8 +21,13 @@ from rota.errors import (
     Transient,
 )
 from rota.settings import Settings
+from rota.workflows.compensation import compensate
+from rota.workflows.free_steps import run_step, step
+from rota.workflows.graceful_end import Cancelled, TimedOut
 from rota.workflows.primitives import (
+    continue_as_new,
     gather,
+    in_workflow,
     now,
     patched,
     random,
@@ -32,10 +37,12 @@ from rota.workflows.primitives import (
     uuid,
     wait_for,
 )
+from rota.workflows.step_attempt import this_step
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Cancelled",
     "Client",
     "Fatal",
     "NeedsLogin",
@@ -51,14 +58,21 @@ __all__ = [
     "Start",
     "StartOptions",
     "StepFailed",
+    "TimedOut",
     "Transient",
+    "compensate",
+    "continue_as_new",
     "gather",
+    "in_workflow",
     "now",
     "patched",
     "random",
+    "run_step",
     "sleep",
     "sleep_until",
+    "step",
     "this_run",
+    "this_step",
     "uuid",
     "wait_for",
 ]

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import hashlib
 import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 from rota import settings as settings_
@@ -20,6 +20,7 @@ from rota.automations.definition import Automation, AutomationOptions
 from rota.automations.deploy import AppAutomations
 from rota.automations.executor import AutomationExecutor
 from rota.client.client import Client
+from rota.client.connection import SharedUse
 from rota.client.inbound_webhook import DeclaresWebhooks, WebhookTable
 from rota.core.runs.model import Queue
 from rota.core.runs.names import checked_name
@@ -46,6 +47,7 @@ from rota.schedules.edit import When
 from rota.schedules.host_zone import zone_or_host
 from rota.settings import SettingOptions, Settings
 from rota.workflows.children import AppStarter
+from rota.workflows.code_version import version_of
 from rota.workflows.definition import (
     AsyncWorkflow,
     SyncWorkflow,
@@ -53,6 +55,7 @@ from rota.workflows.definition import (
     WorkflowDecorator,
     WorkflowOptions,
 )
+from rota.workflows.deploy_check import DeployCheck, DeployReport
 from rota.workflows.executor import WorkflowExecutor
 from rota.workflows.steps import Step, StepOptions
 from rota.workflows.workflow_run import is_replay
@@ -104,6 +107,9 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
         self.declared = DeclaredSchedules(self, self.workflows)
         self._executor: WorkflowExecutor | None = None
         self.runtime: Runtime | None = None
+        self._working = SharedUse(
+            self.start_worker, self.stop_worker, lambda: self.runtime is not None
+        )
 
     # -- declaring -------------------------------------------------------------------------
 
@@ -127,7 +133,8 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
             function: The function; without one, `workflow` is a decorator with options.
             options: See `WorkflowOptions`. `retries` are further attempts of the whole run, each
                 resuming after its last finished step. `timeout` is one deadline for the run with
-                its sleeps, retries and recoveries, counted from its first claim.
+                its sleeps, retries and recoveries, counted from its first claim. `cleanup` is
+                the time that its code has to clean up after that deadline.
 
         Returns:
             A `Workflow`, or a decorator that makes one.
@@ -211,6 +218,8 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
 
         def make(function: Callable[P, R]) -> Step[P, R]:
             step = Step(function, **options)
+            if step.is_ad_hoc:
+                return step  # every execution of the workflow makes it again
             if step.name in self._steps:
                 raise UsageError(
                     f"step {step.name} is registered twice",
@@ -291,17 +300,36 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
     # -- running ---------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        await self.start_worker()
+        await self._enter()
+        try:
+            await self._working.enter()
+        except BaseException:
+            await self._connected.leave()
+            raise
         return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await self._working.leave()
+        finally:
+            await self._connected.leave()
 
     @contextlib.asynccontextmanager
     async def connected(self) -> AsyncIterator[Self]:
-        """Only the client: runs are started and watched here, executed elsewhere."""
-        await self.connect()
+        """Only the client: runs are started and watched here, executed elsewhere.
+
+        Blocks of one app may be nested and may overlap: they share a connection, which the last one
+        closes. An open app stays as it is, with its worker."""
+        await self._enter()
         try:
             yield self
         finally:
-            await self.close()
+            await self._connected.leave()
 
     async def start_worker(
         self, queues: Sequence[str] | None = None, *, fires: bool = True
@@ -312,13 +340,25 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
             queues: The queues to serve; without any, all that the app declares.
             fires: Whether this process fires schedules as well.
 
+        Raises:
+            UsageError: The app has a worker already.
+
         Example:
             await app.start_worker(["mail"])
         """
         await self.connect()
-        runtime = self._make_runtime(queues, fires=fires)
-        await self._deploy()
-        await runtime.start()
+        if self.runtime is not None:
+            raise UsageError(
+                "the app has a worker already, and one process needs no second one",
+                hint="Leave this call out, or call `await app.stop_worker()` before it.",
+            )
+        try:
+            runtime = self._make_runtime(queues, fires=fires)
+            await self._deploy()
+            await runtime.start()
+        except BaseException:
+            await self.stop_worker(0)
+            raise
 
     async def _deploy(self) -> None:
         """Bring the declarations of this program into the database."""
@@ -338,8 +378,15 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
         journal = Journal(opened.database, self.clock)
         if self.notifications.declared and DELIVERY not in self.workflows:
             delivery.install(self.notifications.declared, self.clock, self.step, self.workflow)
+        version = version_of(self.workflows, self.settings.code_version)
         self._executor = WorkflowExecutor(
-            self.workflows, journal, self.settings, self.ids, self.starter
+            self.workflows,
+            journal,
+            self.settings,
+            self.ids,
+            self.starter,
+            version,
+            lambda: self.is_draining,
         )
         executors: list[Executor] = [self._executor]
         if self.automations.declared:
@@ -360,11 +407,31 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
                 for name, (slots, _) in chosen.items()
             ],
             [limits for _, limits in declared.values()],
-            version_of(self.workflows), fires=fires, notifies=notifies,
-            is_replay=is_replay,
+            version, fires=fires, notifies=notifies, is_replay=is_replay,
+            code=self._executor.in_progress, held_threads=self._executor.held_threads,
         )  # fmt: skip
         self.connection.worker = self.runtime.worker
         return self.runtime
+
+    async def check_deploy(self, *, workflow: str | None = None, sample: int = 20) -> DeployReport:
+        """Replay stored runs against this code. No step is executed, and nothing is written.
+
+        Args:
+            workflow: Check the runs of this workflow only.
+            sample: The number of completed runs of each workflow that are replayed as well.
+
+        Returns:
+            How many runs were replayed, and those that this code cannot continue.
+
+        Raises:
+            UnknownWorkflow: This code has no such workflow.
+
+        Example:
+            assert not (await app.check_deploy()).problems
+        """
+        return await DeployCheck(self, self.workflows, self.starter).report(
+            workflow=workflow, sample=sample
+        )
 
     async def stop_worker(self, timeout_s: float | None = None) -> None:
         """Stop claiming and wait for the runs of this process.
@@ -372,11 +439,12 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
         Args:
             timeout_s: The longest wait; runs that have not ended go to another worker.
         """
+        self._working.is_ours = False
         if self.runtime is not None:
             await self.runtime.stop(timeout_s)
             self.runtime = self.connection.worker = None
         if self._executor is not None:
-            self._executor.close()
+            await self._executor.close()
             self._executor = None
         self.automations.executor = None
         await self.pipelines.close()
@@ -384,6 +452,7 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
     def _leave_home(self) -> None:
         """Drop what a fork or a closed event loop has left behind; its loops no longer run."""
         super()._leave_home()
+        self._working.forget()
         self.runtime = self.connection.worker = None
         self._executor = None
         self.automations.executor = None
@@ -422,9 +491,3 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
         """Whether the worker of this process is draining: it finishes its runs and claims no new
         ones."""
         return self.runtime is not None and self.runtime.is_stopping
-
-
-def version_of(workflows: dict[str, Workflow[..., Any]]) -> str:
-    """A digest of the workflow versions that a worker runs."""
-    text = ",".join(f"{name}={workflows[name].version}" for name in sorted(workflows))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]

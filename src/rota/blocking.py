@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import CancelledError
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, Unpack, overload
+from typing import Any, Generic, Self, TypeVar, TypeVarTuple, Unpack, overload
 
 from rota.client.client import Client
 from rota.client.connection import never_delete, running_loop
@@ -28,23 +28,18 @@ from rota.core.runs.model import Run
 from rota.core.time.instants import Duration
 from rota.errors import UsageError
 from rota.settings import Settings
-from rota.workflows import primitives
+from rota.workflows import free_steps, primitives
+from rota.workflows.free_steps import AdHocOptions
 from rota.workflows.workflow_run import current_run
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 CLOSE_S = 1.0  # the time for calls of other threads to end by themselves
-
-
 _clients: weakref.WeakSet[BlockingClient] = weakref.WeakSet()
 
 
-def _after_fork() -> None:
-    for client in _clients:
-        client._after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=lambda: list(map(BlockingClient._after_fork, _clients)))
 
 
 class BlockingRun(Generic[R]):
@@ -74,13 +69,14 @@ class BlockingRun(Generic[R]):
         """Status and reason of the newest attempt."""
         return self._client.call(lambda _: self._ref.status())
 
-    def cancel(self, *, reason: str = "by request") -> None:
+    def cancel(self, *, reason: str = "by request", grace: Duration | None = None) -> None:
         """Cancel the run and its children.
 
         Args:
             reason: Shown with the run.
+            grace: The time that its code has to clean up.
         """
-        self._client.call(lambda _: self._ref.cancel(reason=reason))
+        self._client.call(lambda _: self._ref.cancel(reason=reason, grace=grace))
 
     def signal(self, name: str, value: Any = None) -> None:
         """Send the run a signal.
@@ -193,17 +189,22 @@ class BlockingRuns:
         """
         return self._client.call(lambda client: client.runs.list(**filters))
 
-    def cancel(self, run_id: str, *, reason: str = "by request") -> Sequence[str]:
+    def cancel(
+        self, run_id: str, *, reason: str = "by request", grace: Duration | None = None
+    ) -> Sequence[str]:
         """Cancel a run and its children; see `Runs.cancel`.
 
         Args:
             run_id: The id of any attempt.
             reason: Shown with the run.
+            grace: The time that its code has to clean up.
 
         Returns:
             The ids of the cancelled runs.
         """
-        return self._client.call(lambda client: client.runs.cancel(run_id, reason=reason))
+        return self._client.call(
+            lambda client: client.runs.cancel(run_id, reason=reason, grace=grace)
+        )
 
     def retry(self, run_id: str) -> BlockingRun[Any]:
         """Retry a run after its last finished step; see `Runs.retry`.
@@ -463,4 +464,36 @@ def patched(name: str) -> bool:
     Args:
         name: The name of the change.
     """
-    return block_on(primitives.patched(name))
+    return bool(primitives.patched(name))
+
+
+@overload
+def run_step(
+    name: str, function: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+) -> R: ...
+
+
+@overload
+def run_step(name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+
+@overload
+def run_step(
+    name: str, function: Callable[[*Ts], R], /, *args: *Ts, **options: Unpack[AdHocOptions]
+) -> R: ...
+
+
+def run_step(  # type: ignore[misc]  # mypy cannot match *Ts with *args: Any
+    name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+) -> Any:
+    """Call any function as a step; see `rota.run_step`.
+
+    Args:
+        name: The name of the step.
+        function: A function, sync or async.
+        args, kwargs: Its arguments; `retries` and `timeout` are options of the step.
+
+    Returns:
+        The result of the function.
+    """
+    return block_on(free_steps.run_step(name, function, *args, **kwargs))

@@ -409,6 +409,13 @@ class RunTimeout(RotaError):
     hint = "Raise the workflow's timeout, or split the work into child runs."
 
 
+class CleanupTimeout(RunTimeout):
+    """The code of a run that was ended gracefully had not cleaned up in time."""
+
+    code = "cleanup_timeout"
+    hint = "Give it a longer grace or `cleanup`; see `rota run show` for the cleanup steps it did."
+
+
 class Stranded(RotaError):
     """The code no longer makes the calls that the chain has recorded (non-deterministic)."""
 
@@ -538,6 +545,16 @@ class OutcomeUnknown(Fatal):
 
 class Suspended(BaseException):
     """Unwinds user code when its run gives its slot back; never to be caught."""
+
+
+class ContinueAsNew(BaseException):
+    """Ends a run; the next run of its chain begins with `input` and no history.
+
+    `rota.continue_as_new` makes it, and no code should catch it."""
+
+    def __init__(self, workflow: str, input: str | None = None) -> None:  # noqa: A002
+        super().__init__(f"workflow {workflow} continues as new")
+        self.input = input
 
 
 class HostStop(BaseException):

@@ -8,6 +8,7 @@ A setting is looked for in this order: flag, environment (`ROTA_DATABASE`, `ROTA
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
 import importlib.util
 import sys
 import tomllib
@@ -272,6 +273,27 @@ def code_folder(project: Project) -> Path:
     if project.is_file or not location.endswith(".py"):
         return project.folder
     return (project.folder / location).resolve().parent
+
+
+def code_paths(project: Project) -> list[Path]:
+    """The files and folders with the project's code. Nothing is imported.
+
+    They are the folder of rota.toml, and the file or the top package of the app."""
+    location = _split(project.app or "")[0]
+    if location.endswith(".py"):
+        named = [(project.folder / location).resolve()]
+    else:
+        top = location.partition(".")[0]
+        folders = [str(project.folder), *sys.path]
+        spec = importlib.machinery.PathFinder.find_spec(top, folders) if top else None
+        found = spec and (spec.submodule_search_locations or [spec.origin or ""])
+        named = [Path(each).resolve() for each in found or ()]
+    if not project.is_file and not all(path.exists() for path in named or [Path("\0")]):
+        raise _broken(location, project, ModuleNotFoundError(name=location))
+    folder = project.folder.resolve()
+    if not project.is_file:
+        return named
+    return [folder, *(path for path in named if path.exists() and folder not in path.parents)]
 
 
 def anchored(url: str, folder: Path) -> str:

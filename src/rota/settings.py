@@ -31,12 +31,37 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespace: Annotated[
         str, about("Tenant: a process sees only its own namespace.", pattern=r"^[\w.-]{1,64}$")
     ] = "default"
+    code_version: Annotated[
+        str,
+        about(
+            "Version of the code that a worker has, such as a commit id. Empty: a digest of its"
+            " workflows.",
+            pattern=r"^[\w.:/+@-]{0,100}$",
+        ),
+    ] = ""
     slots: Annotated[
         int, about("Concurrency: runs that a worker executes at once.", ge=1, le=10_000)
     ] = 100
     threads: Annotated[
         int, about("Threads of a worker for sync workflows and steps.", ge=1, le=1_000)
     ] = 32
+    warm_runs: Annotated[
+        int,
+        about(
+            "Waiting runs of async workflows that a worker keeps in memory; 0 keeps none."
+            " Other runs are replayed when they continue.",
+            ge=0,
+            le=1_000_000,
+        ),
+    ] = 10_000
+    warm_memory_mb: Annotated[
+        int,
+        about(
+            "Memory of the process above which a worker keeps fewer runs in memory: the least"
+            " recently used go first.",
+            ge=1,
+        ),
+    ] = 1024
     lease_s: Annotated[
         float,
         about(
@@ -149,8 +174,11 @@ class SettingOptions(TypedDict, total=False):
     """The same as keywords of `Rota(...)`, for type checkers."""
 
     namespace: str
+    code_version: str
     slots: int
     threads: int
+    warm_runs: int
+    warm_memory_mb: int
     lease_s: float
     heartbeat_s: float
     poll_s: float

@@ -13,30 +13,60 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
+import inspect
 import itertools
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from rota.app import Rota
 from rota.automations.threads import HandlerThread
+from rota.client import caller
 from rota.core.time.instants import DAY, Duration, instant, micros, moment
 from rota.engine.maintenance import Maintenance
 from rota.engine.worker import Worker
 from rota.errors import UsageError
 from rota.store.backend.database import Database
 from rota.store.runs.history import ChainResult
+from rota.workflows.steps import StepCall
 
 START = instant(datetime(2030, 1, 1, tzinfo=UTC))
-# Real time, and turns of the event loop, given to user code that awaits something the virtual clock
-# does not know. A busy machine lengthens the turns, so sockets of the same process are answered.
+# Real time, and turns of the event loop, given to handlers and pipelines that await something the
+# virtual clock does not know. A busy machine lengthens the turns, so sockets of the same process
+# are answered.
 GRACE_S = 0.1
 GRACE_ITERATIONS = 100
 # Real time without any progress, after which waiting for a result is an error.
 STILL_S = 10.0
-# The loop knows when threads and child processes end, so the clock waits for them, up to a limit.
-REAL_WORK_S = 5.0
+# Steps, threads and child processes are known to be at work, so the clock waits until they end. A
+# step is an error after so much real time without any progress.
+REAL_WORK_S = 10.0
+
+# How many blocks of `held` each step is in.
+_held: Counter[Any] = Counter()
+
+
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """In a step: a wait that the test itself ends. Virtual time does not wait for it.
+
+    Example:
+        with held():
+            await gate.wait()
+    """
+    attempt = caller.current_step()
+    step = getattr(attempt, "call", attempt)
+    _held[step] += 1
+    try:
+        yield
+    finally:
+        _held[step] -= 1
+        if not _held[step]:
+            del _held[step]
 
 
 class VirtualTimer:
@@ -121,7 +151,7 @@ class _Calls:
     def __init__(self, database: Database) -> None:
         self.count = 0
         self.under_way = 0
-        for name in ("write", "write_brief", "write_and_notify", "read"):
+        for name in ("write", "write_brief", "read"):
             setattr(database, name, self._counted(getattr(database, name)))
 
     def _counted(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
@@ -161,11 +191,12 @@ class _RealWork:
             del self._loop.subprocess_exec
             del self._loop.subprocess_shell
 
-    def under_way(self) -> bool:
-        """Whether some of it has not ended yet."""
+    def under_way(self, held_threads: int) -> bool:
+        """Whether some of it has not ended yet, beside threads that the test holds."""
         self._children = [child for child in self._children if child.get_returncode() is None]
         handlers = (one for one in threading.enumerate() if isinstance(one, HandlerThread))
-        return bool(self._threads or self._children) or any(one.awaited for one in handlers)
+        is_busy = self._threads > held_threads or bool(self._children)
+        return is_busy or any(one.awaited for one in handlers)
 
     def _in_thread(self, *args: Any) -> asyncio.Future[Any]:
         future = self._run_in_executor(*args)
@@ -185,6 +216,22 @@ class _RealWork:
         return spawned
 
 
+def line_of(call: StepCall) -> str:
+    """The line at which an async step waits; of a sync step, its first line."""
+    code = getattr(inspect.unwrap(call.step.function), "__code__", None)
+    if code is None:
+        return "an unknown line"
+    line = code.co_firstlineno
+    work = call.work if isinstance(call.work, asyncio.Task) else call.task
+    awaited: Any = None if work is None else work.get_coro()
+    while awaited is not None:
+        frame = getattr(awaited, "cr_frame", None)
+        if frame is not None and frame.f_code.co_filename == code.co_filename:
+            line = frame.f_lineno
+        awaited = getattr(awaited, "cr_await", None)
+    return f"{code.co_filename}:{line}"
+
+
 class World:
     """An app with loops that the test drives."""
 
@@ -198,6 +245,7 @@ class World:
         self._scheduler = app.runtime.scheduler
         self._notification_loop = app.runtime.notification_loop
         self._calls = _Calls(app.connection.database)
+        self._settling = asyncio.Lock()
         self._wait = app.connection.results.wait
         app.connection.results.wait = self._wait_for_result  # type: ignore[method-assign]
 
@@ -206,10 +254,13 @@ class World:
         waiting = asyncio.ensure_future(self._wait(root_id))
         try:
             while not waiting.done():
+                if self._real_steps() and not self._settling.locked():
+                    await self.settle()  # real work ends by itself: what it leads to happens now
+                    self._refuse_real_steps()
                 before = self._calls.count, self.clock.now()
                 await asyncio.wait({waiting}, timeout=STILL_S)
-                is_still = before == (self._calls.count, self.clock.now()) and self._worker.idle
-                if is_still and not waiting.done():
+                is_still = before == (self._calls.count, self.clock.now())
+                if is_still and not self._real_steps() and not waiting.done():
                     raise UsageError(
                         f"run {root_id} has not ended, and virtual time does not pass by itself",
                         hint="Call world.advance(…) or world.drain() before run.result().",
@@ -218,8 +269,36 @@ class World:
         finally:
             waiting.cancel()
 
+    def _real_steps(self) -> list[StepCall]:
+        """The steps at work that wait neither for the test nor for virtual time."""
+        executor = self.app._executor
+        if executor is None:
+            return []
+        return [c for c in executor.steps if c not in _held and not c.waits_for_thread]
+
+    def _held_threads(self) -> int:
+        executor = self.app._executor
+        if executor is None:
+            return 0
+        left_behind = len(executor.held_threads())
+        return left_behind + sum(c in _held and not c.step.is_async for c in executor.steps)
+
+    def _refuse_real_steps(self) -> None:
+        """Raise an error rather than let virtual time pass while a step awaits something real."""
+        if steps := self._real_steps():
+            raise UsageError(
+                f"step {steps[0].step.name} has waited for something real for {REAL_WORK_S:g} s, "
+                f"at {line_of(steps[0])}, and virtual time does not pass meanwhile",
+                hint="If the test ends this wait, put it in `with rota.testing.held():`. To test a "
+                "timeout, let the step await `world.sleep(…)`.",
+            )
+
     async def settle(self) -> None:
         """Do everything that can be done without time passing."""
+        async with self._settling:
+            await self._settle()
+
+    async def _settle(self) -> None:
         self._worker.poll()
         while True:
             if self._schedule_is_due():
@@ -243,8 +322,13 @@ class World:
         """Wait for a run to end, as long as claimed ones may still end by themselves."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + REAL_WORK_S
+        before: object = None
         while True:
             calls = self._calls.count
+            steps = self._real_steps()
+            if before != (calls, steps):
+                before = calls, steps
+                give_up_at = loop.time() + REAL_WORK_S
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._worker.wake.wait(), GRACE_S)
                 return True
@@ -254,7 +338,12 @@ class World:
                 return True
             if self._calls.under_way or calls != self._calls.count:
                 continue
-            if not self._real_work.under_way() or loop.time() > give_up_at:
+            if steps != self._real_steps():
+                continue
+            if (
+                not (steps or self._real_work.under_way(self._held_threads()))
+                or loop.time() > give_up_at
+            ):
                 return False
 
     async def advance(self, duration: Duration) -> None:
@@ -273,6 +362,15 @@ class World:
         """
         await self._advance_to(instant(when))
 
+    async def sleep(self, duration: Duration) -> None:
+        """In a step: wait for virtual time, as something that never answers would.
+
+        Args:
+            duration: A duration such as `1h`.
+        """
+        with held():
+            await self.clock.wait(asyncio.Event(), self.clock.now() + micros(duration))
+
     async def drain(self, within: Duration = 366 * DAY // 1_000_000) -> None:
         """Let time pass until nothing is left that time alone can move.
 
@@ -289,9 +387,11 @@ class World:
     async def _settle_until(self, limit: int) -> None:
         """Do everything that is due until then, each at its own instant."""
         await self.settle()
+        self._refuse_real_steps()
         while (due := self._next_due_at()) is not None and due <= limit:
             self.clock.move_to(due)
             await self.settle()
+            self._refuse_real_steps()
 
     def _next_due_at(self) -> int | None:
         digest_at = None if self._notification_loop is None else self._notification_loop.next_at
@@ -308,7 +408,11 @@ class World:
 
 @contextlib.asynccontextmanager
 async def virtual(
-    app: Rota, *, url: str = "sqlite://:memory:", start: datetime | int = START
+    app: Rota,
+    *,
+    url: str = "sqlite://:memory:",
+    start: datetime | int = START,
+    warm: bool = False,
 ) -> AsyncIterator[World]:
     """Run an app on virtual time, by default on a database in memory.
 
@@ -316,6 +420,7 @@ async def virtual(
         app: The app.
         url: Another database.
         start: The instant at which time begins.
+        warm: Keep runs that wait in memory, as a worker does; otherwise each wait ends in a replay.
 
     Returns:
         The world: clock, app and worker.
@@ -326,8 +431,11 @@ async def virtual(
             await world.advance("1d")
     """
     real_url, real_clock, real_migrate = app.url, app.clock, app.migrates
+    real_settings = app.settings
     clock = VirtualClock(start)
     app.url, app.clock, app.migrates = url, clock, True
+    if not warm:
+        app.settings = msgspec.structs.replace(app.settings, warm_runs=0)
     try:
         await app.connect()
         runtime = app._make_runtime()
@@ -342,3 +450,4 @@ async def virtual(
             app.runtime = None
         await app.close()
         app.url, app.clock, app.migrates = real_url, real_clock, real_migrate
+        app.settings = real_settings

@@ -349,9 +349,9 @@ async def test_an_app_refuses_to_start_a_workflow_of_another_app() -> None:
     async def report() -> None: ...
 
     async with virtual(app):
-        with pytest.raises(UnknownWorkflow, match="there is no workflow 'report'"):
+        with pytest.raises(UsageError, match="workflow report belongs to another app"):
             await app.start(report)
-        with pytest.raises(UnknownWorkflow, match="there is no workflow 'report'"):
+        with pytest.raises(UsageError, match="workflow report belongs to another app"):
             await app.start_many(report, [()])
         with pytest.raises(UnknownWorkflow, match="there is no workflow 'report'"):
             _at_the_call = app.start("report")

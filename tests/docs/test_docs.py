@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rota import Rota
+from rota.core.workflows.replay_check import check_source
 from rota.testing import World, virtual
 from tests.tidy.tree import ROOT
 
@@ -62,6 +63,12 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
     for name, value in names.items():
         if name.startswith("test_"):
             asyncio.run(value())
+
+
+@pytest.mark.parametrize("page", _named([p for p in PAGES if _BLOCK.search(p.read_text())]))
+def test_the_check_finds_nothing_in_the_workflows_of_a_page(page: Path) -> None:
+    text = "\n".join(_BLOCK.findall(page.read_text()))
+    assert [finding.text for finding in check_source(text, page.name).findings] == []
 
 
 async def _result(page: str, name: str, *args: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
@@ -16,7 +15,8 @@ from rota.core.time.instants import Duration, micros
 from rota.engine import process_identity
 from rota.store.runs import claim, workers
 from rota.store.runs.claim import ClaimRequest
-from rota.testing import VirtualClock
+from rota.testing import VirtualClock, held
+from rota.workflows.steps import Step
 from tests.workflows.kit import eventually
 
 __all__ = [
@@ -44,8 +44,6 @@ async def live(
     clock = clock or VirtualClock()
     app.url, app.clock, app.migrates = url, clock, True
     await app.start_worker(queues)
-    # A new listener looks twice, the second time 25 ms later by the real clock.
-    await eventually(lambda: not app.connection.wakeups._echoes)
     try:
         yield clock
     finally:
@@ -78,21 +76,26 @@ async def timer_set(clock: VirtualClock, after: Duration) -> None:
 
 
 class Gate:
-    """Work that waits until it is let through, and notes who came."""
+    """Work that waits until it is let through, and notes who came; a step in a workflow."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
+        self._step = Step(self._wait, name="gate")
         self.entered: list[Any] = []
         self.interrupted: list[Any] = []
         self.under_way = 0
         self.most = 0
 
-    async def __call__(self, who: Any = None) -> Any:
+    def __call__(self, who: Any = None) -> Awaitable[Any]:
+        return self._step(who)
+
+    async def _wait(self, who: Any) -> Any:
         self.entered.append(who)
         self.under_way += 1
         self.most = max(self.most, self.under_way)
         try:
-            await self.open.wait()
+            with held():
+                await self.open.wait()
         except asyncio.CancelledError:
             self.interrupted.append(who)
             raise
@@ -112,8 +115,6 @@ class StoreTap:
         self._write, self._read = database.write, database.read
         database.write = self._tapped(self._write)
         database.write_brief = self._tapped(database.write_brief)
-        notifies = database.write_and_notify
-        database.write_and_notify = self._notifying(notifies)
         database.read = self._tapped(self._read)
 
     def count(self, name: str) -> int:
@@ -130,13 +131,6 @@ class StoreTap:
             if self.after is not None:
                 await self.after(name)
             return answer
-
-        return call
-
-    def _notifying(self, real: Any) -> Any:
-        async def call(topics: Any, brief: bool, function: Any, *args: Any, **kwargs: Any) -> Any:
-            tapped = self._tapped(functools.partial(real, topics, brief))
-            return await tapped(function, *args, **kwargs)
 
         return call
 

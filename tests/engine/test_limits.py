@@ -117,8 +117,8 @@ async def test_cancelling_the_holder_of_a_limited_slot_frees_it_at_once(
     database_url: str, limits: dict[str, int], slots: int | None
 ) -> None:
     gate = Gate()
-    app, flow = limited(gate, worker_concurrency=slots, **limits)
-    client, _ = limited(gate, worker_concurrency=slots, **limits)
+    app, _ = limited(gate, worker_concurrency=slots, **limits)
+    client, flow = limited(gate, worker_concurrency=slots, **limits)
     async with live(app, database_url) as clock, beside(client, database_url, clock):
         holder = await client.options(key="k").start(flow, 1)
         await eventually(lambda: gate.entered == [1])

@@ -143,13 +143,16 @@ async def test_a_step_that_cannot_be_stored_fails_its_run_whatever_its_code_catc
 def _spoil_steps(app: Rota) -> None:
     """Give the step that returns 0 an instant beyond 64 bits."""
     journal = _worker(app)._executors["workflow"]._context.journal
-    put = journal.put
+    put_for = journal.put_for
 
-    def spoilt(claim: Claim, recorded: Any) -> Any:
-        bad = recorded.output == "0"
-        return put(claim, msgspec.structs.replace(recorded, wake_at=BEYOND) if bad else recorded)
+    def spoilt(receiver: Any, claim: Claim, recorded: Any) -> Any:
+        steps = [
+            msgspec.structs.replace(step, wake_at=BEYOND) if step.output == "0" else step
+            for step in recorded
+        ]
+        return put_for(receiver, claim, steps)
 
-    journal.put = spoilt
+    journal.put_for = spoilt
 
 
 async def test_a_sleep_beyond_the_calendar_is_refused(database_url: str) -> None:

@@ -102,7 +102,7 @@ async def test_a_run_that_ends_elsewhere_is_noticed_at_once(database_url: str) -
     app, flow = gated(gate)
     other, _ = gated(gate)
     async with live(app, database_url) as clock, beside(other, database_url, clock):
-        run = await other.start(flow, 1)
+        run = await other.start(flow.name, 1)
         waiter = asyncio.ensure_future(result(run))
         await eventually(lambda: gate.under_way == 1)
         gate.open.set()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import msgspec
 import pytest
 
-from rota import Rota, sleep
+from rota import Rota, sleep, wait_for
 from rota.client.start import RunOptions
 from rota.core.runs.model import Queue
 from rota.core.runs.recovery import ALONE_FROM, runs_alone
 from rota.core.time.instants import SECOND
+from rota.errors import WrongState
 from rota.explain.why import why
 from rota.store.backend.queries import compiled
 from rota.store.runs import workers
@@ -27,17 +29,21 @@ def gated() -> tuple[Rota, Gate, Any]:
     app = Rota(lease_s=LEASE_S)
     gate = Gate()
 
+    @app.step
+    async def passes(who: str) -> Any:
+        return await gate(who)
+
     @app.workflow
     async def work(who: str) -> Any:
-        return await gate(who)
+        return await passes(who)
 
     return app, gate, work
 
 
-async def waits_alone(app: Rota, work: Any) -> str:
+async def waits_alone(app: Rota, work: Any, who: str = "suspect", **options: Any) -> str:
     """Insert a run that was recovered twice, as `reap` would have left it."""
     fresh = msgspec.structs.replace(
-        app.starter.new_run(work, ("suspect",), {}, RunOptions()), recoveries=ALONE_FROM
+        app.starter.new_run(work, (who,), {}, RunOptions(**options)), recoveries=ALONE_FROM
     )
     await app.connection.database.write(start_runs, [fresh], now=app.clock.now())
     return fresh.id
@@ -119,10 +125,14 @@ async def test_a_run_that_sleeps_is_alone_again_as_soon_as_it_wakes(database_url
     app = Rota(lease_s=LEASE_S)
     gate = Gate()
 
+    @app.step
+    async def passes(who: str) -> None:
+        await gate(who)
+
     @app.workflow
     async def work(who: str) -> None:
         await sleep("1m")
-        await gate(who)
+        await passes(who)
 
     @app.workflow
     async def other() -> None:
@@ -203,6 +213,104 @@ async def test_why_names_all_runs_that_are_executed_alone(database_url: str) -> 
         )
         gate.open.set()
         await world.settle()
+
+
+class Restless:
+    """Runs that wake each other until their children have ended, which are claimed like any run."""
+
+    def __init__(self) -> None:
+        self.app = app = Rota(lease_s=LEASE_S, slots=4)
+        self.order: list[str] = []
+        self.ids: dict[str, str] = {}
+
+        @app.step
+        async def note(who: str) -> None:
+            self.order.append(who)
+            assert len(self.order) < 100, "no child ever began"
+
+        @app.step
+        async def wake_others(who: str, lap: int) -> None:
+            for other in self.ids.keys() - {who}:
+                with contextlib.suppress(WrongState):
+                    await app.runs.signal(self.ids[other], "go")
+
+        @app.step
+        async def has_ended(child_id: str) -> bool:
+            return await app.runs.handle(child_id).status() == "completed"
+
+        @app.workflow
+        async def other(who: str) -> None:
+            await note(who)
+
+        @app.workflow
+        async def suspect(who: str) -> None:
+            child = await other.start(f"child of {who}")
+            lap = 0
+            while not await has_ended(child.id):
+                lap += 1
+                await note(who)
+                await wake_others(who, lap)
+                await wait_for("go", timeout="1d")
+            await wake_others(who, 0)
+
+        self.other = other
+        self.suspect = suspect
+
+    async def insert(self, *names: str, **options: Any) -> None:
+        """Insert suspects with these names, one after the other."""
+        for who in names:
+            self.ids[who] = await waits_alone(self.app, self.suspect, who, **options)
+
+
+async def test_runs_that_execute_alone_and_wake_each_other_keep_no_other_run_away(
+    database_url: str,
+) -> None:
+    restless = Restless()
+    app, order = restless.app, restless.order
+    async with virtual(app, url=database_url) as world:
+        innocent = [await restless.other.start(f"innocent {n}") for n in range(5)]
+        await restless.insert("a", "b", "c")
+        await world.beat()
+        await world.settle()
+        statuses = [await app.runs.handle(one).status() for one in restless.ids.values()]
+        assert statuses == ["completed"] * 3
+        assert {await one.status() for one in innocent} == {"completed"}
+        assert order[:3] == ["a", "child of a", "innocent 0"], "its own children come first"
+        await sound(app)
+
+
+async def test_runs_that_execute_alone_are_claimed_by_their_last_claim_and_so_are_their_queues(
+    database_url: str,
+) -> None:
+    app = Rota(lease_s=LEASE_S)
+    app.queue("late")
+    entered: list[str] = []
+    ids: dict[str, str] = {}
+
+    @app.step
+    async def wake_others(who: str, lap: int) -> None:
+        if entered[-1:] != [who]:  # a signal that came before lets it continue at once
+            entered.append(who)
+        for other in ids.keys() - {who}:
+            with contextlib.suppress(WrongState):
+                await app.runs.signal(ids[other], "go")
+
+    @app.workflow
+    async def work(who: str) -> None:
+        for lap in range(6):
+            await wake_others(who, lap)
+            await wait_for("go")
+
+    async with virtual(app, url=database_url) as world:
+        ids["urgent"] = await waits_alone(app, work, "urgent", priority=9)
+        for who in ("old", "young"):
+            ids[who] = await waits_alone(app, work, who)
+        ids["elsewhere"] = await waits_alone(app, work, "elsewhere", queue="late")
+        await world.beat()
+        await world.settle()
+        assert entered[:6] == ["elsewhere", "urgent", "elsewhere", "old", "elsewhere", "young"]
+        of_one_queue = [who for who in entered if who != "elsewhere"]
+        assert of_one_queue[:4] == ["urgent", "old", "young", "urgent"]
 
 
 @pytest.mark.parametrize(("recoveries", "alone"), [(0, False), (1, False), (2, True), (9, True)])

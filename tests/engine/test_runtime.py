@@ -206,6 +206,24 @@ async def test_a_watchdog_reports_once_for_every_time_the_loop_gets_stuck(
         watchdog.stop()
 
 
+async def test_a_workflow_that_blocks_its_worker_is_named_with_its_line(
+    database_url: str, handler: RecordsHandler
+) -> None:
+    app = Rota(stuck_s=120)
+
+    @app.workflow
+    async def busy() -> str:
+        return handler.words.get(timeout=60)  # blocks until the watchdog has noticed
+
+    async with live(app, database_url):
+        run = await app.start(busy)
+        word = await result(run)
+        assert f"workflow busy (run {run.id}) has blocked its worker" in word
+        assert "return handler.words.get(timeout=60)" in word
+        assert "sync step" in word
+        assert await result(await app.start(busy)) != word, "each time is reported once"
+
+
 async def test_work_goes_on_while_one_run_blocks_nothing_but_itself(database_url: str) -> None:
     gate = Gate()
     app, flow = plain()

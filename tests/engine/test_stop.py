@@ -9,7 +9,6 @@ import pytest
 
 from rota import Rota, sleep
 from rota.core.time.instants import SECOND
-from rota.engine.wakeups import LOOK_AGAIN_S
 from tests.engine.kit import Gate, eventually, live, pass_time, timer_set
 from tests.workflows.kit import result, sound
 
@@ -52,8 +51,8 @@ async def test_a_stopping_worker_claims_nothing_new(database_url: str) -> None:
         await eventually(lambda: gate.under_way == 1)
         assert app.runtime is not None
         worker = app.runtime.worker
-        # The second poll of a notification is over: a claim in progress could find the late run.
-        await asyncio.sleep(4 * LOOK_AGAIN_S)
+        # A claim in progress could find the late run.
+        await eventually(lambda: worker._idle)
         stopping = asyncio.ensure_future(app.stop_worker(60))
         await eventually(lambda: not worker.claiming)
         late = await app.start(flow, 2)

@@ -77,8 +77,8 @@ async def test_a_start_by_another_process_wakes_the_worker(database_url: str) ->
 
 
 async def test_a_delayed_start_by_another_process_is_timed_exactly(database_url: str) -> None:
-    app, flow = plain()
-    other, _ = plain()
+    app, _ = plain()
+    other, flow = plain()
     async with live(app, database_url) as clock, beside(other, database_url, clock):
         await eventually(lambda: app.runtime is not None and app.runtime.worker.due_at is None)
         run = await other.options(delay="1s").start(flow, 1)
@@ -258,19 +258,3 @@ async def test_a_delayed_start_needs_no_event_loop_afterwards(database_url: str)
         await eventually(
             lambda: app.runtime is not None and app.runtime.worker.due_at == clock.now() + 1_000_000
         )
-
-
-async def test_a_burst_of_notifications_makes_a_listener_look_twice(database_url: str) -> None:
-    one, other = open_url(database_url, Settings()), open_url(database_url, Settings())
-    await one.open()
-    await other.open()
-    try:
-        there = Wakeups(other)
-        notified: list[str] = []
-        await there.listen()
-        there.subscribe(notified.append)
-        await one.notify(["word"])
-        await eventually(lambda: notified.count("word") == 2)
-    finally:
-        await one.close()
-        await other.close()

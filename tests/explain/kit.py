@@ -11,6 +11,7 @@ from rota.core.runs.model import Queue
 from rota.explain.schedule import Explanation
 from rota.explain.why import why
 from rota.store.runs import workers
+from rota.testing import held
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 BERLIN = "Europe/Berlin"
@@ -43,9 +44,14 @@ def make() -> Rota:
     async def parent() -> None:
         await naps()
 
+    @app.step
+    async def is_at_work() -> None:
+        with held():
+            await asyncio.Event().wait()
+
     @app.workflow(queue="mail")
     async def holds() -> None:
-        await asyncio.Event().wait()
+        await is_at_work()
 
     return app
 

@@ -199,6 +199,17 @@ async def test_a_key_makes_every_creating_verb_happen_once(database_url: str) ->
     assert {(one.status_code, one.json()["code"]) for one in changed} == {(422, "bad_input")}
 
 
+async def test_a_cancel_may_have_a_grace(database_url: str) -> None:
+    app = app_on(database_url)
+    async with app.connected(), browsing(app) as http:
+        run = await app.start("add", 1)
+        path = f"{API}/runs/{run.id}/cancel"
+        wrong = await http.post(path, json={"grace": "soon"})
+        done = await http.post(path, json={"grace": "5m", "reason": "why"})
+        assert await run.status() == "cancelled:why"  # it has not begun
+    assert (wrong.status_code, done.status_code) == (422, 200)
+
+
 async def test_a_second_retry_of_the_same_attempt_answers_with_the_first(database_url: str) -> None:
     app = app_on(database_url)
     async with app.connected(), browsing(app) as http:
@@ -387,7 +398,6 @@ async def test_the_process_says_how_it_is(database_url: str) -> None:
         await app.close()
         down = await http.get("/health/ready")
         refused = await http.get(f"{API}/runs")
-        await app.connect()
     assert (live.text, ready.json()["is_ready"]) == ("ok\n", True)
     assert "rota_runs" in metrics.text
     assert (down.status_code, down.json()["reasons"][0]["check"]) == (503, "database")

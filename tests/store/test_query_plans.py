@@ -21,6 +21,7 @@ from rota.store.backend.database import Database, Tx
 from rota.store.backend.postgres import PostgresTx
 from rota.store.backend.sqlite_threads import SqliteTx
 from tests.kit.builders import NOW, SPACE, opened, sql
+from tests.kit.plans import all_plans
 
 HISTORY = 12_000  # runs that are over
 LIVE = 300  # of each: pending, sleeping, running, waiting
@@ -73,8 +74,10 @@ class Case(NamedTuple):
     item: tuple[Any, ...] = ()
 
 
-PLACE: dict[str, Any] = {"namespace": SPACE, "queue": "default", "names": ["work"], "limit": 10}
-BEAT = {"id": "w1", "status": "online", "now": NOW, "queues": ["default"], "names": ["work"]}
+PLACE: dict[str, Any] = {"namespace": SPACE, "queue": "default", "names": ["work"], "limit": 10,
+    "version": "v1"}  # fmt: skip
+BEAT = {"id": "w1", "status": "online", "now": NOW, "queues": ["default"], "names": ["work"],
+    "version": "v1"}  # fmt: skip
 LEASE = {"worker_id": "w1", "lease_until": NOW, "now": NOW}
 PRIMARY = ("runs_pkey", "sqlite_autoindex_runs_1")
 CHAIN = (*PRIMARY, "runs_attempts")
@@ -84,6 +87,8 @@ CASES = [
     Case("ready_runs", ("runs_ready",), PLACE | LEASE),
     Case("pick_unkeyed", ("runs_ready",), PLACE | {"per_key": 1}),
     Case("pick_keyed", ("runs_limit_keys",), PLACE | {"share": 2}),
+    Case("refused_runs", ("runs_refused",), {"namespace": SPACE, "limit": 10}),
+    Case("count_pinned", ("runs_pinned",), {"namespace": SPACE}),
     Case("stop_workers", ("runs_running",), {"ids": ["w1"], "now": NOW}),
     Case("count_running", ("runs_running",), {"namespace": SPACE, "queue": "default"}),
     Case("wake_due", ("runs_timer",), {"namespace": SPACE, "now": NOW, "limit": 10}),
@@ -95,8 +100,8 @@ CASES = [
     Case("claim_listed", PRIMARY, {"ids": ["pending000001"], **LEASE}),
     Case("pick_alone", ("runs_alone",), PLACE | {"per_key": 0}),
     Case("beat", ("runs_alone",),
-        BEAT | {"code_id": None}),
-    Case("beat_by_code", ("runs_alone",), BEAT | {"code_id": "code"}),
+        BEAT | {"code_id": None, "held_threads": None}),
+    Case("beat_by_code", ("runs_alone",), BEAT | {"code_id": "code", "held_threads": None}),
     Case("claim_runs_by_code", ("runs_ready",), PLACE | LEASE | {"code_id": "code"}),
     Case("ready_runs_by_code", ("runs_ready",), PLACE | LEASE | {"code_id": "code"}),
     Case("renew_leases", PRIMARY, {"lease_until": NOW}, ("running000001", 1, "w1")),
@@ -106,6 +111,10 @@ CASES = [
     Case("ended_chains", CHAIN, {"roots": ["completed000001"]}),
     Case("chains_below", ("runs_children",), {"parents": ["running000001"]}),
     Case("open_of_chains", CHAIN, {"roots": ["running000001"]}),
+    Case("wake_to_end", CHAIN, {"roots": ["sleeping000001"], "now": NOW}),
+    Case("request_ends", CHAIN, {"roots": ["sleeping000001"], "request": "{}", "now": NOW}),
+    Case("without_cleanup", CHAIN, {"roots": ["sleeping000001"]}),
+    Case("statuses_of_chains", CHAIN, {"roots": ["sleeping000001"]}),
     Case("chain_of", CHAIN, {"root_id": "running000001"}),
     Case("get_run", PRIMARY, {"namespace": SPACE, "id": "running000001"}),
     Case("find_started", ("runs_external",), {}, (SPACE, "work", "pending-x1")),
@@ -340,6 +349,20 @@ async def test_the_query_reads_an_index_and_never_the_whole_table(
         plan = await db.read(_plan, case)
     assert any(index in plan for index in case.indexes), plan
     assert not SCANS.search(plan), plan
+
+
+# They are for people who ask for everything: `rota doctor --full`, and counts of all stored runs.
+# `keep_runs` sorts all stored runs once in each pass, and keeps them few.
+WHOLE = {"broken_lease", "broken_finish", "count_by_status", "nth_newest_end"}
+
+
+@pytest.mark.pg
+async def test_no_statement_reads_a_whole_table(full_url: str) -> None:
+    async with opened(full_url, migrated=False) as db:
+        if db.dialect.name != "postgres":
+            pytest.skip("the cases above name what SQLite reads")
+        plans = await db.read(all_plans)
+    assert {name for name, plan in plans.items() if "Seq Scan" in plan} == WHOLE
 
 
 async def test_a_claim_sorts_nothing(full_url: str) -> None:

@@ -22,7 +22,7 @@ from rota.core.runs.model import Run, StoredStep
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import SECOND
 from rota.store import invariants
-from rota.testing import World
+from rota.testing import World, held
 
 # Real time after which a result that should be there is taken as missing.
 GUARD_S = 30.0
@@ -162,7 +162,8 @@ class Endless:
     async def __call__(self) -> None:
         self.begun += 1
         try:
-            await asyncio.Event().wait()
+            with held():
+                await asyncio.Event().wait()
         except asyncio.CancelledError:
             self.interrupted += 1
             raise
@@ -212,3 +213,34 @@ async def charge_with_cleanup(shop: Shop) -> str:
     except StepFailed:
         await shop.release()
         raise
+
+
+class Cleanup:
+    """An app with a step that notes its calls, one that does not end, and a child that sleeps."""
+
+    def __init__(self) -> None:
+        self.app = Rota()
+        self.calls: list[Any] = []
+        self.endless = Endless()
+
+        @self.app.step
+        async def note(value: Any) -> Any:
+            self.calls.append(value)
+            return value
+
+        @self.app.step
+        async def work() -> None:
+            await self.endless()
+
+        @self.app.workflow
+        async def child() -> str:
+            await sleep("1h")
+            return "child"
+
+        self.note, self.work, self.child = note, work, child
+
+
+async def end(world: World, run: Any, **options: Any) -> None:
+    """Ask the run to end; the worker that executes it renews its leases then."""
+    await run.cancel(**{"reason": "no stock", "grace": "5m"} | options)
+    await world.beat()

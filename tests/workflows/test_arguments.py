@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -276,7 +277,9 @@ def test_the_digest_does_not_depend_on_the_order_of_sets_and_keys() -> None:
         {1, "a"},
         float("nan"),
         b"\xff",
-        lambda: 1,
+        len,
+        ValueError("x"),
+        Path("a/b"),
         [[...]],
         "x" * 10**6,
     ],
@@ -285,12 +288,6 @@ def test_the_digest_does_not_depend_on_the_order_of_sets_and_keys() -> None:
 def test_every_value_has_a_digest(value: Any) -> None:
     assert digest_of(("a",), (value,), {}) == digest_of(("a",), (value,), {})
     assert -(2**63) <= digest_of(("a",), (value,), {}) < 2**63
-
-
-def test_a_value_that_contains_itself_has_a_digest() -> None:
-    value: list[Any] = []
-    value.append(value)
-    assert digest_of((), (value,), {}) == digest_of((), (value,), {})
 
 
 # -- keys and names ------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from rota import Rota, gather, sleep
 from rota.testing import virtual
-from tests.workflows.kit import eventually, result, sound
+from tests.workflows.kit import result, sound
 
 
 async def test_branches_keep_their_own_results_whatever_finished_first(database_url: str) -> None:
@@ -157,8 +157,6 @@ async def test_sleeps_of_branches_are_not_mistaken_for_each_other(database_url: 
 
     async def branch(name: str, seconds: int) -> None:
         await prepare(name)
-        if name == "short":
-            asyncio.get_running_loop().call_later(0.02, short_asleep.set)
         await sleep(seconds)
         await note(name)
 
@@ -170,7 +168,7 @@ async def test_sleeps_of_branches_are_not_mistaken_for_each_other(database_url: 
         began = world.clock.now()
         run = await app.start(flow)
         await world.settle()
-        await eventually(short_asleep.is_set)
+        short_asleep.set()
         await world.drain()
         assert await run.status() == "completed"
         assert woke == [("short", 60_000_000), ("long", 7_200_000_000)]

@@ -9,9 +9,8 @@ import pytest
 
 from rota import RetryPolicy, Rota, RunHandle, sleep
 from rota.core.runs.stored_errors import read_error
-from rota.testing import World, virtual
-from rota.workflows.workflow_run import current_run
-from tests.workflows.kit import attempts, eventually, keys, result, sound, trouble
+from rota.testing import World, held, virtual
+from tests.workflows.kit import attempts, keys, result, sound, trouble
 
 
 class Slow:
@@ -19,27 +18,25 @@ class Slow:
 
     def __init__(self, app: Rota, **policies: Any) -> None:
         self.begun = 0
-        self.began = asyncio.Event()
         self.step = app.step(name="slow", **policies)(self._perform)
 
     async def _perform(self) -> str:
         self.begun += 1
-        self.began.set()
-        await asyncio.Event().wait()
+        with held():
+            await asyncio.Event().wait()
         raise AssertionError("nobody lets it go")
 
 
 async def until(run: RunHandle[Any], world: World, status: str) -> None:
-    """Let the run come to a status that it reaches without time passing."""
-    await world.settle()
+    """Let the run come to a status that it reaches within seconds."""
+    await world.advance("2s")
     assert await run.status() == status
 
 
 async def cancels(slow: Slow) -> str:
     """Begin the step beside this branch, and cancel it once it is at work."""
     task = asyncio.create_task(slow.step())
-    await slow.began.wait()
-    await asyncio.sleep(0)
+    await asyncio.sleep(1)
     task.cancel()
     try:
         return await task
@@ -140,9 +137,9 @@ async def test_the_record_is_there_before_the_next_step_begins(database_url: str
 
     async with virtual(app, url=database_url) as world:
         run = await app.start(flow)
-        await world.settle()
+        await world.drain()
         assert await result(run) is None
-        assert seen == [["slow#0"]]
+        assert seen == [["timer 1s#0", "slow#0"]]
 
 
 async def test_a_retry_of_the_run_tries_a_cancelled_step_again_that_nothing_caught(
@@ -175,10 +172,8 @@ async def test_a_step_cancelled_between_its_tries_is_not_tried_again(database_ur
 
     @app.workflow
     async def flow() -> str:
-        inside = current_run()
-        assert inside is not None
         task = asyncio.create_task(flaky())
-        await eventually(lambda: "flaky#0" in inside._recorded)
+        await asyncio.sleep(1)
         task.cancel()
         await asyncio.wait([task])
         await sleep("3h")
@@ -221,7 +216,9 @@ async def test_code_that_no_longer_cancels_the_step_strands_the_run(database_url
     @app.workflow
     async def branched() -> None:
         if deployed:
-            await asyncio.gather(slow.step())
+            task = asyncio.create_task(slow.step())
+            await asyncio.sleep(1)
+            await task
         else:
             await cancels(slow)
         await sleep("1h")

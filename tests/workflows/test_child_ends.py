@@ -105,10 +105,11 @@ async def test_children_live_while_their_parent_is_retried(database_url: str) ->
 async def test_a_running_child_is_interrupted_when_its_parent_fails(database_url: str) -> None:
     app = Rota()
     gate = Gate()
+    work = gate
 
     @app.workflow
     async def child() -> None:
-        await gate()
+        await work()
 
     @app.workflow
     async def parent() -> None:

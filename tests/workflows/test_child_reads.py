@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from rota import Rota, gather, sleep
-from rota.testing import virtual
+from rota.testing import held, virtual
 from tests.engine.kit import StoreTap
 from tests.workflows.kit import result, sound
 
@@ -75,7 +75,8 @@ async def test_a_child_that_ended_while_its_parent_worked_is_read_without_a_susp
 
     @app.step
     async def work() -> None:
-        await gate.wait()
+        with held():
+            await gate.wait()
 
     @app.workflow
     async def child() -> str:

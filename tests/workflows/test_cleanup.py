@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from rota import Rota, RunFailed, StepFailed, blocking, gather, sleep, wait_for
-from rota.testing import virtual
+from rota.testing import held, virtual
 from tests.workflows.kit import Shop, attempts, charge_with_cleanup, keys, result, sound
 
 
@@ -244,7 +244,8 @@ async def test_a_step_that_the_code_cancelled_is_repeated_after_a_cleanup(
     async def slow() -> str:
         begun.append(1)
         if len(begun) == 1:
-            await asyncio.sleep(30)
+            with held():
+                await asyncio.sleep(30)
         return "done"
 
     @shop.app.workflow(retries=1)

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from rota import Rota, gather, now, sleep, wait_for
-from rota.testing import World, virtual
-from tests.workflows.kit import result, sound, trouble
+from rota import Rota, gather, now, sleep, this_run, wait_for
+from rota.core.time.instants import SECOND
+from rota.store.runs.steps import record
+from rota.testing import World, held, virtual
+from tests.workflows.kit import GUARD_S, result, sound
 
 
 class Racers:
@@ -21,7 +23,8 @@ class Racers:
 
         @app.step
         async def race(name: str) -> str:
-            await self._ends.setdefault(name, asyncio.Event()).wait()
+            with held():
+                await self._ends.setdefault(name, asyncio.Event()).wait()
             if name.startswith("bad"):
                 raise ValueError(name)
             return name
@@ -117,7 +120,7 @@ async def test_as_completed_gives_the_same_order_at_every_replay(database_url: s
         assert await result(run) == ["c", "a", "b"]
 
 
-async def test_as_completed_takes_tasks_but_no_coroutines_of_the_user(database_url: str) -> None:
+async def test_as_completed_takes_tasks(database_url: str) -> None:
     app = Rota()
 
     async def nap(hours: int) -> int:
@@ -125,24 +128,13 @@ async def test_as_completed_takes_tasks_but_no_coroutines_of_the_user(database_u
         return hours
 
     @app.workflow
-    async def good() -> list[int]:
+    async def flow() -> list[int]:
         return [await each for each in asyncio.as_completed(tasks_of(nap(2), nap(1)))]
 
-    @app.workflow
-    async def bad() -> list[int]:
-        work = [nap(2), nap(1)]
-        try:
-            return [await each for each in asyncio.as_completed(work)]
-        finally:
-            for one in work:
-                one.close()
-
     async with virtual(app, url=database_url) as world:
-        run, refused = await good.start(), await bad.start()
+        run = await flow.start()
         await world.drain()
         assert await result(run) == [1, 2]
-        assert (await trouble(refused))["type"] == "UsageError"
-        assert "in no fixed order" in (await trouble(refused))["message"]
 
 
 @pytest.mark.parametrize("signal_after", ["10m", "70m"])
@@ -342,3 +334,87 @@ async def test_a_run_suspends_after_a_replay_cancelled_a_wait(database_url: str)
         run = await flow.start()
         await world.drain()
         assert await result(run) == [[1], "2h"]
+
+
+async def test_no_step_begins_before_the_timer_is_durable_to_which_the_code_reacts(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step ends at the instant of the timeout. Its record takes the end of the timer along."""
+    app = Rota()
+    paid: list[str] = []
+    begun, released = asyncio.Event(), asyncio.Event()
+
+    @app.step
+    async def slow() -> None:
+        with held():
+            await app.clock.wait(asyncio.Event(), app.clock.now() + SECOND)
+
+    @app.step
+    async def pay(reason: str) -> None:
+        paid.append(reason)
+
+    @app.workflow
+    async def flow() -> None:
+        other = asyncio.create_task(sleep(0.5))
+        try:
+            async with asyncio.timeout(1):
+                await slow()
+        except TimeoutError:
+            await pay("timeout")
+        await other
+
+    async with virtual(app, url=database_url) as world:
+        run = await flow.start()
+
+        def slowly(write: Any) -> Any:
+            async def written(function: Any, *args: Any, **kwargs: Any) -> Any:
+                if function is record and any(one.step.key == "slow#0" for one in args[0]):
+                    begun.set()
+                    await released.wait()
+                return await write(function, *args, **kwargs)
+
+            return written
+
+        for verb in ("write", "write_brief"):
+            database = app.connection.database
+            monkeypatch.setattr(database, verb, slowly(getattr(database, verb)))
+        working = asyncio.create_task(world.advance(1))
+        await asyncio.wait_for(begun.wait(), GUARD_S)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        until_written = list(paid)
+        released.set()
+        await working
+        assert (until_written, paid) == ([], ["timeout"])
+        await sound(app)
+        await world.drain()
+        assert await result(run) is None
+
+
+async def test_code_may_end_before_a_recorded_end_that_it_does_not_wait_for(
+    database_url: str,
+) -> None:
+    """The step was recorded while the code ended. The retry ends at the same place."""
+    app = Rota()
+
+    @app.step
+    async def note(name: str) -> str:
+        return name
+
+    @app.workflow
+    async def flow() -> str:
+        first = asyncio.create_task(note("first"))
+        left = asyncio.create_task(note("left behind"))
+        answer = await first
+        assert not left.done()
+        if this_run().attempt == 1:
+            raise RuntimeError("once")
+        return answer
+
+    async with virtual(app, url=database_url) as world:
+        run = await flow.start()
+        await world.settle()
+        assert [step.status for step in await app.runs.steps(run.id)] == ["completed"] * 2
+        await app.runs.retry(run.id)
+        await world.settle()
+        assert await result(run) == "first"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 
 from rota import Rota, sleep
-from rota.testing import virtual
+from rota.testing import held, virtual
 from tests.workflows.kit import result
 
 
@@ -23,7 +23,8 @@ async def test_a_workflow_continues_after_a_task_group_with_a_failed_branch(
 
     @app.step
     async def slow() -> None:
-        await asyncio.sleep(60)
+        with held():
+            await asyncio.sleep(60)
 
     @app.step
     async def note(text: str) -> str:
@@ -58,7 +59,8 @@ async def test_a_step_in_a_finally_runs_while_a_timeout_cancels_the_workflow(
 
     @app.step
     async def slow() -> None:
-        await asyncio.sleep(60)
+        with held():
+            await asyncio.sleep(60)
 
     @app.step
     async def clean_up(text: str) -> str:

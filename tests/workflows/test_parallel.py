@@ -10,8 +10,8 @@ import pytest
 
 from rota import Rota, RunFailed, StepFailed, gather, now, sleep, uuid, wait_for
 from rota.errors import UsageError
-from rota.testing import virtual
-from tests.workflows.kit import eventually, keys, result, trouble
+from rota.testing import held, virtual
+from tests.workflows.kit import keys, result, trouble
 
 
 async def test_gather_returns_results_in_the_order_of_its_arguments(database_url: str) -> None:
@@ -162,7 +162,8 @@ async def test_a_run_keeps_its_slot_while_one_branch_is_at_work(database_url: st
 
     @app.step
     async def work() -> str:
-        await done.wait()
+        with held():
+            await done.wait()
         return "worked"
 
     @app.workflow
@@ -190,7 +191,8 @@ async def test_a_sleep_ends_at_its_instant_while_another_branch_is_at_work(
 
     @app.step
     async def work() -> None:
-        await done.wait()
+        with held():
+            await done.wait()
         calls.append("worked")
 
     @app.step
@@ -224,7 +226,8 @@ async def test_a_step_is_tried_again_at_its_instant_while_another_branch_is_at_w
 
     @app.step
     async def work() -> None:
-        await done.wait()
+        with held():
+            await done.wait()
 
     @app.step(retries=2)
     async def shaky() -> None:
@@ -245,72 +248,56 @@ async def test_a_step_is_tried_again_at_its_instant_while_another_branch_is_at_w
         assert await run.status() == "completed"
 
 
-async def test_a_branch_that_awaits_something_real_is_not_taken_for_blocked(
-    database_url: str,
-) -> None:
-    """Awaiting a plain future is not a durable wait: the run must not be unwound under it."""
+async def test_a_future_of_the_outside_is_refused_with_its_line(database_url: str) -> None:
     app = Rota()
     answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    began: list[int] = []
-
-    async def real() -> str:
-        began.append(1)
-        return await asyncio.shield(answer)
 
     @app.workflow
     async def flow() -> str:
-        nap = asyncio.ensure_future(sleep("1h"))
-        found = await real()
-        nap.cancel()
-        return found
+        return await answer
 
     async with virtual(app, url=database_url) as world:
         run = await app.start(flow)
         await world.settle()
-        assert await run.status() == "running"
-        answer.set_result("real")
-        await world.settle()
-        assert await result(run) == "real"
-        assert began == [1]
+        assert await run.status() == "failed:logic"
+        found = await trouble(run)
+        assert "return await answer" in found["trace"]
+        assert "Let a step return the value" in found["trace"]
 
 
-@pytest.mark.wall_clock("a branch awaits a real timer during replay")
-async def test_a_branch_that_awaits_something_real_on_replay_strands_nothing(
-    database_url: str,
-) -> None:
+async def test_an_event_that_the_outside_sets_is_refused_where_it_is_set(database_url: str) -> None:
     app = Rota()
+    gate = asyncio.Event()
 
     @app.step
-    async def note(word: str) -> str:
-        return word
-
-    async def slow() -> str:
-        await asyncio.sleep(0.01)
-        return await note("slow")
-
-    async def quick() -> str:
-        await sleep("1h")
-        return await note.keyed("late")("late")
+    async def opens() -> None:
+        gate.set()
 
     @app.workflow
-    async def flow() -> list[str]:
-        return await gather(slow(), quick())
+    async def flow() -> None:
+        await gather(opens(), gate.wait())
 
     async with virtual(app, url=database_url) as world:
         run = await app.start(flow)
         await world.settle()
-        await eventually(lambda: recorded(app, run, "note#0.0"))
-
-        async def over() -> bool:
-            await world.drain()  # virtual time waits for no branch that awaits something real
-            return await run.status() == "completed"
-
-        await eventually(over)
-        assert await result(run) == ["slow", "late"]
+        assert await run.status() == "failed:logic"
+        assert "outside of workflow flow" in (await trouble(run))["message"]
 
 
-async def recorded(app: Rota, run: Any, key: str) -> bool:
-    return key in await keys(app, run)
+async def test_branches_that_never_wait_for_anything_durable_are_named(database_url: str) -> None:
+    app = Rota()
+
+    @app.workflow
+    async def flow() -> None:
+        await asyncio.Event().wait()
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.settle()
+        assert await run.status() == "failed:logic"
+        message = (await trouble(run))["message"]
+        assert "waits for something that no step, timer, signal or child will complete" in message
+        assert "test_parallel.py:" in message
 
 
 async def test_a_failure_in_a_task_group_fails_the_run_with_its_cause(database_url: str) -> None:
@@ -423,14 +410,13 @@ async def test_tasks_that_a_workflow_leaves_behind_are_cancelled_at_its_end(
     database_url: str, ends: str
 ) -> None:
     app = Rota()
-    begun = asyncio.Event()
     events: list[str] = []
 
     @app.step
     async def endless() -> None:
-        begun.set()
         try:
-            await asyncio.Event().wait()
+            with held():
+                await asyncio.Event().wait()
         except asyncio.CancelledError:
             events.append("cancelled")
             raise
@@ -450,7 +436,7 @@ async def test_tasks_that_a_workflow_leaves_behind_are_cancelled_at_its_end(
     @app.workflow
     async def flow() -> int:
         left.append(asyncio.create_task(branch()))
-        await begun.wait()
+        await asyncio.sleep(1)
         if ends == "raises":
             raise ValueError("no")
         return 1
@@ -461,4 +447,4 @@ async def test_tasks_that_a_workflow_leaves_behind_are_cancelled_at_its_end(
         assert events == ["cancelled"]
         assert left[0].done()
         assert await run.status() == ("completed" if ends == "returns" else "failed:logic")
-        assert await keys(app, run) == []
+        assert await keys(app, run) == ["timer 1s#0"]

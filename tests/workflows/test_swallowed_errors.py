@@ -81,9 +81,7 @@ async def test_a_suspension_cannot_be_swallowed(
         await sound(app)
 
 
-async def test_swallowing_a_suspension_is_reported(
-    database_url: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_code_that_swallows_everything_sees_no_suspension(database_url: str) -> None:
     app = Rota()
 
     @app.workflow
@@ -94,7 +92,6 @@ async def test_swallowing_a_suspension_is_reported(
         run = await app.start(flow)
         await world.drain()
         assert await result(run) is None
-    assert f"swallowed its suspension (run {run.id})" in caplog.text
 
 
 async def test_a_suspension_swallowed_in_a_branch_still_suspends(database_url: str) -> None:

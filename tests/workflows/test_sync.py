@@ -381,7 +381,7 @@ async def test_an_async_workflow_may_call_sync_steps_in_threads(database_url: st
 
     @app.workflow
     async def flow() -> list[int]:
-        found = await asyncio.gather(*[asyncio.to_thread(work, n) for n in range(2)])
+        found = await asyncio.gather(*[work.aio(n) for n in range(2)])
         await sleep("1h")
         return found
 

@@ -99,7 +99,7 @@ async def test_a_verb_of_another_client_in_a_workflow_is_refused(
 
 
 @pytest.mark.wall_clock("a second client on the real clock beside a virtual one")
-async def test_reads_through_another_client_in_a_workflow_are_allowed(database_url: str) -> None:
+async def test_reads_through_a_client_in_a_workflow_are_refused(database_url: str) -> None:
     app = Rota()
 
     @app.workflow
@@ -109,4 +109,5 @@ async def test_reads_through_another_client_in_a_workflow_are_allowed(database_u
     async with virtual(app, url=database_url) as world, Client(database_url) as other:
         run = await app.start(flow)
         await world.settle()
-        assert await result(run) == ["flow"]
+        assert await run.status() == "failed:logic"
+        assert "a client was used in a workflow" in (await trouble(run))["message"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from rota import Rota, gather, now, sleep, sleep_until, wait_for
 from rota.core.time.instants import SECOND, Duration
 from rota.errors import BadInput, UsageError
+from rota.store.runs import signals
+from rota.store.runs.steps import record
 from rota.testing import virtual
 from tests.workflows.kit import Receipt, attempts, keys, result, sound, trouble
 
@@ -392,6 +395,56 @@ async def test_a_wait_with_a_timeout_of_zero_takes_what_was_sent_and_waits_for_n
         await world.drain()
         assert await result(run) == ["sent before", "nothing"]
         await sound(app)
+
+
+async def test_code_may_cancel_a_wait_while_its_signal_is_taken(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The signal stays for the next wait, and the ends that come later reach the code."""
+    app = Rota()
+    looks, cancelled = asyncio.Event(), asyncio.Event()
+
+    @app.step
+    async def note(name: str) -> str:
+        return name
+
+    async def first_then_wait() -> None:
+        await note("first")
+        await wait_for("go")
+
+    async def second() -> str:
+        return await note("second")
+
+    @app.workflow
+    async def flow() -> list[Any]:
+        task = asyncio.create_task(first_then_wait())
+        found = [await asyncio.create_task(second())]
+        task.cancel()
+        cancelled.set()
+        await asyncio.wait([task])
+        return [*found, await note("third"), await wait_for("go")]
+
+    async with virtual(app, url=database_url) as world:
+
+        def slow(write: Any) -> Any:
+            async def written(function: Any, *args: Any, **kwargs: Any) -> Any:
+                if function is signals.await_signal:
+                    looks.set()
+                    await cancelled.wait()
+                elif function is record and args[0][0].step.key == "note#1":
+                    await looks.wait()
+                return await write(function, *args, **kwargs)
+
+            return written
+
+        for verb in ("write", "write_brief"):
+            database = app.connection.database
+            monkeypatch.setattr(database, verb, slow(getattr(database, verb)))
+        run = await app.start(flow)
+        await run.signal("go", "now")
+        await world.settle()
+        assert await run.status() == "completed"
+        assert await result(run) == ["second", "third", "now"]
 
 
 async def test_a_wait_with_a_negative_timeout_is_refused(database_url: str) -> None:

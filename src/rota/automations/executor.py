@@ -53,7 +53,6 @@ class AutomationExecutor:
 
     kind = "automation"
     keeps_open_run = True
-    replays = False
     # An automation is claimed by the code set, while its code is the deployed one.
     names: Collection[str] = ()
 
@@ -73,6 +72,16 @@ class AutomationExecutor:
         """The code of the automations. The deploy at the start has computed all digests already."""
         digests = {name: one.digest() for name, one in self._declared.items()}
         return code_set(self._environment.settings.namespace, digests)
+
+    def needs_records(self, claim: Claim) -> bool:
+        """Never: it reads the records that it needs."""
+        return False
+
+    async def tidy(self) -> None:
+        """Nothing: it keeps no runs in memory."""
+
+    def look_again(self, claim: Claim) -> None:
+        """Nothing to do: requests to end gracefully are for workflows."""
 
     async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
         """Take up the open run, run one handler, settle. None: it is settled."""

@@ -10,7 +10,9 @@ from rota.cli.base import Root
 from rota.cli.notification.commands import notification
 from rota.cli.ops.access import audit, token
 from rota.cli.ops.archive import archive
+from rota.cli.ops.check import check
 from rota.cli.ops.database import arm, backup, disarm, doctor, migrate
+from rota.cli.ops.deploy import deploy
 from rota.cli.ops.mcp import mcp
 from rota.cli.ops.metrics import metrics
 from rota.cli.ops.serve import open_, serve
@@ -46,8 +48,10 @@ for command in (
     notification,
     why,
     next_,
+    check,
     worker,
     queue,
+    deploy,
     migrate,
     backup,
     disarm,

@@ -8,7 +8,8 @@ from enum import StrEnum
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from rota.client.connection import ClientPart
-from rota.client.doctor import live_workers, worker_name
+from rota.client.doctor import live_workers
+from rota.client.findings import worker_name
 from rota.core.automations.model import (
     AnswerRow,
     AutomationVersion,

@@ -155,7 +155,7 @@ class Automations(AutomationReads):
             )  # fmt: skip
         finally:
             self._publishing -= 1
-        await self._wakeups.announce(READY, TIMER, often=True)
+        await self._wakeups.announce(READY, TIMER)
         return changed
 
     def _encoded(self, name: str, topic: str, payload: Any) -> str:

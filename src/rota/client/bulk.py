@@ -7,16 +7,17 @@ from typing import Literal, NamedTuple, Unpack
 
 from rota.client.caller import refuse_in_workflow
 from rota.client.run_pages import RunFilters, RunPages
+from rota.core.runs.end_request import EndRequest
 from rota.core.runs.filters import RunSelection
 from rota.core.runs.lifecycle import OPEN, Status
 from rota.core.runs.model import Run
 from rota.core.runs.names import checked_key
 from rota.core.suggest import check_options
-from rota.core.time.instants import shown
+from rota.core.time.instants import Duration, shown, timeout_micros
 from rota.engine.wakeups import CANCEL, DONE, READY
 from rota.errors import BadInput, WrongState
 from rota.store.runs import history
-from rota.store.runs.cancel import cancel_chains
+from rota.store.runs.cancel import cancel_chains, cancel_gracefully
 from rota.store.runs.manual_retry import retry_chain
 
 BULK_MAX = 1_000
@@ -51,6 +52,7 @@ class BulkVerbs(RunPages):
         dry_run: bool = False,
         expected_count: int | None = None,
         reason: str = "by request",
+        grace: Duration | None = None,
         **filters: Unpack[RunSelection],
     ) -> BulkResult:
         """Retry or cancel every run that the filters select, at most 1,000 a call.
@@ -63,6 +65,7 @@ class BulkVerbs(RunPages):
             dry_run: Only count; nothing is changed.
             expected_count: What a dry run matched; another number changes nothing.
             reason: Why runs are cancelled; it is stored with them.
+            grace: The time that the code of cancelled runs has to clean up; see `cancel`.
             filters: The filters of `page`.
 
         Returns:
@@ -78,6 +81,7 @@ class BulkVerbs(RunPages):
         refuse_in_workflow(f"runs.apply({verb!r})")
         check_options(filters, RunSelection, self.apply)
         checked_key(reason, "reason")
+        grace_us = checked_grace(grace)
         found = await self._matching(verb, filters)
         matched, has_more = found[:BULK_MAX], len(found) > BULK_MAX
         if expected_count is not None and len(matched) != expected_count:
@@ -88,7 +92,7 @@ class BulkVerbs(RunPages):
             )  # fmt: skip
         if dry_run:
             return BulkResult(len(matched), has_more, [run.root_id for run in matched], {}, True)
-        changed, refused = await self._apply(verb, matched, reason)
+        changed, refused = await self._apply(verb, matched, reason, grace_us)
         return BulkResult(len(matched), has_more, changed, refused, False)
 
     async def _matching(self, verb: BulkVerb, filters: RunSelection) -> list[Run]:
@@ -122,14 +126,20 @@ class BulkVerbs(RunPages):
             asked["before"] = page[-1].id
         return found[: asked["limit"]]
 
+    async def _cancel(self, roots: Sequence[str], reason: str, grace_us: int) -> list[str]:
+        # `ready` as well: the slot that a run held in a limited queue is free.
+        topics, now = (CANCEL, DONE, READY), self._now()
+        if not grace_us:
+            return await self._wakeups.write(topics, cancel_chains, roots, reason=reason, now=now)
+        request = EndRequest(reason, grace_us)
+        return await self._wakeups.write(topics, cancel_gracefully, roots, request=request, now=now)
+
     async def _apply(
-        self, verb: BulkVerb, matched: Sequence[Run], reason: str
+        self, verb: BulkVerb, matched: Sequence[Run], reason: str, grace_us: int
     ) -> tuple[list[str], dict[str, str]]:
         roots = list(dict.fromkeys(run.root_id for run in matched))
         if verb == "cancel":
-            await self._wakeups.write(
-                (CANCEL, DONE, READY), cancel_chains, roots, reason=reason, now=self._now()
-            )
+            await self._cancel(roots, reason, grace_us)
             return roots, {}
         changed, refused = [], {}
         for root_id in roots:
@@ -147,3 +157,8 @@ class BulkVerbs(RunPages):
                 changed.append(root_id)
         await self._wakeups.announce(READY)
         return changed, refused
+
+
+def checked_grace(grace: Duration | None) -> int:
+    """A grace in microseconds; 0 for none."""
+    return 0 if grace is None else timeout_micros(grace, "grace")

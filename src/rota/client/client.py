@@ -17,7 +17,7 @@ import msgspec
 from rota.client.audit import Audit
 from rota.client.automations import Automations
 from rota.client.caller import refuse_in_workflow
-from rota.client.connection import Connection
+from rota.client.connection import Connection, SharedUse
 from rota.client.notifications import Notifications
 from rota.client.operations import Operations
 from rota.client.overview import Overview
@@ -53,6 +53,7 @@ class Client(Starter):
         self.clock: Clock = clock or SystemClock()
         self.ids = IdMaker(random.SystemRandom().getrandbits)
         self.connection = Connection()
+        self._connected = SharedUse(self.connect, self.close, self._is_connected)
         super().__init__(RunStarter(self))
         self.runs = Runs(self)
         self.schedules = Schedules(self)
@@ -80,6 +81,9 @@ class Client(Starter):
         await self.connection.open(self)
         return self
 
+    def _is_connected(self) -> bool:
+        return self.connection.is_open and not self.connection.is_elsewhere
+
     def trace(self, provider: Any = None) -> None:
         """Make spans with OpenTelemetry in this process, from now on.
 
@@ -100,15 +104,24 @@ class Client(Starter):
         """Close the database."""
         if self.connection.is_elsewhere:
             self._leave_home()
+        self._connected.is_ours = False
         await self.connection.close()
 
     def _leave_home(self) -> None:
         """Drop a connection that a fork or a closed event loop has left behind."""
         self.connection.leave()
         self.starter.leave()
+        self._connected.forget()
 
     async def __aenter__(self) -> Self:
-        return await self.connect()
+        await self._enter()
+        return self
+
+    async def _enter(self) -> None:
+        """Begin an `async with` block; blocks of one client share its connection."""
+        if self.connection.is_elsewhere:
+            self._leave_home()
+        await self._connected.enter()
 
     async def __aexit__(
         self,
@@ -116,7 +129,7 @@ class Client(Starter):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.close()
+        await self._connected.leave()
 
     async def backup(self, path: str | os.PathLike[str], *, disarmed: bool = False) -> int:
         """Copy a SQLite database to a new file while workers run.

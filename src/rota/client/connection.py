@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from rota.client import caller
 from rota.core import typed
 from rota.engine.clock import Clock, SystemClock
 from rota.engine.results import Results
@@ -53,6 +55,11 @@ class ClientHome(NamedTuple):
                 hint="Call `await client.connect()` in this process; it then has its own"
                 " connection.",
             )
+        if caller.current_run() is not None:
+            raise UsageError(
+                "a client was used in a workflow, where every replay would repeat the call",
+                hint="Call it in a step: its result is recorded.",
+            )
         if self.loop.is_closed():
             raise UsageError(
                 "this client was connected in another event loop, which is closed",
@@ -74,6 +81,7 @@ class Connection:
         self._database: Database | None = None
         self._wakeups: Wakeups | None = None
         self._results: Results | None = None
+        self._opening = asyncio.Lock()
 
     @property
     def is_open(self) -> bool:
@@ -86,7 +94,12 @@ class Connection:
         return self._home is not None and not self._home.is_here
 
     async def open(self, client: Client) -> None:
-        """Open the client's database, migrating it where that is automatic."""
+        """Open the client's database, unless it is open; migrate it where that is automatic."""
+        async with self._opening:
+            if self._database is None:
+                await self._open(client)
+
+    async def _open(self, client: Client) -> None:
         database = open_url(client.url, client.settings)
         await database.open()
         try:
@@ -121,6 +134,7 @@ class Connection:
         elif not home.is_here:
             home.refuse()
         self._home = self._database = self._wakeups = self._results = None
+        self._opening = asyncio.Lock()
 
     def check(self) -> None:
         """Raise where the connection cannot be used."""
@@ -149,6 +163,44 @@ class Connection:
         """The callers that wait for results in this process."""
         assert self._results is not None, "not connected"
         return self._results
+
+
+class SharedUse:
+    """Something that several `async with` blocks use at once: the first one opens it, the last one
+    closes it. If it was open before the first block, it stays open after the last."""
+
+    def __init__(
+        self,
+        opens: Callable[[], Awaitable[object]],
+        closes: Callable[[], Awaitable[object]],
+        is_open: Callable[[], bool],
+    ) -> None:
+        self._opens = opens
+        self._closes = closes
+        self._is_open = is_open
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin again after a fork or in another event loop: the blocks of before do not count."""
+        self._count = 0
+        self._changing = asyncio.Lock()
+        self.is_ours = False  # whether a block has opened it, and the last one has to close it
+
+    async def enter(self) -> None:
+        """Begin a block. If this fails, the block does not count."""
+        async with self._changing:
+            if not self._is_open():
+                await self._opens()
+                self.is_ours = True
+            self._count += 1
+
+    async def leave(self) -> None:
+        """End a block."""
+        self._count = max(0, self._count - 1)  # before anything that may be cancelled
+        async with self._changing:
+            if not self._count and self.is_ours:
+                self.is_ours = False
+                await self._closes()
 
 
 class ClientPart:

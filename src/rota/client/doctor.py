@@ -13,7 +13,16 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from rota.client.findings import Finding, Level, disk_findings, grant_findings, sqlite_findings
+from rota.client.findings import (
+    Finding,
+    Level,
+    disk_findings,
+    grant_findings,
+    session_findings,
+    sqlite_findings,
+    thread_finding,
+    worker_name,
+)
 from rota.client.operations import ARM_HINT, disarmed_clause
 from rota.core.automations.text import refusal
 from rota.core.plurals import counted, some
@@ -35,6 +44,7 @@ from rota.store.backend import migrate
 from rota.store.backend.database import Database, Tx, open_url
 from rota.store.backend.migrate import PlannedMigration
 from rota.store.backend.postgres_grants import role_grants
+from rota.store.backend.postgres_session import role_settings
 from rota.store.metrics import open_runs
 from rota.store.runs import history, lists, retention, workers
 from rota.store.runs.chain_ends import release_stuck
@@ -85,11 +95,6 @@ def served(worker: WorkerRecord) -> list[str]:
 def known(worker: WorkerRecord) -> list[str]:
     """The names that a worker has code for."""
     return [str(name) for name in msgspec.json.decode(worker.names)]
-
-
-def worker_name(worker: WorkerRecord) -> str:
-    """A worker for people: its machine and its process."""
-    return f"{worker.host.partition('/')[0]}, pid {worker.pid}"
 
 
 @contextlib.asynccontextmanager
@@ -191,9 +196,10 @@ class Doctor:
         return await asyncio.to_thread(sqlite_findings, version, path, self._settings)
 
     async def grants(self) -> list[Finding]:
-        """Whether the role of this connection may do what a worker or a reader needs."""
+        """Whether the role may do what a worker or a reader needs, and its settings let it."""
+        session = session_findings(await self._database.read(role_settings))
         found = await self._database.read(role_grants)
-        return [] if found is None else grant_findings(found)
+        return session if found is None else session + grant_findings(found)
 
     async def schema(self) -> list[Finding]:
         """Whether the tables are those of this Rota; raises when nothing more can be read."""
@@ -316,6 +322,7 @@ class Doctor:
             for row in rows
             if (why := absent[row.id]) is not None and row not in blocked
         ]
+        found += [thread_finding(row) for row in self._live if row.held_threads]
         if self._live:
             slots = sum(row.slots for row in self._live)
             names = sorted({name for row in self._live for name in served(row)})

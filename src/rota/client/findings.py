@@ -5,9 +5,14 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import msgspec
+
 from rota.core.plurals import some
+from rota.core.runs.model import WorkerRecord
+from rota.engine.step_threads import named
 from rota.settings import Settings
 from rota.store.backend.postgres_grants import RoleGrants
+from rota.store.backend.postgres_session import RoleSettings
 
 if TYPE_CHECKING:  # a program that only talks to PostgreSQL needs no SQLite
     from rota.store.backend.sqlite_inspect import SqliteState
@@ -119,6 +124,20 @@ def grant_findings(found: RoleGrants) -> list[Finding]:
     return [Finding("ok", "grants", says), *_later(found, needs)]
 
 
+def session_findings(found: RoleSettings | None) -> list[Finding]:
+    """Rota sets these for its sessions; a pooler may keep it from that."""
+    if found is None:
+        return []
+    changes = [f"{name} = 0" for name in found.short_timeouts]
+    says = [f"a short {name}" for name in found.short_timeouts]
+    if found.has_jit:
+        changes, says = ["jit = off", *changes], ["JIT compilation", *says]
+    if not changes:
+        return []
+    hint = " ".join(f"alter role {found.role} set {change};" for change in changes)
+    return [Finding("warn", "session", f"role {found.role} has {some(says, len(says))}", hint)]
+
+
 def _owner(found: RoleGrants) -> Finding:
     if found.may_create:
         says = f"role {found.role} has what a worker needs, and may migrate"
@@ -138,3 +157,21 @@ def _later(found: RoleGrants, needs: tuple[str, ...]) -> list[Finding]:
         f" on tables to {found.role};"
     )
     return [Finding("warn", "grants", says, hint)]
+
+
+def threads_held(worker: WorkerRecord) -> list[str]:
+    """The steps, by name, that hold a thread of a worker although they timed out."""
+    return [str(name) for name in msgspec.json.decode(worker.held_threads or "[]")]
+
+
+def worker_name(worker: WorkerRecord) -> str:
+    """A worker for people: its machine and its process."""
+    return f"{worker.host.partition('/')[0]}, pid {worker.pid}"
+
+
+def thread_finding(worker: WorkerRecord) -> Finding:
+    """The finding about threads that steps hold although they timed out."""
+    who = f"worker {worker.id} ({worker_name(worker)})"
+    says = f"threads of {who} are held by steps that timed out: {named(threads_held(worker))}"
+    hint = "Give the calls in these steps timeouts of their own, then restart the worker."
+    return Finding("warn", "workers", says, hint)

@@ -78,6 +78,10 @@ ROWS: dict[str, tuple[DashboardPanel, ...]] = {
             "Recovered from dead workers", {"": _rate("rota_runs_recovered_total", "namespace")},
             "ops",
         ),
+        DashboardPanel(
+            "Workers blocked by workflow code",
+            {"{{name}}": _rate("rota_workflow_blocks_total", "name")}, "ops",
+        ),
     ),
     "Schedules": (
         DashboardPanel(

@@ -28,8 +28,8 @@ OTHER_CODE = (
 class RunHandle(Generic[R]):
     """A run that was started; its result is an `R`.
 
-    `id` names the whole chain: retries and recoveries included. `existed` says that the start found
-    a run of the same external id or unique key.
+    `id` names the whole chain: retries, recoveries and continuations included. `existed` says that
+    the start found a run of the same external id or unique key.
     """
 
     __slots__ = ("_client", "_returns", "existed", "id")
@@ -43,7 +43,7 @@ class RunHandle(Generic[R]):
         self._returns = returns
 
     async def result(self, *, timeout: Duration | None = None) -> R:
-        """Wait for the result of the run, its retries included.
+        """Wait for the result of the run, its retries and continuations included.
 
         Args:
             timeout: The longest wait; 0 looks once, None waits without limit.
@@ -73,15 +73,16 @@ class RunHandle(Generic[R]):
 
     async def run(self) -> Run:
         """The newest attempt."""
-        return (await self._client.runs.chain(self.id))[-1]
+        return await self._client.runs.newest(self.id)
 
-    async def cancel(self, *, reason: str = "by request") -> None:
+    async def cancel(self, *, reason: str = "by request", grace: Duration | None = None) -> None:
         """Cancel the run and its children.
 
         Args:
             reason: Shown with the run.
+            grace: The time that its code has to clean up; without it, the run ends at once.
         """
-        await self._client.runs.cancel(self.id, reason=reason)
+        await self._client.runs.cancel(self.id, reason=reason, grace=grace)
 
     async def signal(self, name: str, value: Any = None) -> None:
         """Send the run a signal; see `app.runs.signal`.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rota.client.doctor import absence, served
+from rota.client.findings import threads_held
 from rota.core.automations.text import Word, word_of
 from rota.core.prometheus_text import Metric, MetricSample
 from rota.core.runs.filters import KINDS
@@ -168,7 +169,7 @@ def _queues(rows: Sequence[OpenRuns], now: int) -> Iterable[Metric]:
 
 def _workers(rows: Sequence[WorkerRecord], settings: Settings, now: int) -> Iterable[Metric]:
     states: Counter[tuple[str, ...]] = Counter({("alive",): 0, ("gone",): 0, ("silent",): 0})
-    slots = 0
+    slots = held = 0
     serving: Counter[tuple[str, ...]] = Counter()
     for row in rows:
         why = absence(row, settings, now)
@@ -176,12 +177,15 @@ def _workers(rows: Sequence[WorkerRecord], settings: Settings, now: int) -> Iter
             serving.update((queue,) for queue in served(row))
         states[why or "alive",] += 1
         slots += row.slots if why is None else 0
+        held += len(threads_held(row)) if why is None else 0
     yield Metric(
         "rota_workers",
         "Workers that have not signed off, by state: alive, silent (no heartbeat) or gone (the "
         "process on this machine has ended).",
         _by(("state",), states),
     )
+    text = "Threads of living workers that are held by steps that timed out."
+    yield Metric("rota_worker_threads_held", text, _one(held))
     yield Metric("rota_worker_slots", "Slots (concurrency) of all living workers.", _one(slots))
     text = "Living workers that serve a queue, by queue."
     yield Metric("rota_queue_workers", text, _by(("queue",), serving))

@@ -26,7 +26,7 @@ from rota.core.time.instants import DAY, SECOND, Duration, micros, moment, shown
 from rota.errors import BadInput
 from rota.store import metrics as store
 from rota.store.metrics import NewestRun
-from rota.store.runs import lists, workers
+from rota.store.runs import code_versions, lists, workers
 
 RECENT_MAX = 2_000
 BUCKETS_MAX = 200
@@ -82,6 +82,8 @@ class WorkerState(NamedTuple):
     heartbeat_age_s: float
     queues: list[str]
     busy: int  # slots in use
+    pinned_runs: int = 0  # open runs that only workers of its version may continue
+    is_drained: bool = False  # a worker of another version is online, and no open run needs this
 
 
 class AttentionItem(NamedTuple):
@@ -196,10 +198,14 @@ class Overview(ClientPart):
             limit=checked_limit(limit),
         )  # fmt: skip
         busy = await self._database.read(store.busy_slots, namespace=namespace)
+        pinned = await self._database.read(code_versions.pinned_counts, namespace=namespace)
+        liveness = {row.id: _liveness(row, absence(row, client.settings, now)) for row in rows}
+        online = {row.version for row in rows if liveness[row.id] == "alive"}
         return [
             WorkerState(
-                row, _liveness(row, absence(row, client.settings, now)),
-                max(0, now - row.heartbeat_at) / SECOND, served(row), busy.get(row.id, 0),
+                row, liveness[row.id], max(0, now - row.heartbeat_at) / SECOND, served(row),
+                busy.get(row.id, 0), pinned.get(row.version, 0),
+                not pinned.get(row.version) and bool(online - {row.version}),
             )
             for row in rows
         ]  # fmt: skip

@@ -47,7 +47,7 @@ class RunPages(ClientPart):
     """Reads about the runs of one namespace."""
 
     async def get(self, run_id: str) -> Run:
-        """Return one run.
+        """Return one run: by its external id the newest of its chain.
 
         Args:
             run_id: An id, a beginning or an end of one, or an external id.
@@ -62,6 +62,36 @@ class RunPages(ClientPart):
             run = await app.runs.get("order-7")
         """
         return await self._database.read(history.get, namespace=self._namespace, run_id=run_id)
+
+    async def newest(self, run_id: str) -> Run:
+        """Return the newest run of a chain: retries, recoveries and continuations included.
+
+        Args:
+            run_id: The id of any attempt.
+
+        Raises:
+            UnknownRun: No run has this id.
+
+        Example:
+            status = (await app.runs.newest(run.id)).label
+        """
+        run = await self.get(run_id)
+        found = await self._database.read(history.newest, root_id=run.root_id)
+        if found is None:  # pruned or archived a moment ago: the error says which
+            found = await self.get(run.id)
+        return found
+
+    async def _segment(self, run_id: str | Run) -> str:
+        """Return the id under which the steps of a run are stored.
+
+        Args:
+            run_id: An id. That of a first run, or an external id, names the whole chain, and so
+                its newest segment. A `Run` names its own.
+        """
+        if isinstance(run_id, Run):
+            return run_id.segment
+        run = await self.get(run_id)
+        return (run if run.id != run.root_id else await self.newest(run.id)).segment
 
     async def list(self, **filters: Unpack[RunFilters]) -> list[Run]:
         """Return runs, newest first. A rare filter is searched for to the end of the history.
@@ -170,7 +200,7 @@ class RunPages(ClientPart):
         """Return one page of the recorded steps of a run, in order.
 
         Args:
-            run_id: The id of any attempt.
+            run_id: The id of any attempt. The first one names the chain: its newest segment.
             after: The key of the last step of the page before.
             limit: The most steps to return, up to 1,000.
 
@@ -181,9 +211,9 @@ class RunPages(ClientPart):
         Example:
             first = await app.runs.steps_page(run.id, limit=50)
         """
-        run = await self.get(run_id)
         found = await self._database.read(
-            steps.page, root_id=run.root_id, after=checked_key(after, "after") if after else "",
+            steps.page, root_id=await self._segment(run_id),
+            after=checked_key(after, "after") if after else "",
             limit=checked_limit(limit),
         )  # fmt: skip
         if found is None:

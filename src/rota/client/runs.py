@@ -7,7 +7,7 @@ from typing import Any, overload
 
 from msgspec.structs import replace
 
-from rota.client.bulk import BulkVerbs
+from rota.client.bulk import BulkVerbs, checked_grace
 from rota.client.caller import refuse_in_workflow
 from rota.client.handle import RunHandle, wait_for_end
 from rota.client.start import P, R, Startable
@@ -19,10 +19,9 @@ from rota.core.runs.names import checked_key, checked_name
 from rota.core.runs.options import StoredRunOptions
 from rota.core.suggest import suggestion
 from rota.core.time.instants import Duration
-from rota.engine.wakeups import CANCEL, DONE, READY
+from rota.engine.wakeups import READY
 from rota.errors import BadInput, UnknownWorkflow, WrongState
 from rota.store.runs import history, signals, steps
-from rota.store.runs.cancel import cancel_chains
 from rota.store.runs.history import ChainResult, Ready
 from rota.store.runs.manual_retry import resolve_run, retry_chain
 
@@ -60,7 +59,8 @@ class Runs(BulkVerbs):
         return RunHandle(self._client, run_id, signature.returns if signature else None, existed)
 
     async def chain(self, run_id: str) -> list[Run]:
-        """Return every attempt of a run, first to last: retries and recoveries included.
+        """Return every attempt of a run, first to last: retries, recoveries and continuations
+        included.
 
         Args:
             run_id: The id of any attempt.
@@ -80,11 +80,12 @@ class Runs(BulkVerbs):
             await self.get(run.id)
         return attempts
 
-    async def steps(self, run_id: str) -> list[StoredStep]:
-        """Return the recorded steps of a run, in order.
+    async def steps(self, run_id: str | Run) -> list[StoredStep]:
+        """Return the recorded steps of a run, in order: those of its segment.
 
         Args:
-            run_id: The id of any attempt.
+            run_id: The id of any attempt. The first one names the chain: its newest segment. A
+                `Run` (of `chain`) names its own segment.
 
         Raises:
             UnknownRun: No run has this id.
@@ -92,9 +93,9 @@ class Runs(BulkVerbs):
         Example:
             keys = [step.key for step in await app.runs.steps(run.id)]
         """
-        run = await self.get(run_id)
-        found = await self._database.read(steps.load, [run.root_id])
-        return [readable(step) for step in found[run.root_id]]
+        segment = await self._segment(run_id)
+        found = await self._database.read(steps.load, [segment])
+        return [readable(step) for step in found[segment]]
 
     async def counts(self) -> dict[str, int]:
         """Return the number of runs of each status.
@@ -115,7 +116,7 @@ class Runs(BulkVerbs):
     # -- awaiting and changing -------------------------------------------------------------
 
     async def wait(self, run_id: str, *, timeout: Duration | None = None) -> ChainResult:
-        """Wait until a run has ended, its retries included.
+        """Wait until a run has ended, its retries and continuations included.
 
         Args:
             run_id: The id of any attempt.
@@ -133,15 +134,20 @@ class Runs(BulkVerbs):
         """
         return await wait_for_end(self._client, run_id, timeout)
 
-    async def cancel(self, run_id: str, *, reason: str = "by request") -> Sequence[str]:
+    async def cancel(
+        self, run_id: str, *, reason: str = "by request", grace: Duration | None = None
+    ) -> Sequence[str]:
         """Cancel a run and its children. In a workflow, call it in a step.
 
         Args:
             run_id: The id of any attempt.
             reason: Why; it is stored with the run.
+            grace: The time that the code has to clean up, from the moment when it gets
+                `rota.Cancelled`; without it, the run ends at once, and so does one that is
+                cleaning up.
 
         Returns:
-            The ids of the cancelled runs.
+            The ids of the cancelled runs; with a grace, also that of the run that will end.
 
         Raises:
             WrongState: The run has ended, or belongs to a schedule or an automation.
@@ -152,13 +158,11 @@ class Runs(BulkVerbs):
         """
         refuse_in_workflow("cancel")
         checked_key(reason, "reason")
+        grace_us = checked_grace(grace)
         run = await self._own(run_id)
-        # `ready` as well: the slot that the run held in a limited queue is free.
-        ids = await self._wakeups.write(
-            (CANCEL, DONE, READY), cancel_chains, [run.root_id], reason=reason, now=self._now()
-        )
+        ids = await self._cancel([run.root_id], reason, grace_us)
         if not ids:
-            last = (await self.chain(run.id))[-1]
+            last = await self.newest(run.id)
             raise WrongState(f"run {last.id} is {last.label}; there is nothing to cancel")
         return ids
 
@@ -182,7 +186,7 @@ class Runs(BulkVerbs):
         """
         refuse_in_workflow("retry")
         await self._own(run_id)
-        last = (await self.chain(run_id))[-1]
+        last = await self.newest(run_id)
         now = self._now()
         if allowed("resolve", Status(last.status)):
             await self._wakeups.write((READY,), resolve_run, last.id, now=now)
@@ -212,7 +216,7 @@ class Runs(BulkVerbs):
         refuse_in_workflow("signal")
         checked_name(name, "signal name")
         run = await self._own(run_id)
-        last = (await self.chain(run.id))[-1]
+        last = await self.newest(run.id)
         if last.is_final:
             raise WrongState(f"run {last.id} is {last.label}; it cannot receive a signal")
         now = self._now()
@@ -230,7 +234,7 @@ class Runs(BulkVerbs):
         In a workflow, call it in a step.
 
         Args:
-            run_id: The id of any attempt.
+            run_id: The id of any attempt. The first one names the chain: its newest segment.
             from_step: The key of the first step to execute again; see `steps`.
             external_id: A second fork with this external id returns the first one.
 
@@ -249,12 +253,14 @@ class Runs(BulkVerbs):
         if external_id is not None:
             checked_key(external_id, "external_id")
         run = await self._own(run_id)
+        if run.id == run.root_id:
+            run = await self.newest(run.id)
         if run.kind == "pipeline":
             raise WrongState(
                 f"{run_id} is a run of {run.name}; a pipeline run is not forked",
                 hint="Start the pipeline again with cache_from, which reuses equal results.",
             )
-        recorded = {step.key: step for step in await self.steps(run.id)}
+        recorded = {step.key: step for step in await self.steps(run)}
         if from_step not in recorded:
             raise BadInput(
                 f"run {run.id} has recorded no step {from_step!r}",
@@ -268,7 +274,7 @@ class Runs(BulkVerbs):
             version=run.version, tags=run.tags, options=_seeded(run), external_id=external_id,
         )  # fmt: skip
         started = await self._wakeups.write(
-            (READY,), steps.fork, fresh, from_root=run.root_id,
+            (READY,), steps.fork, fresh, from_root=run.segment,
             position=recorded[from_step].position, now=now,
         )  # fmt: skip
         return self.handle(started.id, self._known(run.name), existed=started.existed)
@@ -299,4 +305,4 @@ class Runs(BulkVerbs):
 def _seeded(run: Run) -> str | None:
     """The options of a fork: it draws the random values that its origin drew."""
     kept = StoredRunOptions.read(run.options)
-    return replace(kept, began_at=None, seed=kept.seed or run.root_id).text()
+    return replace(kept, began_at=None, seed=kept.seed or run.segment).text()

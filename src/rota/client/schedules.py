@@ -267,7 +267,7 @@ class Schedules(SchedulePages):
 
         changed = await self._change(name, edit, if_match=if_match)
         # Another overlap policy may have released a run.
-        self._wakeups.notify_soon(READY)
+        await self._wakeups.announce(READY)
         return changed
 
     async def reset(self, name: str, *fields: str, confirm: bool = False) -> ScheduleView:
@@ -295,7 +295,7 @@ class Schedules(SchedulePages):
 
         changed = await self._change(name, restore)
         # Another overlap policy may have released a run.
-        self._wakeups.notify_soon(READY)
+        await self._wakeups.announce(READY)
         return changed
 
     async def _forget_declaration(self, name: str) -> None:

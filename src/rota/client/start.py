@@ -12,6 +12,7 @@ from typing import (
     Any,
     Generic,
     Literal,
+    NamedTuple,
     ParamSpec,
     TypedDict,
     TypeVar,
@@ -20,7 +21,7 @@ from typing import (
 
 import msgspec
 
-from rota.client.caller import here, refusal
+from rota.client.caller import current_run, current_step, refusal
 from rota.client.handle import RunHandle
 from rota.client.start_many import Item, Start, as_start, items_of, start_many
 from rota.core import trace_spans, typed
@@ -51,6 +52,7 @@ class Startable(Generic[P, R]):
     """The client's view of a registered workflow: parameters `P`, the result `R` of a run."""
 
     function: Callable[P, Any]
+    client: Client  # the app that has registered it
     kind: str
     name: str
     queue: str
@@ -173,6 +175,26 @@ class RunOptions(msgspec.Struct, frozen=True):
 NO_OPTIONS = RunOptions()
 
 
+class WorkflowStart(NamedTuple):
+    """A child run to start."""
+
+    args: Any
+    kwargs: Any
+    options: RunOptions
+
+
+def of_another_app(name: str) -> UsageError:
+    """The error for a workflow that another app of this process has registered: its runs belong
+    into the database of that app, and its code is there."""
+    hint = f"Write `await {name}.start(…)`: the run then starts in its own app."
+    if current_run() is not None:
+        hint = (
+            "Start it in a step: `async with other_app.connected(): run = await "
+            f"{name}.options(external_id=…).start(…)`. A parent and its child are runs of one app."
+        )
+    return UsageError(f"workflow {name} belongs to another app", hint=hint)
+
+
 class RunStarter:
     """Checks the input of new runs and stores them: every public form of a start comes here."""
 
@@ -209,13 +231,10 @@ class RunStarter:
         called: str = "start",
     ) -> Coroutine[Any, Any, RunHandle[Any]]:
         """Start a run. Workflow code that calls this and never awaits it fails."""
-        known, place = self._definition(workflow), here.get()
-        if place is not None and place.flow is not None:
-            child: Coroutine[Any, Any, RunHandle[Any]] = place.flow.noted(
-                called, lambda: self._start_child(place.flow, known[0], args, kwargs, options)
-            )
-            return child
-        if place is not None and options.external_id is None:
+        known, run = self._definition(workflow), current_run()
+        if run is not None:
+            return self._start_child(run, known[0], WorkflowStart(args, kwargs, options), called)
+        if options.external_id is None and current_step() is not None:
             self._warn_in_step(known[1])
         returns = None if isinstance(workflow, str) else workflow.signature.returns
         return self._start(known, args, kwargs, options, returns)
@@ -238,9 +257,9 @@ class RunStarter:
             raise AlreadyStarted(f"run {started.id} has {held} already", run_id=started.id)
         return RunHandle(self.client, started.id, returns, started.existed)
 
-    async def _start_child(
-        self, flow: Any, workflow: Any, args: Any, kwargs: Any, options: RunOptions
-    ) -> RunHandle[Any]:
+    def _start_child(
+        self, run: Any, workflow: Any, start: WorkflowStart, called: str
+    ) -> Coroutine[Any, Any, RunHandle[Any]]:
         """Start a run from the code of a workflow."""
         raise refusal("start")
 
@@ -255,17 +274,14 @@ class RunStarter:
         called: str = "start_many",
     ) -> Coroutine[Any, Any, list[RunHandle[Any]]]:
         """Start many runs in few commits. Workflow code that never awaits this fails."""
-        known, place = self._definition(workflow), here.get()
-        if place is not None and place.flow is not None:
-            children: Coroutine[Any, Any, list[RunHandle[Any]]] = place.flow.noted(
-                called, lambda: self._start_children(place.flow, known[0], items, options)
-            )
-            return children
-        return self._start_many(known, items, options, in_step=place is not None)
+        known, run = self._definition(workflow), current_run()
+        if run is not None:
+            return self._start_children(run, known[0], items, options, called)
+        return self._start_many(known, items, options, in_step=current_step() is not None)
 
-    async def _start_children(
-        self, flow: Any, workflow: Any, items: Iterable[Item], options: RunOptions
-    ) -> list[RunHandle[Any]]:
+    def _start_children(
+        self, run: Any, workflow: Any, items: Iterable[Item], options: RunOptions, called: str
+    ) -> Coroutine[Any, Any, list[RunHandle[Any]]]:
         """Start many runs from the code of a workflow."""
         raise refusal("start_many")
 
@@ -307,11 +323,9 @@ class RunStarter:
                 return begun
         now = self.client.clock.now()
         topics = sorted({TIMER if run.available_at > now else READY for run in fresh})
-        started = await connection.database.write_and_notify(
-            topics, brief, start_runs, fresh, now=now
-        )
-        for topic in topics:
-            connection.wakeups.notified(topic)
+        write = connection.database.write_brief if brief else connection.database.write
+        started = await write(start_runs, fresh, now=now)
+        await connection.wakeups.announce(*topics)
         return started
 
     def _definition(self, workflow: object) -> Known:
@@ -325,7 +339,8 @@ class RunStarter:
                 f"{name} is not a workflow",
                 hint="Decorate the function with @app.workflow, or give the name of a workflow.",
             )
-        self.workflow_named(workflow.name)
+        if self._workflows is not None and workflow.client is not self.client:
+            raise of_another_app(workflow.name)
         return workflow, workflow.name
 
     def build_run(self, known: Known, text: str | None, options: RunOptions, now: int) -> NewRun:

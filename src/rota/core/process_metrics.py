@@ -145,6 +145,11 @@ RUN_SECONDS = HistogramMetric(
 RUN_WAIT_SECONDS = HistogramMetric(
     "rota_run_wait_seconds", "Time that a ready run waited until a worker claimed it.", _RUN
 )
+WORKFLOW_BLOCKS = CounterMetric(
+    "rota_workflow_blocks_total",
+    "Times that code of a workflow blocked its worker for a second.",
+    ("namespace", "name"),
+)
 RUNS_RECOVERED = CounterMetric(
     "rota_runs_recovered_total",
     "Runs of dead workers that this process recovered.",

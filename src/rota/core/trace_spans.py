@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from rota.core.runs.model import Claim, Outcome
 from rota.core.time.instants import SECOND, iso
@@ -29,9 +29,13 @@ class Tracer(Protocol):
     """Makes spans. `traceparent` is the header of the W3C recommendation."""
 
     def span(
-        self, name: str, kind: SpanKind, attributes: Attributes
+        self, name: str, kind: SpanKind, attributes: Attributes, within: Any = None
     ) -> AbstractContextManager[Span]:
-        """A span below the current one."""
+        """A span below the current one, or below that of the place `within`."""
+        ...
+
+    def here(self) -> Any:
+        """The place of the current span, for spans that begin elsewhere."""
         ...
 
     def run_span(
@@ -88,12 +92,17 @@ def start(name: str, count: int = 1) -> AbstractContextManager[Span]:
     return _tracer.span(f"start {name}", "producer", {"rota.name": name, "rota.count": count})
 
 
-def step(name: str, key: str, attempt: int) -> AbstractContextManager[Span]:
+def here() -> Any:
+    """The place of the current span, for steps that begin elsewhere."""
+    return None if _tracer is None else _tracer.here()
+
+
+def step(name: str, key: str, attempt: int, within: Any = None) -> AbstractContextManager[Span]:
     """An executed step; one that is answered from memory has no span."""
     if _tracer is None:
         return _OFF
     return _tracer.span(
-        f"step {name}", "internal", {"rota.step.key": key, "rota.step.attempt": attempt}
+        f"step {name}", "internal", {"rota.step.key": key, "rota.step.attempt": attempt}, within
     )
 
 

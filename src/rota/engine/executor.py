@@ -19,9 +19,6 @@ class Executor(Protocol):
     # Whether a crashed run always gets a successor, even after `recoveries_max` (then it waits for
     # an operator).
     keeps_open_run: bool
-    # Whether it replays: the worker then loads the recorded steps of the chain before it executes a
-    # run.
-    replays: bool
 
     @property
     def code(self) -> CodeSet:
@@ -33,9 +30,22 @@ class Executor(Protocol):
         """The names it can execute now, in any version of their code."""
         ...
 
+    def needs_records(self, claim: Claim) -> bool:
+        """Whether the worker has to load the recorded steps of the chain first."""
+        ...
+
+    async def tidy(self) -> None:
+        """Drop what it keeps in memory of runs that this worker cannot continue. Each heartbeat
+        calls this."""
+        ...
+
     async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
         """Execute a claimed run, given the recorded steps of its chain. Raises LeaseLost if another
         worker owns the run. Returns None if the executor has settled the run itself."""
+        ...
+
+    def look_again(self, claim: Claim) -> None:
+        """Something was recorded from outside for a run that it executes, or has executed."""
         ...
 
 

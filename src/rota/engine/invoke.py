@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor as Threads
 from typing import TypeVar
 
-from rota.engine.clock import Clock
+from rota.engine.clock import Clock, Timer
 
 log = logging.getLogger("rota.engine")
 T = TypeVar("T")
@@ -28,13 +28,20 @@ def in_thread(threads: Threads, function: Callable[[], T]) -> asyncio.Future[T]:
     return asyncio.get_running_loop().run_in_executor(threads, lambda: context.run(function))
 
 
-async def within(work: asyncio.Future[T], clock: Clock, at: int) -> T:
-    """Wait for `work`. At the instant `at`, cancel it and raise DeadlinePassed once it has ended.
-    A thread cannot be cancelled: it is abandoned at once."""
+async def within(
+    work: asyncio.Future[T], clock: Clock, at: int, extended: Callable[[], int] | None = None
+) -> T:
+    """Wait for `work`. At the instant `at`, or a later one that `extended` answers then, cancel it
+    and raise DeadlinePassed once it has ended. A thread cannot be cancelled: it is abandoned at
+    once."""
     passed = False
+    timer: Timer
 
     def expire() -> None:
-        nonlocal passed
+        nonlocal passed, timer
+        if extended is not None and (later := extended()) > clock.now():
+            timer = clock.call_at(later, expire)
+            return
         passed = True
         work.cancel()
 

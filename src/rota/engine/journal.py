@@ -12,6 +12,8 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+import msgspec
+
 from rota.core.runs.model import Claim, NewRun, Started, StepRecord, StoredStep
 from rota.core.time.instants import SECOND
 from rota.engine.clock import Clock
@@ -26,9 +28,9 @@ from rota.errors import (
     StoreUnreachable,
     Unstorable,
 )
-from rota.store.backend.batching import BATCH_MAX, Batch
+from rota.store.backend.batching import BATCH_MAX, Batch, Receiver
 from rota.store.backend.database import BRIEF, Database
-from rota.store.runs import signals, steps
+from rota.store.runs import code_versions, signals, steps
 from rota.store.runs.steps import ChildEnd, ChildQuery, ChildStart
 
 log = logging.getLogger("rota.journal")
@@ -84,27 +86,53 @@ class Journal:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self.clock = clock
-        self._batch: Batch[StepRecord, Written] = Batch(self._send, TOGETHER)
-        self._together: Batch[Sequence[StepRecord], Written] = Batch(self._send_together, TOGETHER)
+        # One batch for all: the records of a run are written in the order in which they are put.
+        self._batch: Batch[Sequence[StepRecord], Written] = Batch(self._send, TOGETHER)
         self._children: Batch[ChildStart, Started | None] = Batch(self._send_children)
+        self._progress: Batch[StepRecord, None] = Batch(self._send_progress)
         self._child_queries: Batch[ChildQuery, ChildEnd] = Batch(self._send_child_queries)
 
     async def read(self, function: Callable[..., Awaitable[T]], what: str, **where: Any) -> T:
         """Read, and repeat it while the database is unavailable."""
         return await insist(self.clock, lambda: self._database.read(function, **where), what)
 
+    async def pin(self, claim: Claim, version: str) -> Claim:
+        """Let only this version of the code execute a run. LeaseLost if it is not ours any more."""
+        is_ours = await insist(
+            self.clock, lambda: self._database.write(code_versions.pin, claim, version), "pinning"
+        )
+        if not is_ours:
+            raise claim.lost()
+        return msgspec.structs.replace(claim, pinned_version=version)
+
     async def record_together(self, claim: Claim, steps: Sequence[StoredStep]) -> None:
         """Record steps of one run, all or none. Durable when this returns; LeaseLost when the run
         is not ours any more. A cancellation waits for the write, which may hold a paid answer."""
-        written = await _to_its_end(self._together.put([StepRecord(claim, step) for step in steps]))
+        written = await _to_its_end(self.put(claim, steps))
         if isinstance(written, Unstorable):
             raise written
         if not written:
             raise claim.lost()
 
-    def put(self, claim: Claim, step: StoredStep) -> Awaitable[Written]:
-        """Record a step. Answers whether the run is still ours, or why nothing can store this."""
-        return self._batch.put(StepRecord(claim, step))
+    def put(self, claim: Claim, steps: Sequence[StoredStep]) -> Awaitable[Written]:
+        """Record steps of one run, all or none. Answers whether the run is still ours, or why
+        nothing can store this."""
+        return self._batch.put([StepRecord(claim, step) for step in steps])
+
+    def put_for(
+        self, receiver: Receiver[Written], claim: Claim, steps: Sequence[StoredStep]
+    ) -> Awaitable[Written] | None:
+        """The same, with the answer for a receiver; the caller awaits what this returns, if it
+        returns anything, and passes it on."""
+        return self._batch.put_for(receiver, [StepRecord(claim, step) for step in steps])
+
+    async def report_progress(self, claim: Claim, step: StoredStep) -> None:
+        """Write what a running step has reported. If the database is unavailable it is lost: the
+        next report holds all that it said."""
+        try:
+            await self._progress.put(StepRecord(claim, step))
+        except StoreError as error:
+            log.info("the progress of step %s was not written: %s", step.key, error)
 
     async def record_child(self, claim: Claim, step: StoredStep, child: NewRun) -> Started:
         """Start a child run and remember it as a step, in one transaction."""
@@ -133,6 +161,14 @@ class Journal:
             "taking a signal",
         )
 
+    async def give_back_signal(self, claim: Claim, step: StoredStep) -> None:
+        """Leave a signal for the next wait: the code does not wait for this one any more."""
+        await insist(
+            self.clock,
+            lambda: self._database.write(signals.give_back_signal, claim, step),
+            "giving a signal back",
+        )
+
     async def read_child_end(self, claim: Claim, child_id: str) -> ChildEnd:
         """How a child ended, if it has."""
         return await self._child_queries.put(ChildQuery(claim, child_id))
@@ -159,6 +195,10 @@ class Journal:
             "starting children",
         )
 
+    async def _send_progress(self, records: Sequence[StepRecord]) -> Sequence[None]:
+        await self._database.write(steps.record_progress, records)
+        return [None] * len(records)
+
     async def _send_child_queries(self, queries: Sequence[ChildQuery]) -> list[ChildEnd]:
         return await insist(
             self.clock,
@@ -166,14 +206,12 @@ class Journal:
             "reading the results of children",
         )
 
-    async def _send(self, records: Sequence[StepRecord]) -> Sequence[Written]:
-        written = await self._record(records, len(records))
-        return [written] if isinstance(written, Unstorable) else written
-
-    async def _send_together(self, groups: Sequence[Sequence[StepRecord]]) -> Sequence[Written]:
+    async def _send(self, groups: Sequence[Sequence[StepRecord]]) -> Sequence[Written]:
         written = await self._record([record for group in groups for record in group], len(groups))
         if isinstance(written, Unstorable):
             return [written]
+        if len(written) == len(groups):
+            return written
         ends = itertools.accumulate(map(len, groups))
         return [
             all(written[end - len(group) : end]) for group, end in zip(groups, ends, strict=True)

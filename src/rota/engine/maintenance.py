@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from rota.core import process_metrics
+from rota.core.runs.code_versions import ONLINE_LEASES, online, waits_over
 from rota.core.runs.ids import id_bound
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import WorkerRecord as WorkerRow
@@ -26,7 +28,7 @@ from rota.errors import StoreReadOnly
 from rota.store.access import audit
 from rota.store.disarm import Disarmed
 from rota.store.notifications import record
-from rota.store.runs import retention, workers
+from rota.store.runs import code_versions, retention, workers
 from rota.store.runs.chain_ends import release_stuck
 from rota.store.runs.recover import reap_runs
 from rota.store.runs.retention import ChainEnd
@@ -63,6 +65,7 @@ class Maintenance:
         base: EngineContext,
         stuck_for_s: Callable[[], float],
         allow: Callable[[bool], None],
+        held_threads: Callable[[], Sequence[str]],
     ) -> None:
         self._worker = worker
         self._database = base.database
@@ -73,6 +76,7 @@ class Maintenance:
         self._kept_kinds = base.kept_kinds
         self._stuck_for_s = stuck_for_s
         self._allow = allow
+        self._held_threads = held_threads
         self._disarmed: Disarmed | None = None
         self._host = process_identity.host()
         self._row: WorkerRow | None = None
@@ -136,8 +140,10 @@ class Maintenance:
         self._worker.expect_alone(beat.alone_waits)
         limits = await self._database.read(workers.queues, namespace=self._settings.namespace)
         self._worker.limit(limits)
+        await self._worker.tidy()
         if self._disarmed is None:
             await self.reap()
+            await self._release_refused(now)
             await self._prune(now)
 
     async def _report(self, now: int) -> Beat:
@@ -145,7 +151,8 @@ class Maintenance:
         return await self._database.write(
             workers.beat, self._worker.id, status="online" if online else "draining", now=now,
             queues=self._worker.queue_names, names=self._worker.names(),
-            code_id=self._worker.code.id,
+            code_id=self._worker.code.id, version=self._worker.version,
+            held_threads=json.dumps(held) if (held := list(self._held_threads())) else None,
         )  # fmt: skip
 
     def _note_disarmed(self, disarmed: Disarmed | None) -> None:
@@ -211,6 +218,19 @@ class Maintenance:
                 extra={"run_id": run.id, "run_name": run.name},
             )  # fmt: skip
         return len(reaped)
+
+    async def _release_refused(self, now: int) -> None:
+        """Let any worker claim the runs that waited for newer code in vain."""
+        namespace = self._settings.namespace
+        runs = await self._database.read(code_versions.refused_runs, namespace=namespace)
+        if not runs:
+            return
+        rows = await self._database.read(workers.listing, namespace=namespace)
+        since = now - ONLINE_LEASES * micros(self._settings.lease_s)
+        over = waits_over(runs, online(rows, since=since), now=now)
+        if any(over):
+            await self._database.write(code_versions.release, over)
+            self._wakeups.notify_soon(READY)
 
     def _gone(self, rows: Sequence[WorkerRow]) -> list[str]:
         """Workers that are certainly dead: their process on this machine has ended."""

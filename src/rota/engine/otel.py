@@ -12,7 +12,7 @@ from rota.core.trace_spans import Attributes, SpanKind
 from rota.errors import MissingExtra
 
 try:
-    from opentelemetry import trace
+    from opentelemetry import context, trace
     from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, Status, StatusCode
     from opentelemetry.trace import SpanKind as OtelKind
 except ImportError as missing:
@@ -51,10 +51,14 @@ class OtelTracer:
         self._tracer: trace.Tracer = self._provider.get_tracer("rota", version("rota"))
 
     def span(
-        self, name: str, kind: SpanKind, attributes: Attributes
+        self, name: str, kind: SpanKind, attributes: Attributes, within: Any = None
     ) -> AbstractContextManager[OtelSpan]:
-        """A span below the current one."""
-        return self._entered(name, kind=KINDS[kind], attributes=dict(attributes))
+        """A span below the current one, or below that of the place `within`."""
+        return self._entered(name, kind=KINDS[kind], attributes=dict(attributes), context=within)
+
+    def here(self) -> Any:
+        """The place of the current span."""
+        return context.get_current()
 
     def run_span(
         self, name: str, attributes: Attributes, *, traceparent: str | None, root_id: str

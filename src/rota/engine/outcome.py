@@ -9,14 +9,14 @@ import msgspec
 
 from rota.core.runs.failures import TABLE, Kind, describe, kind_of, names_of
 from rota.core.runs.ids import IdMaker
-from rota.core.runs.lifecycle import Status, Trigger
+from rota.core.runs.lifecycle import CONTINUED, Status, Trigger
 from rota.core.runs.model import Claim, NewRun, Outcome
 from rota.core.runs.options import StoredRunOptions
 from rota.core.runs.retry import RetryPolicy, next_try_us
 from rota.core.time.instants import after
 from rota.engine import run_log
 from rota.engine.clock import Clock
-from rota.store.runs.start import successor
+from rota.store.runs.start import continuation, successor
 
 
 class JudgedFailure(NamedTuple):
@@ -67,6 +67,18 @@ def policy_delay_us(error: BaseException, policy: RetryPolicy, *, attempt: int) 
     )  # fmt: skip
 
 
+def is_final(
+    error: BaseException, policy: RetryPolicy, *, attempt: int, now: int, deadline_at: int | None
+) -> bool:
+    """Whether a run that fails so has failed for good: no retry follows, and it asks no person. A
+    retry is assumed to wait for the longest time that the policy allows."""
+    if TABLE[kind_of(error)].status is Status.WAITING:
+        return False
+    longest = msgspec.structs.replace(policy, jitter=0.0)
+    wait_us = retry_delay_us(error, longest, attempt=attempt)
+    return wait_us is None or (deadline_at is not None and now + wait_us >= deadline_at)
+
+
 class OutcomeMaker:
     """Makes the outcome of a failed attempt: wait for a person, try again, or fail."""
 
@@ -102,6 +114,18 @@ class OutcomeMaker:
             handling=handling,
         )  # fmt: skip
 
+    def continued(
+        self, claim: Claim, body: str | None, version: str | None, untaken: tuple[str, ...]
+    ) -> Outcome:
+        """The outcome of a run that continues as new, with this input. `untaken` are waits with
+        signals that its code has not got."""
+        now = self._clock.now()
+        new_id = self._ids.make_after(
+            max(claim.id, claim.segment), now
+        )  # segments sort by their ids
+        following = continuation(claim, new_id, body=body, version=version, now=now)
+        return Outcome(claim, "continue", CONTINUED, retry=following, untaken=untaken)
+
     def _retry(self, claim: Claim, wait_us: int, deadline_at: int | None) -> NewRun | None:
         now = self._clock.now()
         if deadline_at is not None and now + wait_us >= deadline_at:
@@ -110,5 +134,5 @@ class OutcomeMaker:
             claim, self._ids.make(now), trigger=Trigger.RETRY, available_at=after(now, wait_us),
             attempt=claim.attempt + 1, reason="retry",
         )  # fmt: skip
-        options = StoredRunOptions.read(claim.options).begun(claim.started_at)
+        options = StoredRunOptions.read(retry.options).begun(claim.started_at)
         return msgspec.structs.replace(retry, options=options.text())

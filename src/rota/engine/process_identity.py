@@ -30,6 +30,17 @@ def _namespace() -> str:
         return "-"
 
 
+def resident_bytes() -> int:
+    """The memory that this process has; on systems without /proc, the most that it had."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def started(pid: int) -> str:
     """When a process started, as the kernel writes it; empty when unknown or gone."""
     state = _state(pid)

@@ -96,6 +96,15 @@ def _log_end(outcome: Outcome, now: int) -> None:
     if outcome.verb == "complete":
         took = span(max(now - claim.started_at, 0))
         log.info("run %s (%s) completed in %s", claim.id, claim.name, took, extra=_of(claim))
+    elif outcome.verb == "cancel":
+        log.info(
+            "run %s (%s) is cancelled: %s", claim.id, claim.name, outcome.reason, extra=_of(claim)
+        )
+    elif outcome.verb == "continue" and outcome.retry is not None:
+        log.info(
+            "run %s (%s) continued as new: run %s follows", claim.id, claim.name, outcome.retry.id,
+            extra=_of(claim),
+        )  # fmt: skip
     elif outcome.verb == "suspend":
         log.debug(
             "run %s (%s) suspended: %s", claim.id, claim.name, outcome.reason, extra=_of(claim)

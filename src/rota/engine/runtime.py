@@ -16,7 +16,7 @@ from rota.engine.maintenance import Maintenance
 from rota.engine.notification_loop import NotificationLoop
 from rota.engine.scheduler import Scheduler
 from rota.engine.slots import QueueSlots
-from rota.engine.watchdog import Watchdog
+from rota.engine.watchdog import CodeInProgress, Watchdog
 from rota.engine.worker import Worker
 from rota.errors import RotaError
 from rota.store.runs import workers
@@ -40,6 +40,8 @@ class Runtime:
         fires: bool = True,
         notifies: bool = False,
         is_replay: Callable[[], bool] = lambda: False,
+        code: Callable[[], CodeInProgress | None] = lambda: None,
+        held_threads: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._database = base.database
         self._clock = base.clock
@@ -48,9 +50,11 @@ class Runtime:
         self._version = version
         self._fires = fires
         self._queues = [queue.name for queue in queues]
-        self._watchdog = Watchdog(base.settings.stuck_s)
-        self.worker = Worker(base.ids.make(base.clock.now()), base, executors, queues)
-        self.maintenance = Maintenance(self.worker, base, self._watchdog.stuck_for_s, self._allow)
+        self._watchdog = Watchdog(base.settings.stuck_s, code)
+        self.worker = Worker(base.ids.make(base.clock.now()), base, executors, queues, version)
+        self.maintenance = Maintenance(
+            self.worker, base, self._watchdog.stuck_for_s, self._allow, held_threads
+        )
         self.scheduler = Scheduler(base)
         self.notification_loop = NotificationLoop(base) if notifies else None
         keeps_logs = base.settings.keep_logs

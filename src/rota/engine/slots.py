@@ -13,6 +13,9 @@ from rota.core.runs.queue_options import Contender, shares
 from rota.core.runs.recovery import LEASES_BETWEEN_PAUSES, runs_alone
 from rota.store.runs.claim import ClaimRequest
 
+# Runs and queues of which a worker remembers when it claimed them to execute them alone.
+CLAIMED_MAX = 1_000
+
 
 class QueueSlots(msgspec.Struct):
     """A queue this worker serves, and how many of its slots it may fill."""
@@ -60,15 +63,41 @@ def filled(request: ClaimRequest, claims: Iterable[Claim]) -> dict[str, bool]:
 class AloneRuns:
     """Decides when a worker claims a run that executes alone, and when it claims no other run.
 
-    An idle worker claims the run, and nothing more until that run ends or suspends. A busy worker
-    pauses its claims for one lease to become idle. It does so rarely, because its other runs may
-    take much longer than a lease.
+    An idle worker claims the run, and nothing more until that run ends or suspends. Then it claims
+    other runs once, children of that run first, before it executes another one alone: a run that
+    is woken again and again must not keep other work away. A busy worker pauses its claims for one
+    lease to become idle. It does so rarely, because its other runs may take much longer than a
+    lease.
     """
 
     def __init__(self, lease_us: int) -> None:
         self.waits = False  # whether such a run may wait for an idle worker
+        self.parent_id = ""  # the run after which no other runs have been claimed yet
+        self._claimed: dict[str, None] = {}  # such runs and their queues, by their last claim
         self._lease_us = lease_us
         self._paused_until = self._next_pause_at = 0
+
+    @property
+    def is_next(self) -> bool:
+        """Whether an idle worker claims such a run next."""
+        return self.waits and not self.parent_id
+
+    def in_order(self, names: Iterable[str]) -> list[str]:
+        """Runs or queues by their last claim here, those without one first."""
+        places = {name: place for place, name in enumerate(self._claimed, 1)}
+        return sorted(names, key=lambda name: places.get(name, 0))
+
+    def note_claim(self, claims: Sequence[Claim]) -> None:
+        """Note the answer to a claim of such a run."""
+        self.waits = bool(claims)  # after this one there may be another
+        for claim in claims:
+            self.parent_id = claim.root_id
+            for name in (claim.root_id, claim.queue):
+                self._claimed.pop(name, None)
+                self._claimed[name] = None
+            self._paused_until = self._next_pause_at = 0  # the pause, if there was one, is over
+        while len(self._claimed) > CLAIMED_MAX:
+            del self._claimed[next(iter(self._claimed))]
 
     def expect(self, waits: bool, *, busy: bool, now: int) -> None:
         """Set whether such a run waits."""
@@ -79,8 +108,12 @@ class AloneRuns:
             self._paused_until = now + self._lease_us
             self._next_pause_at = now + between_us
 
+    def is_executed(self, held: Collection[Claim]) -> bool:
+        """Whether the worker executes such a run."""
+        return len(held) == 1 and runs_alone(next(iter(held)).recoveries)
+
     def keeps_slots_empty(self, held: Collection[Claim], now: int) -> bool:
         """Whether the worker must not claim ordinary runs now."""
-        if len(held) == 1 and runs_alone(next(iter(held)).recoveries):
+        if self.is_executed(held):
             return True
         return self.waits and 0 < self._paused_until - now <= self._lease_us

@@ -7,7 +7,6 @@ ended); `cancel` (a held run may have been cancelled), `schedule` (a schedule wa
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -19,10 +18,6 @@ T = TypeVar("T")
 
 TIMER, DONE, CANCEL, SCHEDULE, ANY = "timer", "done", "cancel", "schedule", "*"
 LOG = "log"
-# A process with a stopped event loop may never send a notification that it has delayed. The delay
-# is a few milliseconds after another notification (`postgres.NOTIFY_EVERY_S`,
-# `sqlite_wakeup.REST_S`), so a listener that polls again after this time finds the work.
-LOOK_AGAIN_S = 0.025
 
 __all__ = ["ANY", "CANCEL", "DONE", "LOG", "READY", "SCHEDULE", "TIMER", "Wakeups"]
 
@@ -34,7 +29,6 @@ class Wakeups:
         self._database = database
         self._listeners: list[Callable[[str], None]] = []
         self._listening = False
-        self._echoes: dict[str, bool] = {}  # topics to pass on again; True: received since
         # The worker of this process, once it knows its fleet, and the last call that reached it.
         self.fleet: Fleet | None = None
         self._call: WakeupCall | None = None
@@ -57,11 +51,12 @@ class Wakeups:
         """Notify the other processes soon; listeners here know already."""
         self._database.notify_soon(topic)
 
-    async def announce(self, *topics: str, often: bool = False) -> None:
-        """Notify this process and the others before this returns. For calls of a client."""
+    async def announce(self, *topics: str) -> None:
+        """Notify this process, and the others before this returns: the event loop of a client may
+        stop then."""
         for topic in topics:
             self.notified(topic)
-        await self._database.notify(topics, often=often)
+        await self._database.notify(topics)
 
     async def write(
         self,
@@ -70,10 +65,9 @@ class Wakeups:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run a store function; its commit notifies the other processes."""
-        value = await self._database.write_and_notify(topics, False, function, *args, **kwargs)
-        for topic in topics:
-            self.notified(topic)
+        """Run a store function, then announce the topics."""
+        value = await self._database.write(function, *args, **kwargs)
+        await self.announce(*topics)
         return value
 
     def notified(self, topic: str) -> None:
@@ -95,26 +89,10 @@ class Wakeups:
             self._database.notify_soon(topic)
 
     def _notified(self, payload: str) -> None:
-        """Deliver a notification at once, and again after LOOK_AGAIN_S. A burst repeats at most
-        once per LOOK_AGAIN_S."""
+        """Deliver a notification, if this process is one of those that it asks."""
         call = read_call(payload)
-        topic = call.topic
-        if topic == READY:
+        if call.topic == READY:
             if self.fleet is not None and not is_asked(self.fleet, call):
                 return
             self._call = call
-        self.notified(topic)
-        if topic in self._echoes:
-            self._echoes[topic] = True
-        else:
-            self._echo_later(topic)
-
-    def _echo_later(self, topic: str) -> None:
-        self._echoes[topic] = False
-        asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._echo, topic)
-
-    def _echo(self, topic: str) -> None:
-        again = self._echoes.pop(topic)
-        self.notified(topic)
-        if again:
-            self._echo_later(topic)
+        self.notified(call.topic)

@@ -8,18 +8,41 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
+
+from rota.core.process_metrics import WORKFLOW_BLOCKS
 
 log = logging.getLogger("rota.watchdog")
 
 _PACKAGE = str(Path(__file__).parent.parent)
 
 
-class Watchdog:
-    """A thread that expects regular callbacks from the loop, and logs where it is blocked."""
+# Code of a workflow that executes for longer without a wait is named.
+BLOCK_S = 1.0
+_LOOK_S = BLOCK_S / 4
 
-    def __init__(self, stuck_s: float) -> None:
+
+class CodeInProgress(NamedTuple):
+    """Code of a workflow that executes at this moment. Each time it is another number."""
+
+    number: int
+    name: str
+    run_id: str
+    namespace: str
+
+
+class Watchdog:
+    """A thread that expects regular callbacks from the loop, and logs where it is blocked. `code`
+    is the code of a workflow that executes, if any does."""
+
+    def __init__(
+        self, stuck_s: float, code: Callable[[], CodeInProgress | None] = lambda: None
+    ) -> None:
         self._stuck_s = stuck_s
+        self._code = code
+        self._number = self._looks = 0
         self._seen = time.monotonic()
         self._stop = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -47,7 +70,14 @@ class Watchdog:
         self._reported = False
 
     def _watch(self) -> None:
-        while not self._stop.wait(self._stuck_s / 4):
+        sign_s, slept_s = self._stuck_s / 4, 0.0
+        look_s = min(sign_s, _LOOK_S)
+        while not self._stop.wait(look_s):
+            self._look()
+            slept_s += look_s
+            if slept_s < sign_s:
+                continue
+            slept_s = 0.0
             try:
                 assert self._loop is not None
                 self._loop.call_soon_threadsafe(self._sign)
@@ -61,6 +91,21 @@ class Watchdog:
                     self.stuck_for_s(),
                     self._where(),
                 )
+
+    def _look(self) -> None:
+        """Name a workflow with code that does not let the loop continue."""
+        code = self._code()
+        if code is None or code.number != self._number:
+            self._number, self._looks = (0 if code is None else code.number), 0
+            return
+        self._looks += 1
+        if self._looks * _LOOK_S == BLOCK_S:
+            WORKFLOW_BLOCKS.add(code.namespace, code.name)
+            log.warning(
+                "workflow %s (run %s) has blocked its worker for %.0f s; no other run continues "
+                "meanwhile. Call blocking code in a sync step (it runs in a thread). It is at:\n%s",
+                code.name, code.run_id, BLOCK_S, self._where(),
+            )  # fmt: skip
 
     def _where(self) -> str:
         frame = sys._current_frames().get(self._loop_thread)

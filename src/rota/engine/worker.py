@@ -1,8 +1,5 @@
-"""The worker: claims runs in batches, executes them, and settles ended runs in one statement.
-
-Owns the slots. One iteration settles outcomes and claims the next runs in one commit.
-`maintenance` renews leases and sends the heartbeat; executors execute the runs.
-"""
+"""The worker: owns the slots, claims runs in batches, and settles ended runs. One iteration settles
+outcomes and claims the next runs in one commit."""
 
 from __future__ import annotations
 
@@ -48,8 +45,9 @@ class Worker:
         base: EngineContext,
         executors: Sequence[Executor],
         queues: Sequence[QueueSlots],
+        version: str,
     ) -> None:
-        self.id = worker_id
+        self.id, self.version = worker_id, version
         self.claiming = True
         self.held: dict[str, Claim] = {}
         self.wake = asyncio.Event()
@@ -69,8 +67,7 @@ class Worker:
         self._recorded: Batch[str, Sequence[StoredStep]] = Batch(self._load)
         self._lease_us = micros(base.settings.lease_s)
         self._due_at: int | None = 0
-        # A counter, because a wake-up may arrive during a claim that has read the rows already.
-        self._wake_count = 0
+        self._wake_count = 0  # a wake-up may arrive during a claim that has read the rows already
         self._claim_outcome_unknown = False
         self._alone = AloneRuns(self._lease_us)
         self._positions = QueuePositions()
@@ -107,7 +104,8 @@ class Worker:
         """Note whether a run waits that has to be executed alone."""
         if waits or self._alone.waits:
             self.wake.set()
-        self._alone.expect(waits, busy=not self.idle, now=self._clock.now())
+        busy = not (self.idle or self._alone.is_executed(self.held.values()))
+        self._alone.expect(waits, busy=busy, now=self._clock.now())
 
     async def run(self) -> None:
         """Iterate until stopped; wait while there is nothing to do."""
@@ -167,7 +165,7 @@ class Worker:
         async with self._iterating:
             request = ClaimRequest(
                 self._settings.namespace, self.id, names, [(fresh[0].queue, slots)], len(fresh),
-                frozenset(), now, now + self._lease_us, code_id=self.code.id,
+                frozenset(), now, now + self._lease_us, code_id=self.code.id, version=self.version,
             )  # fmt: skip
             try:
                 started, claimed = await self._database.write_brief(start_and_claim, fresh, request)
@@ -179,7 +177,7 @@ class Worker:
             run_log.count_waits(claimed.claims, self._clock.now())
         begun = {claim.id for claim in claimed.claims}
         if any(not one.existed and one.id not in begun for one in started):
-            self._wakeups.notify_soon(READY)  # older runs of the queue were claimed first
+            await self._wakeups.announce(READY)  # older runs of the queue were claimed first
         return started
 
     async def iterate(self) -> bool:
@@ -212,8 +210,7 @@ class Worker:
             self.held.pop(outcome.claim.id, None)
         self._hold(claimed.claims)
         claimed_at = self._clock.now()
-        if len(self._outcomes) > BRIEF:
-            # Many outcomes wait: write them first, then process this result.
+        if len(self._outcomes) > BRIEF:  # many wait: write them first, then process this result
             self._starting = len(claimed.claims)
             asyncio.get_running_loop().call_soon(self._absorb, outcomes, settled, claimed.claims)
         else:
@@ -224,9 +221,8 @@ class Worker:
         if request is not None:
             run_log.count_waits(claimed.claims, claimed_at)
             self._note_claim(request, claimed, wake_count)
-        # A claim of a run that executes alone gives no information about other runs.
-        look_again = request is not None and request.one_alone
-        return bool(moved or outcomes or claimed.claims or look_again)
+            moved = moved or request.one_alone or bool(request.parent_id)  # look again after these
+        return bool(moved or outcomes or claimed.claims)
 
     async def _settle_singly(self, now: int) -> None:
         """Settle each run on its own: one with a value that the database cannot hold fails, and
@@ -266,27 +262,27 @@ class Worker:
         return await self._database.write(settle_and_claim, outcomes, request)
 
     def _request(self, now: int, settling: bool) -> ClaimRequest | None:
-        """The next claim. While outcomes flow, wait until a fair part of the slots is free: claims
-        of one or two runs would cost a commit each."""
-        # Half the slots at a time: one half is executed while the other is fetched and settled.
+        """The next claim, of half the slots at most. While outcomes flow, it waits for a fair part
+        of them: claims of one or two runs would cost a commit each."""
         free = min(self.free, max(self._settings.slots // 2, 1))
         if not self.claiming or free <= 0 or (settling and free < self._settings.slots // 4):
             return None
         wanted = claimable(self._queues.values())
-        one_alone = self._alone.waits and not self.held and not self._tasks
+        one_alone = self._alone.is_next and not self.held and not self._tasks
         if one_alone:
-            wanted, free = [(name, 1) for name in self._queues], 1
+            wanted, free = [(name, 1) for name in self._alone.in_order(self._queues)], 1
         elif self._alone.keeps_slots_empty(self.held.values(), now):
             return None
         names, code = self.names(), self.code
-        if not wanted or not (names or code.id):
+        if not (wanted and (names or code.id)):
             return None
         if self._weighted and not one_alone:
             wanted = divided([(self._queues[name], most) for name, most in wanted], free)
         return ClaimRequest(
             self._settings.namespace, self.id, names, wanted, free,
             frozenset(self._limits), now, now + self._lease_us, one_alone,
-            self._positions.after(now), code.id,
+            self._positions.after(now), code.id, self._alone.parent_id, self._alone.in_order,
+            self.version,
         )  # fmt: skip
 
     def names(self) -> list[str]:
@@ -301,8 +297,10 @@ class Worker:
     def _note_claim(self, request: ClaimRequest, claimed: Claimed, wake_count: int) -> None:
         """Note what a claim says about the runs that are left; `wake_count` is from before it."""
         if request.one_alone:
-            self._alone.waits = bool(claimed.claims)  # after this one there may be another
+            self._alone.note_claim(claimed.claims)
+            self._assume_work()  # after it, the worker claims other runs once
         else:
+            self._alone.parent_id = ""
             self._note_queues(request, claimed.claims, wake_count)
         if claimed.retry_at is not None:
             self._clock.call_at(claimed.retry_at, self.poll)
@@ -359,7 +357,6 @@ class Worker:
         for claim in claims:
             if (lost := self._tasks.get(claim.id)) is not None:
                 lost.stop()  # the server lost the commit of an earlier claim
-            # Not by the loop's factory: it serves the tasks that user code makes.
             self._tasks[claim.id] = RunTask(self._perform(claim), loop=loop, name=claim.id)
 
     async def _perform(self, claim: Claim) -> None:
@@ -368,8 +365,8 @@ class Worker:
         executor = self._executors[claim.kind]
         recorded: Sequence[StoredStep] = ()
         try:
-            if executor.replays and not claim.is_fresh:
-                recorded = await self._recorded.gather(claim.root_id)
+            if executor.needs_records(claim):
+                recorded = await self._recorded.gather(claim.segment)
             if secret_fields := self._settings.secret_fields:
                 run_log.hide_secrets(claim, recorded, secret_fields)
             work = executor.perform(claim, recorded)
@@ -389,7 +386,7 @@ class Worker:
             self._free_slot(claim, outcome)
 
     async def _load(self, roots: Sequence[str]) -> list[Sequence[StoredStep]]:
-        """The recorded steps of each of these chains."""
+        """The recorded steps of each of these segments."""
         recorded = await insist(
             self._clock, lambda: self._database.read(steps.load, roots), "reading steps", StoreError
         )
@@ -399,8 +396,7 @@ class Worker:
         if self.held.get(claim.id) is not claim:
             return None  # another worker has it
         if self._stopping:
-            return Outcome(claim, "release")
-        # Fail the run: if it were released, every worker would repeat the error.
+            return Outcome(claim, "release")  # otherwise fail: every worker would repeat the error
         text = f"workflow {claim.name} raised CancelledError, although its run was not cancelled"
         return Outcome(claim, "fail", reason=Kind.LOGIC, error=describe(UsageError(text)))
 
@@ -464,14 +460,19 @@ class Worker:
 
     async def renew(self) -> None:
         """Renew the leases of held runs; stop runs that this worker no longer holds."""
-        held = list(self.held.values())
-        if not held:
+        if not (held := list(self.held.values())):
             return
-        lease_until = self._clock.now() + self._lease_us
-        ours = await self._database.write(renew_leases, held, lease_until=lease_until)
+        until = self._clock.now() + self._lease_us
+        ours = await self._database.write(renew_leases, held, lease_until=until)
         for claim in held:
-            if claim.id not in ours and self.held.get(claim.id) is claim:
+            if ours.get(claim.id):
+                self._executors[claim.kind].look_again(claim)
+            elif claim.id not in ours and self.held.get(claim.id) is claim:
                 self._interrupt(claim)
+
+    async def tidy(self) -> None:
+        """Drop what executors keep of runs that are not ours any more."""
+        await asyncio.gather(*(executor.tidy() for executor in self._executors.values()))
 
     def _interrupt(self, claim: Claim) -> None:
         if claim.id not in self._tasks:

@@ -15,6 +15,8 @@ from rota.client.operations import ARM_HINT, disarmed_clause
 from rota.core.automations.text import missing_code, refusal
 from rota.core.plurals import counted, some
 from rota.core.runs import rate_limit
+from rota.core.runs.code_versions import NEWER_CODE
+from rota.core.runs.end_request import EndRequest
 from rota.core.runs.failures import TABLE, Kind, advice
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Queue, Run, StoredStep, WorkerRecord
@@ -25,6 +27,7 @@ from rota.schedules.preview import wall
 from rota.store.pipelines import steps as pipeline_steps
 from rota.store.pipelines.steps import ProviderWait
 from rota.store.runs import claim
+from rota.store.runs import steps as run_steps
 from rota.store.schedules import templates as store
 
 RUNNING_LOOK = 1000
@@ -33,7 +36,7 @@ RUNNING_LOOK = 1000
 BLOCKED = frozenset({
     "no_worker", "unknown_workflow", "no_code", "queue_paused", "queue_limit", "key_limit",
     "key_open_limit", "rate_limit", "slots", "needs_person", "waits_signal", "waits_alone",
-    "worker_reserved", "disarmed",
+    "worker_reserved", "disarmed", "newer_code",
 })  # fmt: skip
 
 
@@ -91,7 +94,7 @@ class RunExplainer:
 
     async def of(self, run: Run) -> RunState:
         """The state of the newest attempt of the run's chain."""
-        last = (await self._client.runs.chain(run.id))[-1]
+        last = await self._client.runs.newest(run.id)
         match last.status:
             case Status.PENDING:
                 found = await self._pending(last)
@@ -103,8 +106,23 @@ class RunExplainer:
                 found = await self._waiting(last)
             case _:
                 found = self._ended(last)
+        if not last.is_final and last.kind == "workflow":
+            found = await self._with_end(last, found)
         facts = {"run_id": last.id, "status": last.label, "attempt": last.attempt}
         return found._replace(facts=facts | found.facts)
+
+    async def _with_end(self, run: Run, found: RunState) -> RunState:
+        """The state, and that the run is about to end or cleans up."""
+        for end in await self._database.read(run_steps.ends, root_id=run.segment):
+            request = EndRequest.read(end.output)
+            facts: dict[str, Any] = {"reason": request.reason, "until": None}
+            clause = f"; it is asked to end ({request.reason})"
+            if end.finished_at is not None:
+                until = request.until(end.finished_at)
+                facts["until"] = iso(until)
+                clause = f"; it cleans up, at most until {self.at(until)} ({request.reason})"
+            return found._replace(clause=found.clause + clause, facts=found.facts | {"end": facts})
+        return found
 
     # -- over ------------------------------------------------------------------------------
 
@@ -177,7 +195,7 @@ class RunExplainer:
             return RunState("waits_after", clause, facts)
         if run.reason == "backfill":
             return RunState("sleeps", "waits for earlier runs of its backfill", facts)
-        steps = await self._client.runs.steps(run.id)
+        steps = await self._client.runs.steps(run)
         waiting = [step for step in steps if step.status == "waiting"]
         signals = [signal_of(step) for step in waiting if step.kind == "signal"]
         if signals:
@@ -193,13 +211,13 @@ class RunExplainer:
 
     async def _open_children(self, steps: Sequence[StoredStep]) -> list[str]:
         ids = [step.child_id for step in steps if step.kind == "child" and step.child_id]
-        lasts = [(await self._client.runs.chain(child_id))[-1] for child_id in ids]
+        lasts = [await self._client.runs.newest(child_id) for child_id in ids]
         return [last.id for last in lasts if not last.is_final]
 
     async def _queued(self, run: Run) -> RunState:
         """It waits behind an earlier run of its schedule: which one, and the state of that one."""
         roots = await self._database.read(store.open_roots, [run.schedule_id or ""])
-        lasts = [(await self._client.runs.chain(root))[-1] for root in sorted(set(roots))]
+        lasts = [await self._client.runs.newest(root) for root in sorted(set(roots))]
         ahead = [last for last in lasts if last.reason != "turn"]
         facts: dict[str, Any] = {"behind": [last.id for last in ahead]}
         if not ahead:
@@ -249,6 +267,8 @@ class RunExplainer:
             return RunState("no_worker", clause, {}, f"Start one: `rota up --queue {run.queue}`.")
         if run.kind == "automation":
             return missing_code_state(await self._client.automations.show(run.name))
+        if (found := _version(run, live)) is not None:
+            return found
         if not any(run.name in known(worker) for worker in serving):
             clause = f"waits: no worker that serves queue {run.queue} knows {run.kind} {run.name}"
             hint = f"Start a worker with the code of {run.kind} {run.name}: `rota up`."
@@ -346,6 +366,31 @@ class RunExplainer:
             return ""
         rest = instant - self._now
         return "any moment" if rest < SECOND else f"{word} {self.at(instant)} (in {_span(rest)})"
+
+
+def _version(run: Run, live: Sequence[WorkerRecord]) -> RunState | None:
+    """It waits for a worker with another version of the code."""
+    others = sorted({worker.version for worker in live})
+    facts: dict[str, Any] = {"workers": others}
+    if run.reason == NEWER_CODE:
+        refused = (run.refused_versions or "").split()
+        clause = (
+            f"waits: newer code recorded calls that version {some(refused)} does not make, so a "
+            f"worker with newer code has to continue it ({some(others)} online)"
+        )
+        hint = "Without one it fails as stranded, after an hour at the latest."
+        return RunState("newer_code", clause, facts | {"refused": refused}, hint)
+    if run.pinned_version is None or run.pinned_version in others:
+        return None
+    clause = (
+        f"waits: it is pinned to version {run.pinned_version} of the code, which no running worker "
+        "has"
+    )
+    hint = (
+        f"Start a worker with that code. To move it to the code of today: `rota run cancel "
+        f"{run.id}`, then `rota run retry {run.id}`."
+    )
+    return RunState("no_code", clause, facts | {"pinned_version": run.pinned_version}, hint)
 
 
 def needed_action(reason: str | None) -> str:

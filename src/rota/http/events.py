@@ -17,8 +17,11 @@ from typing import NamedTuple
 import msgspec
 
 from rota.client.client import Client
+from rota.core.runs.model import StoredStep
+from rota.core.runs.progress import progress_of
+from rota.core.time.instants import instant
 from rota.http.problems import RequestRefused
-from rota.http.response_bodies import ListedRun, StepDocument, document, documents
+from rota.http.response_bodies import ListedRun, StepDocument, document
 
 TOPICS = ("run", "schedule", "automation", "pipeline", "worker")
 # A wake-up says that something may have happened to a run; runs of all kinds share it.
@@ -192,15 +195,22 @@ async def run_events(
         yield f"retry: {RETRY_MS}\n\n"
         known, quiet_s = last_id, 0.0
         while not hub.is_closed:
-            last = (await client.runs.chain(run_id))[-1]
+            last = await client.runs.newest(run_id)
             # The steps of a pipeline are its items, and there may be a million.
-            steps = [] if last.kind == "pipeline" else await client.runs.steps(run_id)
+            steps = [] if last.kind == "pipeline" else await client.runs.steps(last)
             newest = steps[-1].position if steps else -1
-            key = f"{last.id}:{last.label.replace(' ', '_')}:{newest}"
+            changed_at = max(map(_changed_at, steps), default=0)
+            key = f"{last.id}:{last.label.replace(' ', '_')}:{newest}.{changed_at}"
             if key != known:
-                after = _position(known)
-                fresh = [step for step in steps if step.position > after]
-                shown = {"run": document(ListedRun, last), "steps": documents(StepDocument, fresh)}
+                after, seen_at = _seen(known)
+                if known.partition(":")[0] < last.segment:  # the steps of a new segment
+                    after, seen_at = -1, 0
+                fresh = [
+                    StepDocument.of(step)
+                    for step in steps
+                    if step.position > after or _changed_at(step) > seen_at
+                ]
+                shown = {"run": document(ListedRun, last), "steps": fresh}
                 yield event_text("end" if last.is_final else "run", key, shown)
                 known, quiet_s = key, 0.0
             if last.is_final:
@@ -212,6 +222,15 @@ async def run_events(
                 yield ": alive\n\n"
 
 
-def _position(event_id: str) -> int:
-    text = event_id.rpartition(":")[2]
-    return int(text) if text.isdecimal() else -1
+def _changed_at(step: StoredStep) -> int:
+    """When a step ended, or last reported progress."""
+    progress = progress_of(step)
+    return step.finished_at or (instant(progress.at) if progress else 0)
+
+
+def _seen(event_id: str) -> tuple[int, int]:
+    """The position and the instant up to which the reader knows the steps."""
+    position, _, at = event_id.rpartition(":")[2].partition(".")
+    if not (position.isdecimal() and at.isdecimal()):
+        return -1, 0
+    return int(position), int(at)

@@ -11,6 +11,8 @@ import msgspec
 
 from rota.client.run_pages import RunList
 from rota.core.redaction import shown
+from rota.core.runs.model import StoredStep
+from rota.core.runs.progress import progress_of, result_of
 from rota.core.time.instants import instant, iso
 
 Instant = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
@@ -92,6 +94,7 @@ class RunDocument(ListedRun, frozen=True):
     priority: int
     recoveries: int
     retry_of: str | None
+    segment_id: str | None
     parent_id: str | None
     version: str | None
     input: Any
@@ -140,8 +143,17 @@ class BulkDocument(ApiDocument, frozen=True):
     dry_run: bool
 
 
+class ProgressDocument(ApiDocument, frozen=True):
+    """The last progress that a step has reported: `done` of `of`."""
+
+    done: float
+    of: float | None
+    note: str | None
+    at: Instant
+
+
 class StepDocument(ApiDocument, frozen=True):
-    """A recorded step."""
+    """A recorded step. `progress` is set while it has no result."""
 
     position: int
     key: str
@@ -155,6 +167,16 @@ class StepDocument(ApiDocument, frozen=True):
     wake_at: Instant | None
     started_at: Instant | None
     finished_at: Instant | None
+    progress: ProgressDocument | None = None
+
+    @classmethod
+    def of(cls, step: StoredStep) -> StepDocument:
+        """A step as a document."""
+        progress = progress_of(step)
+        return document(
+            cls, step, output=result_of(step),
+            progress=None if progress is None else document(ProgressDocument, progress),
+        )  # fmt: skip
 
 
 class LogDocument(ApiDocument, frozen=True):

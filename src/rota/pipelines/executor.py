@@ -29,7 +29,6 @@ class PipelineExecutor:
 
     kind = KIND
     keeps_open_run = False
-    replays = False
     code = NO_CODE
 
     def __init__(self, pipelines: PipelineClient, base: EngineContext, journal: Journal) -> None:
@@ -37,6 +36,16 @@ class PipelineExecutor:
         self.names = pipelines.run_names
         self._base = base
         self._journal = journal
+
+    def needs_records(self, claim: Claim) -> bool:
+        """Never: it reads the records that it needs."""
+        return False
+
+    async def tidy(self) -> None:
+        """Nothing: it keeps no runs in memory."""
+
+    def look_again(self, claim: Claim) -> None:
+        """Nothing to do: requests to end gracefully are for workflows."""
 
     async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
         """Execute a run to its end, its suspension or its failure."""

@@ -5,21 +5,26 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
 import logging
-import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 import msgspec
 
+from rota.client.caller import current_step
 from rota.client.client import Client
 from rota.client.handle import RunHandle
-from rota.client.start import NO_OPTIONS, RunOptions, RunStarter, Startable
+from rota.client.start import (
+    NO_OPTIONS,
+    RunOptions,
+    RunStarter,
+    Startable,
+    WorkflowStart,
+    of_another_app,
+)
 from rota.client.start_many import Item, as_start, items_of
 from rota.core import trace_spans
-from rota.core.runs.argument_digest import digest_of
+from rota.core.runs.argument_digest import NotComparable, digest_of
 from rota.core.runs.failures import describe
 from rota.core.runs.ids import created_at_of
 from rota.core.runs.lifecycle import Trigger
@@ -31,10 +36,7 @@ from rota.engine.wakeups import READY, TIMER
 from rota.errors import UnknownRun, UsageError
 from rota.store.runs.history import ChainResult
 from rota.store.runs.steps import ChildEnd
-from rota.workflows.branches import step_around
-from rota.workflows.calls import OWN_CODE
-from rota.workflows.raised_failures import note_call
-from rota.workflows.results import new_result, record_result, repeat_result
+from rota.workflows.calls import DurableCall
 from rota.workflows.workflow_run import WorkflowRun
 
 log = logging.getLogger("rota.app")
@@ -46,174 +48,115 @@ GONE_HINT = "Await a child within `keep_days` of its end, or start it again."
 SIBLINGS_MAX = 1000  # children that one poll reads
 
 
-class _Poll:
-    """A read of many children in progress, and its results."""
+class StartCall(DurableCall):
+    """The start of children: they and the steps that remember them are one transaction."""
 
-    def __init__(self) -> None:
-        self.over = asyncio.Event()
-        self.ends: dict[str, ChildEnd] = {}
+    __slots__ = ("children", "digests", "keys", "started")
+    kind = "child"
 
+    def __init__(
+        self,
+        run: WorkflowRun,
+        keys: Sequence[str],
+        digests: Sequence[int | None],
+        children: Sequence[NewRun],
+    ) -> None:
+        super().__init__(run, keys[-1], None)
+        self.keys = keys
+        self.digests = digests
+        self.children = children
+        self.started: Sequence[Started] = ()
 
-class Siblings:
-    """Children that were started together; one poll reads up to 1,000 in one transaction."""
+    def begin(self) -> None:
+        """Start the children."""
+        self.is_ending = True  # whether or not the code cancels the call
+        self.run.work(self._start())
 
-    def __init__(self, ids: Sequence[str]) -> None:
-        self._unasked = dict.fromkeys(ids)  # the code has not awaited them yet
-        self._ended: dict[str, ChildEnd] = {}
-        self._polls: dict[str, _Poll] = {}  # in progress, by child
-
-    async def look(self, flow: WorkflowRun, child_id: str) -> ChildEnd:
-        """How a child ended, if it has."""
-        self._unasked.pop(child_id, None)
-        while child_id not in self._ended:
-            poll = self._polls.get(child_id)
-            if poll is None:
-                return await self._read(flow, child_id)
-            await poll.over.wait()  # after a poll that was cancelled the next caller reads
-            if child_id in poll.ends:
-                return poll.ends[child_id]
-        return self._ended.pop(child_id)
-
-    async def _read(self, flow: WorkflowRun, child_id: str) -> ChildEnd:
-        others = (other for other in self._unasked if other not in self._polls)
-        ids = [child_id, *itertools.islice(others, SIBLINGS_MAX - 1)]
-        if len(ids) == 1:  # single polls of one moment share a transaction
-            return await flow.context.journal.read_child_end(flow.claim, child_id)
-        poll = _Poll()
-        self._polls |= dict.fromkeys(ids, poll)
-        try:
-            ends = await flow.context.journal.read_child_ends(flow.claim, ids)
-            poll.ends = dict(zip(ids, ends, strict=True))
-        finally:
-            for sibling in ids:
-                del self._polls[sibling]
-            poll.over.set()
-        # An end is final. A child that is open now may have ended when the code awaits it.
-        self._ended |= {
-            sibling: end
-            for sibling, end in poll.ends.items()
-            if end.ended is not None and sibling in self._unasked
-        }
-        return poll.ends[child_id]
-
-
-async def start_child(
-    flow: WorkflowRun,
-    workflow: Any,
-    args: Any,
-    kwargs: Any,
-    options: RunOptions = NO_OPTIONS,
-    *,
-    explicit: str | None = None,
-) -> str:
-    """Start a child run, once; returns its id."""
-    key = flow.key_for(f"start {workflow.name}", explicit)
-    digest = _child_digest(workflow, args, kwargs, options.external_id)
-    known = flow.recall_call(key, digest, workflow.name, args, kwargs)
-    if known is not None:
-        await repeat_result(flow, known)
-        assert known.child_id is not None
-        return known.child_id
-    await flow.permit_new()
-    child = flow.context.starter.new_child(flow, workflow, args, kwargs, options)
-    async with new_result(flow) as at:
-        step = flow.new_step(key, "child", child_id=child.id, finished_at=at, digest=digest)
-        started = await flow.ours(flow.context.journal.record_child(flow.claim, step, child))
-        flow.remember(step)
-        flow.new_children |= _inserted([started])
-        flow.context.starter.started(delayed=child.available_at > flow.clock.now())
-    return started.id
+    async def _start(self) -> None:
+        run, journal = self.run, self.run.context.journal
+        at = run.calls.expect(self)
+        steps = [
+            run.records.new_step(key, "child", child_id=child.id, finished_at=at, digest=digest)
+            for key, child, digest in zip(self.keys, self.children, self.digests, strict=True)
+        ]
+        pairs = list(zip(steps, self.children, strict=True))
+        if len(pairs) == 1:  # single starts of one moment share a transaction
+            self.started = [await journal.record_child(run.claim, *pairs[0])]
+        else:
+            self.started = await journal.record_children(run.claim, pairs)
+        run.new_children |= {child.id for child in self.started if not child.existed}
+        run.context.starter.started(delayed=any(c.available_at > at for c in self.children))
+        self.record = steps[-1]
+        self.is_written = True
 
 
 async def start_children(
-    flow: WorkflowRun, workflow: Any, starts: Sequence[tuple[Any, Any, RunOptions]]
+    run: WorkflowRun, workflow: Any, keys: Sequence[str], starts: Sequence[WorkflowStart]
 ) -> list[str]:
-    """Start many child runs, each once and under the key it has when started one by one."""
-    keys = [flow.key_for(f"start {workflow.name}") for _ in starts]
-    digests = [
-        _child_digest(workflow, args, kwargs, options.external_id)
-        for args, kwargs, options in starts
-    ]
+    """Start child runs, each once and under its own key; returns their ids."""
+    digests = [_child_digest(workflow, one) for one in starts]
     known = [
-        flow.recall_call(key, digest, workflow.name, args, kwargs)
-        for key, digest, (args, kwargs, _) in zip(keys, digests, starts, strict=True)
+        run.ask_call(key, digest, workflow.name, one.args, one.kwargs)
+        for key, digest, one in zip(keys, digests, starts, strict=True)
     ]
     fresh = [n for n, step in enumerate(known) if step is None]
     ids = {n: step.child_id or "" for n, step in enumerate(known) if step is not None}
     if fresh:
-        await flow.permit_new()
-        made = flow.context.starter.new_child
-        children = [made(flow, workflow, *starts[n]) for n in fresh]
-        async with new_result(flow) as at:
-            steps = [
-                flow.new_step(
-                    keys[n], "child", child_id=child.id, finished_at=at, digest=digests[n]
-                )
-                for n, child in zip(fresh, children, strict=True)
-            ]
-            pairs = list(zip(steps, children, strict=True))
-            started = await flow.ours(flow.context.journal.record_children(flow.claim, pairs))
-            for step in steps:
-                flow.remember(step)
-            flow.new_children |= _inserted(started)
-            ids |= dict(zip(fresh, (one.id for one in started), strict=True))
-            flow.context.starter.started(delayed=any(c.available_at > at for c in children))
-    elif known and (last := known[-1]):
-        await repeat_result(flow, last)
+        made = run.context.starter.new_child
+        children = [made(run, workflow, starts[n]) for n in fresh]
+        call = StartCall(run, [keys[n] for n in fresh], [digests[n] for n in fresh], children)
+        await run.end_of(call)
+        ids |= dict(zip(fresh, (one.id for one in call.started), strict=True))
+    elif known and (last := known[-1]) is not None:
+        await run.end_of(DurableCall(run, last.key, last))
     return [ids[n] for n in range(len(starts))]
 
 
-def _inserted(children: Sequence[Started]) -> set[str]:
-    """The ids of children that were not there before."""
-    return {child.id for child in children if not child.existed}
+def _child_digest(workflow: Any, start: WorkflowStart) -> int | None:
+    names, external_id = workflow.signature.names, start.options.external_id
+    try:
+        digest = digest_of(names, start.args, start.kwargs)
+    except NotComparable:
+        return None  # nor can it be stored: the start is refused
+    return digest if external_id is None else digest_of(names, (external_id, digest), {})
 
 
-def _child_digest(workflow: Any, args: Any, kwargs: Any, external_id: str | None) -> int:
-    names = workflow.signature.names
-    if external_id is None:
-        return digest_of(names, args, kwargs)
-    return digest_of(names, (external_id, digest_of(names, args, kwargs)), {})
-
-
-async def run_child(
-    flow: WorkflowRun, workflow: Any, args: Any, kwargs: Any, explicit: str | None = None
-) -> Any:
+def run_child(
+    run: WorkflowRun,
+    workflow: Any,
+    args: Any,
+    kwargs: Any,
+    explicit: str | None = None,
+    *,
+    called: str,
+) -> Coroutine[Any, Any, Any]:
     """Start a child run and wait durably for its result."""
-    child_id = await start_child(flow, workflow, args, kwargs, explicit=explicit)
-    return await child_result(flow, child_id, workflow.signature.returns)
+    _refuse_foreign(run, workflow)
+    key = run.key_for(f"start {workflow.name}", explicit)
+
+    async def result() -> Any:
+        start = WorkflowStart(args, kwargs, NO_OPTIONS)
+        [child_id] = await start_children(run, workflow, [key], [start])
+        return await child_result(run, child_id, workflow.signature.returns)
+
+    return run.noted(called, result)
 
 
-async def child_result(
-    flow: WorkflowRun, child_id: str, returns: JsonReader, siblings: Siblings | None = None
-) -> Any:
+def _refuse_foreign(run: WorkflowRun, workflow: Startable[..., Any]) -> None:
+    """Refuse a workflow of another app: the child would start in the database of this one."""
+    if workflow.client is not run.context.starter.client:
+        raise of_another_app(workflow.name)
+
+
+async def child_result(run: WorkflowRun, child_id: str, returns: JsonReader) -> Any:
     """The result of a child run; raises RunFailed when it ended without one."""
-    key = f"result {child_id}"
-    note_call(flow.branch, key, sys.exception() or flow.handling, is_new=False)
-    known = flow.recall(key)
-    if known is None or known.status == "waiting":
-        await flow.permit_new()
-    if known is None and key in flow.failed_before:
-        known = await _retry_child(flow, key, child_id)
-    if known is None or known.status == "waiting":
-        known = await _child_end(flow, key, child_id, siblings or Siblings([]))
-    else:
-        await repeat_result(flow, known)
-    if known.status == "failed":
-        failure = run_failed(child_id, known.error)
-        flow.fails(key, failure)
+    key = run.key_of_result(child_id)
+    ended = await run.end_of(ResultCall(run, key, run.records.replay.ask(key), child_id))
+    if ended.status == "failed":
+        failure = run_failed(child_id, ended.error)
+        run.fails(key, failure)
         raise failure
-    return flow.read_recorded(returns, known, f"the result of run {child_id}")
-
-
-async def _retry_child(flow: WorkflowRun, key: str, child_id: str) -> StoredStep:
-    """Try a child again that ended without a result in an earlier attempt of this run."""
-    waiting = flow.new_step(key, "result", status="waiting", child_id=child_id)
-    with flow:
-        new_id = flow.context.starter.next_attempt_id()
-        await flow.ours(flow.context.journal.retry_child(flow.claim, waiting, child_id, new_id))
-    flow.remember(waiting)
-    flow.context.starter.started()
-    return waiting
+    return run.read_recorded(returns, ended, f"the result of run {child_id}")
 
 
 def _look_again_at(child_id: str, now: int) -> int:
@@ -222,38 +165,95 @@ def _look_again_at(child_id: str, now: int) -> int:
     return now + min(max(age // 8, LOOK_US_MIN), LOOK_US_MAX)
 
 
-async def _awaited(flow: WorkflowRun, key: str, child_id: str, siblings: Siblings) -> ChainResult:
-    """Wait until a child has ended, or until its record is gone."""
-    if child_id in flow.new_children:
-        flow.new_children.discard(child_id)
-        # Started a moment ago, it is still open: its end wakes this run when it has suspended.
-        if flow.clock.now() - created_at_of(child_id) < LOOK_US_MIN:
-            await flow.wait("child", None)
-    while True:
-        with flow:
-            seen = await flow.ours(siblings.look(flow, child_id))
-        if seen.ended_with_parent:
-            await _retry_child(flow, key, child_id)
-            continue
-        if seen.ended is not None:
-            return seen.ended
-        if seen.is_gone:
+class ResultCall(DurableCall):
+    """A wait for the result of a child."""
+
+    __slots__ = ("child_id",)
+    what = "child"
+    kind = "result"
+
+    def __init__(
+        self, run: WorkflowRun, key: str, record: StoredStep | None, child_id: str
+    ) -> None:
+        super().__init__(run, key, record)
+        self.child_id = child_id
+
+    def new_record(self, **fields: Any) -> StoredStep:
+        """A record of this call, at its position."""
+        return super().new_record(child_id=self.child_id, **fields)
+
+    def begin(self) -> None:
+        """Look whether the child has ended, unless it was started a moment ago: its end wakes the
+        run when it has left its slot."""
+        run = self.run
+        if self.child_id in run.new_children:
+            run.new_children.discard(self.child_id)
+            if run.clock.now() - created_at_of(self.child_id) < LOOK_US_MIN:
+                run.calls.wait(self, None)
+                return
+        if run.child_reads is None:
+            run.child_reads = []
+            run.work(_look_at_children(run))
+        run.child_reads.append(self)
+
+    def end(self, seen: ChildEnd) -> StoredStep | None:
+        """The record of the end of the child; None while it is open."""
+        ended = seen.ended
+        if ended is None and seen.is_gone:
             gone = describe(UnknownRun(GONE, hint=GONE_HINT))
-            return ChainResult(child_id, "failed", None, None, gone)
-        # The end of another parent's child wakes only that parent, so poll again.
-        look_at = None if seen.is_own else _look_again_at(child_id, flow.clock.now())
-        await flow.wait("child", look_at)
+            ended = ChainResult(self.child_id, "failed", None, None, gone)
+        if ended is None:
+            return None
+        good = ended.status == "completed"
+        return self.new_record(
+            status="completed" if good else "failed", output=ended.output,
+            error=None if good else end_of(ended.status, ended.reason, ended.error),
+        )  # fmt: skip
 
 
-async def _child_end(flow: WorkflowRun, key: str, child_id: str, siblings: Siblings) -> StoredStep:
-    ended = await _awaited(flow, key, child_id, siblings)
-    good = ended.status == "completed"
-    error = None if good else end_of(ended.status, ended.reason, ended.error)
-    step = flow.new_step(
-        key, "result", status="completed" if good else "failed", output=ended.output,
-        error=error, child_id=child_id, finished_at=flow.clock.now(),
-    )  # fmt: skip
-    return await record_result(flow, step)
+async def _look_at_children(run: WorkflowRun) -> None:
+    """Read how the children ended that the run waits for, many in one transaction."""
+    calls, run.child_reads = run.child_reads or [], None
+    for first in range(0, len(calls), SIBLINGS_MAX):
+        await _look_at(run, calls[first : first + SIBLINGS_MAX])
+
+
+async def _look_at(run: WorkflowRun, calls: Sequence[ResultCall]) -> None:
+    journal = run.context.journal
+    again = [
+        call
+        for call in calls
+        if call.record is None and call.key in run.records.replay.failed_before
+    ]
+    for call in again:
+        await _retry_child(run, call)
+    ids = [call.child_id for call in calls]
+    if len(ids) == 1:  # single reads of one moment share a transaction
+        ends = [await journal.read_child_end(run.claim, ids[0])]
+    else:
+        ends = await journal.read_child_ends(run.claim, ids)
+    ended = []
+    for call, seen in zip(calls, ends, strict=True):
+        if call.is_withdrawn:
+            continue
+        if seen.ended_with_parent:
+            await _retry_child(run, call)
+            run.calls.wait(call, None)
+        elif (step := call.end(seen)) is not None:
+            ended.append((call, step))
+        else:
+            # The end of another parent's child wakes only that parent, so poll again.
+            now = run.clock.now()
+            run.calls.wait(call, None if seen.is_own else _look_again_at(call.child_id, now))
+    await run.calls.complete_written(ended)
+
+
+async def _retry_child(run: WorkflowRun, call: ResultCall) -> None:
+    """Try a child again that ended without a result in an earlier attempt of this run."""
+    call.record = call.new_record(status="waiting")
+    new_id = run.context.starter.next_attempt_id()
+    await run.context.journal.retry_child(run.claim, call.record, call.child_id, new_id)
+    run.context.starter.started()
 
 
 class ChildHandle(RunHandle[R]):
@@ -264,12 +264,10 @@ class ChildHandle(RunHandle[R]):
         client: Client,
         run_id: str,
         returns: JsonReader,
-        flow: WorkflowRun,
-        siblings: Siblings | None = None,
+        run: WorkflowRun,
     ) -> None:
         super().__init__(client, run_id, returns, existed=False)
-        self._flow = flow
-        self._siblings = siblings
+        self._run = run
 
     async def result(self, *, timeout: Duration | None = None) -> R:
         """Wait durably; no worker is held meanwhile."""
@@ -278,11 +276,8 @@ class ChildHandle(RunHandle[R]):
                 "a child's result takes no timeout", hint="Give the child workflow a timeout."
             )
         returns = self._returns or JsonReader(Any)
-        value: R = await child_result(self._flow, self.id, returns, self._siblings)
+        value: R = await child_result(self._run, self.id, returns)
         return value
-
-
-OWN_CODE.add(ChildHandle.result.__code__)
 
 
 class AppStarter(RunStarter):
@@ -292,48 +287,58 @@ class AppStarter(RunStarter):
         super().__init__(client, workflows)
         self._warned: set[str] = set()
 
-    async def _start_child(
-        self, flow: Any, workflow: Any, args: Any, kwargs: Any, options: RunOptions
-    ) -> RunHandle[Any]:
+    def _start_child(
+        self, run: Any, workflow: Any, start: WorkflowStart, called: str
+    ) -> Coroutine[Any, Any, RunHandle[Any]]:
         """A start in a workflow becomes a child, started once."""
-        if options.on_conflict != "return":
+        _refuse_foreign(run, workflow)
+        if start.options.on_conflict != "return":
             raise UsageError(
                 "on_conflict cannot be used inside a workflow",
                 hint="If the external_id of a child is taken, the child is the run that has it.",
             )
-        child_id = await start_child(flow, workflow, args, kwargs, options)
-        return ChildHandle(self.client, child_id, workflow.signature.returns, flow)
+        key = run.key_for(f"start {workflow.name}")
 
-    async def _start_children(
-        self, flow: Any, workflow: Any, items: Iterable[Item], options: RunOptions
-    ) -> list[RunHandle[Any]]:
+        async def begun() -> RunHandle[Any]:
+            [child_id] = await start_children(run, workflow, [key], [start])
+            return ChildHandle(self.client, child_id, workflow.signature.returns, run)
+
+        return cast("Coroutine[Any, Any, RunHandle[Any]]", run.noted(called, begun))
+
+    def _start_children(
+        self, run: Any, workflow: Any, items: Iterable[Item], options: RunOptions, called: str
+    ) -> Coroutine[Any, Any, list[RunHandle[Any]]]:
         """One child per item, each started once."""
-        starts = items_of(items)
+        _refuse_foreign(run, workflow)
+        starts = [as_start(one) for one in items_of(items)]
         options.check_many()
-        given = [(one.args, one.kwargs, options.for_item(one)) for one in map(as_start, starts)]
-        ids = await start_children(flow, workflow, given)
-        siblings, returns = Siblings(ids), workflow.signature.returns
-        return [ChildHandle(self.client, one, returns, flow, siblings) for one in ids]
+        given = [WorkflowStart(one.args, one.kwargs, options.for_item(one)) for one in starts]
+        keys = [run.key_for(f"start {workflow.name}") for _ in given]
+
+        async def begun() -> list[RunHandle[Any]]:
+            ids = await start_children(run, workflow, keys, given)
+            returns = workflow.signature.returns
+            return [ChildHandle(self.client, one, returns, run) for one in ids]
+
+        return cast("Coroutine[Any, Any, list[RunHandle[Any]]]", run.noted(called, begun))
 
     def _warn_in_step(self, name: str) -> None:
         """Warn that a retry of the step starts the run again, once for each step."""
-        step = step_around()
-        if step is None or step in self._warned:
+        step = current_step()
+        if step is None or step.name in self._warned:
             return
-        self._warned.add(step)
+        self._warned.add(step.name)
         log.warning(
             "step %s starts %s without an external_id: a retry of the step starts it again. Start "
-            "it in the workflow, or give each start an external_id.", step, name,
+            "it in the workflow, or give each start an external_id.", step.name, name,
         )  # fmt: skip
 
-    def new_child(
-        self, flow: WorkflowRun, workflow: Any, args: Any, kwargs: Any, options: RunOptions
-    ) -> NewRun:
-        """A new child run of `flow`. Nothing is written yet."""
+    def new_child(self, run: WorkflowRun, workflow: Any, start: WorkflowStart) -> NewRun:
+        """A new child run of `run`. Nothing is written yet."""
         with trace_spans.start(workflow.name):
-            fresh = self.new_run(workflow, args, kwargs, options)
-        trigger = Trigger.DETACHED if options.detached else Trigger.CHILD
-        return msgspec.structs.replace(fresh, parent_id=flow.claim.root_id, trigger=trigger)
+            fresh = self.new_run(workflow, start.args, start.kwargs, start.options)
+        trigger = Trigger.DETACHED if start.options.detached else Trigger.CHILD
+        return msgspec.structs.replace(fresh, parent_id=run.claim.root_id, trigger=trigger)
 
     def next_attempt_id(self) -> str:
         """An id for the next attempt of a child."""

@@ -9,8 +9,21 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
+from typing import (
+    Any,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    get_args,
+    overload,
+)
 
+from rota.client import caller
 from rota.client.client import Client
 from rota.client.handle import RunHandle
 from rota.client.start import NO_OPTIONS, RunOptions, Startable, StartOptions
@@ -21,7 +34,6 @@ from rota.core.runs.retry import RetryPolicy
 from rota.core.time.instants import Duration, timeout_micros
 from rota.core.typed import Signature
 from rota.errors import UsageError
-from rota.workflows import branches
 from rota.workflows.children import run_child
 from rota.workflows.steps import check_function, wrong_colour
 from rota.workflows.workflow_run import current_run
@@ -30,15 +42,22 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+# Which workers may continue a run: those of any version of the code, or of the version under which
+# it was first claimed.
+VersionPolicy = Literal["any", "pinned"]
+
+
 class WorkflowOptions(TypedDict, total=False):
     """The options of `@app.workflow`."""
 
     name: str | None
     retries: int | RetryPolicy | None
     timeout: Duration | None
+    cleanup: Duration | None
     queue: str
     priority: int
     version: str | None
+    version_policy: VersionPolicy
 
 
 class WorkflowStarter(Generic[P, R]):
@@ -80,9 +99,11 @@ class Workflow(Startable[P, R]):
         name: str | None = None,
         retries: int | RetryPolicy | None = None,
         timeout: Duration | None = None,
+        cleanup: Duration | None = None,
         queue: str = "default",
         priority: int = 0,
         version: str | None = None,
+        version_policy: VersionPolicy = "any",
     ) -> None:
         check_function(function, "workflow")
         functools.update_wrapper(cast(Any, self), function)
@@ -90,12 +111,15 @@ class Workflow(Startable[P, R]):
         self.name = checked_name(name or function.__name__, "workflow name")
         self.retry = RetryPolicy.of(retries)
         self.timeout_us = None if timeout is None else timeout_micros(timeout)
+        self.cleanup_us = 0 if cleanup is None else timeout_micros(cleanup, "cleanup")
         self.queue = checked_name(queue, "queue")
         self.priority = checked_priority(priority)
         self.client = client
         self.signature = Signature(function)
         self.is_async = inspect.iscoroutinefunction(function)
         self.version = version or _fingerprint(function)
+        self.has_given_version = version is not None
+        self.is_pinned = _checked_policy(version_policy) == "pinned"
 
     def start(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, RunHandle[R]]:
         """Start a run; it is stored when this returns. Inside a workflow it becomes a child.
@@ -149,10 +173,10 @@ class Workflow(Startable[P, R]):
         Returns:
             The result of the child.
         """
-        flow = current_run()
-        if flow is None:
+        run = current_run()
+        if run is None:
             return self._plain(args, kwargs)
-        return flow.noted(f"{self.name}.aio", lambda: run_child(flow, self, args, kwargs))
+        return run_child(run, self, args, kwargs, called=f"{self.name}.aio")
 
     async def _plain(self, args: Any, kwargs: Any) -> R:
         self._refuse_in_step()
@@ -161,25 +185,26 @@ class Workflow(Startable[P, R]):
 
     def _call(self, args: Any, kwargs: Any, key: str | None = None) -> Any:
         """Inside a workflow: a child run and its result. Elsewhere: a plain call."""
-        flow = current_run()
-        if flow is None:
+        run = current_run()
+        if run is None:
             self._refuse_in_step()
             return self.function(*args, **kwargs)
-        if flow.in_thread() is self.is_async:
+        if run.in_thread() is self.is_async:
             raise wrong_colour("workflow", self.name, self.is_async)
         if not self.is_async:
-            return flow.block_on(run_child(flow, self, args, kwargs, key))
-        return flow.noted(self.name, lambda: run_child(flow, self, args, kwargs, key))
+            return run.block_on(run_child(run, self, args, kwargs, key, called=self.name))
+        return run_child(run, self, args, kwargs, key, called=self.name)
 
     def _keyed(self, key: str) -> Callable[..., Any]:
         checked_key(str(key), f"the key of workflow {self.name}")
         return lambda *args, **kwargs: self._call(args, kwargs, key)
 
     def _refuse_in_step(self) -> None:
-        step = branches.step_around()
+        step = caller.current_step()
         if step is not None:
             raise UsageError(
-                f"workflow {self.name} was called inside step {step}, where it is not a child run",
+                f"workflow {self.name} was called inside step {step.name}, where it is not a "
+                "child run",
                 hint=f"Call it in the workflow, or start it on its own: `app.start({self.name})`.",
             )
 
@@ -223,6 +248,14 @@ class WorkflowDecorator(Protocol):
 
     @overload
     def __call__(self, function: Callable[P, R], /) -> SyncWorkflow[P, R]: ...
+
+
+def _checked_policy(policy: str) -> str:
+    if policy not in get_args(VersionPolicy):
+        raise UsageError(
+            f"version_policy={policy!r} is not a policy", hint='Write "any" or "pinned".'
+        )
+    return policy
 
 
 def _fingerprint(function: Callable[..., Any]) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from rota.core.json_round_trip import short
 from rota.core.runs.model import Claim, StoredStep
 from rota.errors import BadInput, Stranded
-from rota.workflows.calls import shown
 
 
 def not_asked_for(claim: Claim, keys: Collection[str]) -> Stranded:
@@ -40,3 +40,19 @@ def other_type(claim: Claim, step: StoredStep, error: BadInput) -> Stranded:
         f"in the code now: {error.message}",
         hint="Let the type accept the recorded value too. Then `rota run retry` it.",
     )
+
+
+def not_cancelled(claim: Claim, key: str) -> Stranded:
+    """The error when the code does not cancel a call that it cancelled before."""
+    return Stranded(
+        f"run {claim.id} ({claim.name}) recorded that the code cancelled {key}, and the code does "
+        "not cancel it now",
+        steps=[key],
+    )
+
+
+def shown(name: str, args: Any, kwargs: Any) -> str:
+    """A call as its author wrote it, long values cut."""
+    values = [short(value) for value in args]
+    values += [f"{key}={short(value)}" for key, value in kwargs.items()]
+    return f"{name}({', '.join(values)})"

@@ -9,14 +9,13 @@ import asyncio
 import random as _random
 import uuid as _uuid
 from collections import deque
-from collections.abc import Awaitable, Coroutine, Generator
+from collections.abc import Awaitable, Coroutine, Generator, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
-
-from rota.core.runs.names import checked_name
+from rota.client import caller
+from rota.core.runs.names import checked_name, read_tags
 from rota.core.runs.options import StoredRunOptions
 from rota.core.time.instants import (
     FIRST,
@@ -29,9 +28,8 @@ from rota.core.time.instants import (
 )
 from rota.core.typed import JsonReader
 from rota.engine.clock import SystemClock
-from rota.errors import UsageError
-from rota.workflows import branches
-from rota.workflows.results import record_result, repeat_result
+from rota.errors import ContinueAsNew, UsageError
+from rota.workflows.calls import SleepCall
 from rota.workflows.signals import take_signal
 from rota.workflows.workflow_run import WorkflowRun, current_run
 
@@ -51,23 +49,24 @@ class ThisRun(NamedTuple):
     is_cancelled: bool
     # For a scheduled run: the occurrence that was fired before its own (nominal), if there was one.
     previous_due_at: datetime | None = None
+    tags: Mapping[str, str] = {}
 
 
 def _inside(verb: str) -> WorkflowRun:
-    flow = current_run()
-    if flow is None:
+    run = current_run()
+    if run is None:
         raise UsageError(
             f"{verb} was called outside of a workflow",
             hint="Call it in the workflow function itself, not in a step or in plain code.",
         )
-    return flow
+    return run
 
 
 def _refuse_in_step(verb: str) -> None:
-    step = branches.step_around()
+    step = caller.current_step()
     if step is not None:
         raise UsageError(
-            f"rota.{verb} was called inside step {step}, where it is not durable",
+            f"rota.{verb} was called inside step {step.name}, where it is not durable",
             hint="Call it in the workflow, between steps. In a step, use asyncio.sleep.",
         )
 
@@ -84,16 +83,12 @@ def sleep(duration: Duration) -> Coroutine[Any, Any, None]:
     Example:
         await sleep("24h")
     """
-    flow = current_run()
-    if flow is None:
+    run = current_run()
+    if run is None:
         _refuse_in_step("sleep")
         return asyncio.sleep(micros(duration) / 1e6)
-    return flow.noted("sleep", lambda: _sleep(flow, duration))
-
-
-async def _sleep(flow: WorkflowRun, duration: Duration) -> None:
-    wake_at = flow.clock.now() + micros(duration)
-    await _sleep_until(flow, bounded(max(wake_at, FIRST), f"the end of sleep({duration!r})"))
+    wake_at = run.clock.now() + micros(duration)
+    return _sleeping(run, bounded(max(wake_at, FIRST), f"the end of sleep({duration!r})"), "sleep")
 
 
 def sleep_until(when: datetime) -> Coroutine[Any, Any, None]:
@@ -105,29 +100,23 @@ def sleep_until(when: datetime) -> Coroutine[Any, Any, None]:
     Raises:
         UsageError: It is called inside a step.
     """
-    flow = current_run()
-    if flow is None:
+    run = current_run()
+    if run is None:
         _refuse_in_step("sleep_until")
         return asyncio.sleep(max(0, instant(when) - SystemClock().now()) / 1e6)
     wake_at = bounded(max(instant(when), FIRST), when.isoformat())
-    return flow.noted("sleep_until", lambda: _sleep_until(flow, wake_at))
+    return _sleeping(run, wake_at, "sleep_until")
 
 
-async def _sleep_until(flow: WorkflowRun, wake_at: int) -> None:
-    key = flow.key_for("sleep")
-    step = flow.recall(key)
-    if step is None:
-        await flow.permit_new()
-        step = flow.new_step(key, "sleep", status="waiting", wake_at=wake_at)
-        await flow.record(step)
-    assert step.wake_at is not None
-    if step.status == "completed":
-        await repeat_result(flow, step)
-    while step.status == "waiting" and flow.clock.now() < step.wake_at:
-        await flow.wait("sleep", step.wake_at)
-    if step.status == "waiting" and flow.order is not None:
-        # Other branches may have seen that it is over: a replay has to know when.
-        await record_result(flow, msgspec.structs.replace(step, status="completed"))
+def _sleeping(run: WorkflowRun, wake_at: int, name: str) -> Coroutine[Any, Any, None]:
+    key = run.key_for("sleep")
+    return run.noted(name, lambda: _sleep(run, key, wake_at))
+
+
+async def _sleep(run: WorkflowRun, key: str, wake_at: int) -> None:
+    call = SleepCall(run, key, run.records.replay.ask(key))
+    call.until = wake_at
+    await run.end_of(call)
 
 
 def wait_for(
@@ -153,19 +142,20 @@ def wait_for(
     Example:
         verdict = await wait_for("verdict", timeout="3d", type=str)
     """
-    flow = _inside("wait_for")
+    run = _inside("wait_for")
     checked_name(name, "signal name")
     limit_us = None if timeout is None else patience_micros(timeout)
-    return flow.noted("wait_for", lambda: _wait_for(flow, name, limit_us, type))
+    key = run.key_for(f"wait {name}")
+    return run.noted("wait_for", lambda: _wait_for(run, key, name, limit_us, type))
 
 
-async def _wait_for(flow: WorkflowRun, name: str, limit_us: int | None, type_: Any) -> Any:
-    step = await take_signal(flow, name, limit_us, type_)
+async def _wait_for(run: WorkflowRun, key: str, name: str, limit_us: int | None, type_: Any) -> Any:
+    step = await take_signal(run, key, name, limit_us, type_)
     if step.status == "failed":
         timeout = TimeoutError(f"no signal {name!r} came in time")
-        flow.fails(step.key, timeout)
+        run.fails(step.key, timeout)
         raise timeout
-    return flow.read_recorded(JsonReader(type_), step, f"signal {name}")
+    return run.read_recorded(JsonReader(type_), step, f"signal {name}")
 
 
 def now() -> Coroutine[Any, Any, datetime]:
@@ -173,89 +163,82 @@ def now() -> Coroutine[Any, Any, datetime]:
 
     In a step it is the time of the engine, not recorded.
     """
-    flow = current_run()
-    return _plain_now() if flow is None else flow.noted("now", lambda: _now(flow))
+    run = current_run()
+    if run is None:
+        return _plain_now()
+    key = run.key_for("now")
+    return run.noted("now", lambda: _now(run, key))
 
 
 async def _plain_now() -> datetime:
-    place = branches.here.get()
-    clock = place.clock if isinstance(place, branches.InStep) else None
-    return moment((clock or SystemClock()).now())
+    step = caller.current_step()
+    return moment((SystemClock() if step is None else step.clock).now())
 
 
-async def _now(flow: WorkflowRun) -> datetime:
-    key = flow.key_for("now")
-    step = flow.recall(key)
-    if step is None:
-        await flow.permit_new()
-        at = flow.clock.now()
-        step = flow.new_step(key, "now", output=str(at), finished_at=at)
-        await record_result(flow, step)
-    else:
-        await repeat_result(flow, step)
+async def _now(run: WorkflowRun, key: str) -> datetime:
+    step = run.records.fact(key, "now", lambda: str(run.clock.now()))
     return moment(int(step.output or 0))
 
 
-class _Patched:
-    """The answer of `patched`, which has to be awaited: it is recorded first."""
+class Patched:
+    """The answer of `patched`: true or false at once, and it may be awaited too."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, answer: bool) -> None:
+        self._answer = answer
 
     def __await__(self) -> Generator[Any, None, bool]:
-        return _is_patched(self._name).__await__()
+        yield from ()
+        return self._answer
 
     def __bool__(self) -> bool:
-        raise UsageError(
-            f"patched({self._name!r}) has to be awaited",
-            hint=f"Write `if await patched({self._name!r}):`.",
-        )
+        return self._answer
+
+    def __repr__(self) -> str:
+        return str(self._answer)
 
 
-def patched(name: str) -> _Patched:
+def patched(name: str) -> Patched:
     """Change the code of a workflow under running runs.
 
     Args:
         name: The name of the change, unique in the workflow.
 
     Returns:
-        An awaitable bool: False for a run that passed this point under the old code. The run
-        records the answer.
+        A bool, which may be awaited: False for a run that passed this point under the old code.
+        The run records the answer.
 
     Example:
-        if await patched("fraud check"):
+        if patched("fraud check"):
             await check_fraud(order_id)  # the new path
     """
-    return _Patched(name)
-
-
-async def _is_patched(name: str) -> bool:
-    flow = current_run()
-    if flow is None:
-        return True
-    flow.check_open()
-    key = f"patch {name}"
-    step = flow.recall(key)
-    if step is None:
-        step = await flow.record_patch(key, not await flow.has_old_path())
-    return step.output == "true"
+    run = current_run()
+    return Patched(True if run is None else run.records.is_patched(name))
 
 
 def random() -> float:
     """A random number in [0, 1), the same at every replay (drawn from the run's own seed)."""
-    flow = current_run()
-    return _random.random() if flow is None else flow.random.random()
+    run = current_run()
+    return _random.random() if run is None else run.random.random()
 
 
 def uuid() -> _uuid.UUID:
     """A random UUID, the same at every replay (drawn from the run's own seed)."""
-    flow = current_run()
-    bits = _random.getrandbits(128) if flow is None else flow.random.getrandbits(128)
+    run = current_run()
+    bits = _random.getrandbits(128) if run is None else run.random.getrandbits(128)
     return _uuid.UUID(int=bits, version=4)
 
 
+def in_workflow() -> bool:
+    """Whether this is code of a workflow: False in a step and outside of workflows.
+
+    Example:
+        pause = rota.sleep if rota.in_workflow() else asyncio.sleep
+    """
+    return current_run() is not None
+
+
 def this_run() -> ThisRun:
-    """The run that executes this code: ids, attempt, trigger, nominal times, `is_cancelled`.
+    """The run that executes this code: ids, attempt, tags, nominal times, `is_cancelled`.
 
     Raises:
         UsageError: It is called outside of a workflow.
@@ -263,14 +246,42 @@ def this_run() -> ThisRun:
     Example:
         while not this_run().is_cancelled: ...
     """
-    flow = _inside("this_run")
-    claim = flow.claim
+    run = _inside("this_run")
+    claim = run.claim
     previous_at = StoredRunOptions.read(claim.options).previous_due_at
     return ThisRun(
         claim.id, claim.root_id, claim.name, claim.attempt, claim.trigger,
         None if claim.due_at is None else moment(claim.due_at), claim.external_id,
-        flow.interrupted, None if previous_at is None else moment(previous_at),
+        run.interrupted or run.ending.end is not None,
+        None if previous_at is None else moment(previous_at), read_tags(claim.tags),
     )  # fmt: skip
+
+
+def continue_as_new(*args: Any, **kwargs: Any) -> ContinueAsNew:
+    """End this run and begin the next one of the same workflow, with an empty history.
+
+    The next run keeps ids, unique key, tags, parent, schedule, queue, priority, key and options,
+    and the signals that were not taken. Results, signals and commands follow it.
+
+    Args:
+        args, kwargs: The arguments of the next run.
+
+    Returns:
+        An exception. Raise it: nothing after it is executed.
+
+    Raises:
+        BadInput: The arguments do not fit the workflow.
+        UsageError: It is called outside of a workflow, or in a step.
+
+    Example:
+        raise rota.continue_as_new(state, page=page + 1)
+    """
+    run = _inside("continue_as_new")
+    run.check_open()
+    starter = run.context.starter
+    body = starter.written_input((starter.workflow_named(run.name), run.name), args, kwargs)
+    run.continuation = ContinueAsNew(run.name, body)
+    return run.continuation
 
 
 async def gather(*work: Awaitable[T], limit: int | None = None) -> list[T]:
@@ -299,6 +310,7 @@ async def gather(*work: Awaitable[T], limit: int | None = None) -> list[T]:
     results: dict[int, T] = {}
     ended: list[int] = []
     progress = asyncio.Event()
+    run = current_run()
 
     def end(index: int, _: object) -> None:
         ended.append(index)
@@ -309,7 +321,6 @@ async def gather(*work: Awaitable[T], limit: int | None = None) -> list[T]:
             while waiting and (limit is None or len(running) < limit):
                 index, item = waiting.popleft()
                 running[index] = asyncio.ensure_future(item)
-                branches.join(running[index], item, progress)
                 # Not `asyncio.wait`: its cost for each call that ends grows with all that run.
                 running[index].add_done_callback(partial(end, index))
             await progress.wait()
@@ -318,8 +329,10 @@ async def gather(*work: Awaitable[T], limit: int | None = None) -> list[T]:
                 results[index] = running.pop(index).result()
             ended.clear()
         return [results[index] for index in range(len(work))]
-    except BaseException:
+    except BaseException as error:
         await _cancel_all(list(running.values()), [item for _, item in waiting])
+        if run is not None and isinstance(error, asyncio.CancelledError):
+            raise run.ending.error_for(error, run.reacts_to) from None
         raise
 
 

@@ -2,78 +2,103 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from typing import Any
 
+import msgspec
+
 from rota.core import typed
 from rota.core.json_schema import shape_of
 from rota.core.runs.argument_digest import digest_of
+from rota.core.runs.failures import describe
 from rota.core.runs.model import StoredStep
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import after
 from rota.errors import BadInput
-from rota.store.runs.signals import Fits
-from rota.workflows.results import expect_result, repeat_result
+from rota.workflows.calls import DurableCall
 from rota.workflows.workflow_run import WorkflowRun
 
 log = logging.getLogger("rota.workflows")
 
 
 async def take_signal(
-    flow: WorkflowRun, name: str, timeout_us: int | None, kind: Any
+    run: WorkflowRun, key: str, name: str, timeout_us: int | None, type_: Any
 ) -> StoredStep:
     """The next signal of that name as a step; `failed` when none came in time."""
-    key = flow.key_for(f"wait {name}")
-    shape = _shape_text(kind)
+    shape = _shape_text(type_)
     digest = None if shape is None else digest_of((), (shape,), {})
-    step = flow.recall_call(key, digest, "wait_for", (name,), {"type": kind})
-    if step is None or step.status == "waiting":
-        await flow.permit_new()
-    if step is None:
-        deadline = None if timeout_us is None else after(flow.clock.now(), timeout_us)
-        # The shape is stored in place of the value: a sender of a wrong value gets an error.
-        step = flow.new_step(
-            key, "signal", status="waiting", wake_at=deadline, output=shape, digest=digest
-        )
-    reader = typed.JsonReader(kind)
+    record = run.ask_call(key, digest, "wait_for", (name,), {"type": type_})
+    call = SignalCall(run, key, record, name, typed.JsonReader(type_))
+    call.timeout_us, call.shape, call.digest = timeout_us, shape, digest
+    return await run.end_of(call)
 
-    def fits(text: str | None) -> BadInput | None:
+
+class SignalCall(DurableCall):
+    """A wait for a signal."""
+
+    __slots__ = ("digest", "name", "reader", "shape", "timeout_us")
+    what = "signal"
+    kind = "signal"
+
+    def __init__(
+        self,
+        run: WorkflowRun,
+        key: str,
+        record: StoredStep | None,
+        name: str,
+        reader: typed.JsonReader,
+    ) -> None:
+        super().__init__(run, key, record)
+        self.name = name
+        self.reader = reader
+        self.timeout_us: int | None = None
+        self.shape: str | None = None
+        self.digest: int | None = None
+
+    def begin(self) -> None:
+        """Look whether a signal has come."""
+        self.run.work(self._look())
+
+    def _fits(self, text: str | None) -> BadInput | None:
         try:
-            reader.read(text, what=f"signal {name}")
+            self.reader.read(text, what=f"signal {self.name}")
         except BadInput as problem:
             return problem
         return None
 
-    if step.status != "waiting":
-        await repeat_result(flow, step)
-    while step.status == "waiting":
-        error = step.error
-        step = await _looked(flow, name, step, fits)
-        if step.error is not None and step.error != error:
-            problem = read_error(step.error)["message"]
-            said = "run %s ignores a signal that does not fit, and keeps waiting: %s"
-            log.warning(said, flow.claim.id, problem)
-        if step.status == "waiting":
-            await flow.wait("signal", step.wake_at)
-    return step
-
-
-async def _looked(flow: WorkflowRun, name: str, step: StoredStep, fits: Fits) -> StoredStep:
-    """The step after a read of the signals, when it is the turn of its result."""
-    completion = expect_result(flow)
-    at = None if completion is None else completion.at
-    with flow:
+    async def _look(self) -> None:
+        run = self.run
+        known = self.record
+        if known is None:
+            deadline = None if self.timeout_us is None else after(run.clock.now(), self.timeout_us)
+            # The shape is stored in place of the value: a sender of a wrong value gets an error.
+            known = self.new_record(
+                status="waiting", wake_at=deadline, output=self.shape, digest=self.digest
+            )
+        at, journal = run.calls.expect(self), run.context.journal
         try:
-            look = flow.context.journal.await_signal(flow.claim, name, step, fits, at)
-            step = await flow.ours(look)
-            flow.remember(step)
-        finally:
-            if completion is not None and step.status == "waiting":
-                completion.drop()
-        if completion is not None and step.status != "waiting":
-            await completion.deliver()
-    return step
+            step = await journal.await_signal(run.claim, self.name, known, self._fits, at)
+        except BaseException:
+            run.calls.drop(self)
+            raise
+        if step.error is not None and step.error != known.error:
+            log.warning(
+                "run %s ignores a signal that does not fit, and keeps waiting: %s",
+                run.claim.id, read_error(step.error)["message"],
+            )  # fmt: skip
+        self.record = step
+        if step.status == "waiting":
+            run.calls.drop(self)
+            if not self.is_withdrawn:
+                run.calls.wait(self, step.wake_at)
+            return
+        if self.is_withdrawn and step.status == "completed":
+            await run.records.flush()  # first what led to the cancellation
+            error = describe(asyncio.CancelledError())
+            await journal.give_back_signal(run.claim, msgspec.structs.replace(step, error=error))
+        self.is_written = True
 
 
 def _shape_text(kind: Any) -> str | None:

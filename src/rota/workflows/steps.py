@@ -4,42 +4,39 @@ with timeout and retries. A call outside of a workflow is a plain call."""
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, cast
 
-import msgspec
-
+from rota.client import caller
 from rota.client.connection import running_loop
 from rota.client.start import Startable
 from rota.core import redaction, trace_spans, typed
-from rota.core.runs.argument_digest import digest_of
+from rota.core.runs.argument_digest import NotComparable, digest_of
 from rota.core.runs.failures import describe
 from rota.core.runs.model import StoredStep
 from rota.core.runs.names import checked_key, checked_name
 from rota.core.runs.retry import RetryPolicy
-from rota.core.runs.stored_errors import read_error
-from rota.core.time.instants import MINUTE, Duration, after, timeout_micros
+from rota.core.runs.stored_errors import RecordedError, read_error
+from rota.core.time.instants import Duration, after, timeout_micros
 from rota.core.typed import returns_of
 from rota.engine import run_log
-from rota.engine.invoke import DeadlinePassed, in_thread, within
+from rota.engine.invoke import DeadlinePassed, within
 from rota.engine.outcome import retry_delay_us
-from rota.errors import StepFailed, StepTimeout, Stranded, UsageError
-from rota.workflows import branches
-from rota.workflows.calls import OWN_CODE, STEP_CODE
-from rota.workflows.results import repeat_result
-from rota.workflows.workflow_run import WorkflowRun, current_run, is_cancelled
+from rota.engine.step_threads import ThreadCall
+from rota.errors import StepFailed, StepTimeout, UsageError
+from rota.workflows.calls import NO_VALUE, DurableCall
+from rota.workflows.step_attempt import StepAttempt
+from rota.workflows.workflow_run import WorkflowRun, current_run
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 log = logging.getLogger("rota.workflows")
-
-# How much longer than the first time a replay waits for the code to cancel the step again.
-PATIENCE_US = MINUTE
 
 
 class Step(Generic[P, R]):
@@ -52,32 +49,39 @@ class Step(Generic[P, R]):
         name: str | None = None,
         retries: int | RetryPolicy | None = None,
         timeout: Duration | None = None,
+        heartbeat: Duration | None = None,
         check_arguments: bool = True,
     ) -> None:
         check_function(function, "step")
         functools.update_wrapper(self, function)
         self.function = function
         self.name = checked_name(name or function.__name__, "step name")
-        self.inside = branches.InStep(self.name)
         self._warned = False
         self.result_name = f"the result of step {self.name}"
         self.retry = RetryPolicy.of(retries)
         self.timeout_us = None if timeout is None else timeout_micros(timeout)
+        self.heartbeat_us = None if heartbeat is None else timeout_micros(heartbeat)
+        if self.timeout_us and self.heartbeat_us and self.heartbeat_us >= self.timeout_us:
+            raise UsageError(
+                f"step {self.name} has heartbeat={heartbeat!r}, which is not shorter than its "
+                f"timeout={timeout!r}",
+                hint="Give it a shorter heartbeat, or leave one of the two out.",
+            )
+        self.is_ad_hoc = current_run() is not None  # each execution of the workflow makes it again
         self.is_async = inspect.iscoroutinefunction(function)
         self.returns = returns_of(function)
         # The digest of a call's arguments; None when they are not compared at a replay.
         self.digest: Callable[[Any, Any], int | None] = _no_digest
         if check_arguments:
-            parameters = tuple(inspect.signature(function).parameters)
-            self.digest = functools.partial(digest_of, parameters)
+            self.digest = functools.partial(digest_of, _parameters(function))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Inside a workflow: the remembered result, or the call. Elsewhere: a plain call."""
-        flow = current_run()
-        if flow is None:
+        run = current_run()
+        if run is None:
             self._warn_in_thread()
             return self.function(*args, **kwargs)
-        work: R = self._within(flow, flow.key_for(self.name), args, kwargs)
+        work: R = self._within(run, next_key(run, self), args, kwargs)
         return work
 
     def keyed(self, key: str) -> Callable[P, R]:
@@ -89,10 +93,10 @@ class Step(Generic[P, R]):
         checked_key(str(key), f"the key of step {self.name}")
 
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            flow = current_run()
-            if flow is None:
+            run = current_run()
+            if run is None:
                 return self.function(*args, **kwargs)
-            return cast(R, self._within(flow, flow.key_for(self.name, key), args, kwargs))
+            return cast(R, self._within(run, next_key(run, self, key), args, kwargs))
 
         return call
 
@@ -105,12 +109,13 @@ class Step(Generic[P, R]):
         Returns:
             The result of the step.
         """
-        flow = current_run()
-        if flow is None:
+        run = current_run()
+        if run is None:
             return self._plain(args, kwargs)
-        return flow.noted(
+        key = next_key(run, self)
+        return run.noted(
             f"{self.name}.aio",
-            lambda: run_step(flow, self, flow.key_for(self.name), args, kwargs),
+            lambda: run_step(run, self, key, args, kwargs),
         )
 
     async def _plain(self, args: Any, kwargs: Any) -> Any:
@@ -119,7 +124,7 @@ class Step(Generic[P, R]):
 
     def _warn_in_thread(self) -> None:
         """Warn once of a call in a thread beside a worker: a workflow may have made the thread."""
-        if branches.here.get() is not None or not branches.TaskFactory.workers or self._warned:
+        if self._warned or not WorkflowRun.workers or caller.current_step() is not None:
             return
         thread = threading.current_thread()
         if thread is threading.main_thread() or running_loop() is not None:
@@ -127,18 +132,18 @@ class Step(Generic[P, R]):
         self._warned = True
         log.warning(
             "step %s was called in thread %s, as a plain function: nothing is recorded. If a "
-            "workflow made this thread, every replay repeats the call: use asyncio.to_thread or "
-            "gather in an async workflow, or call the step in the workflow's own thread.",
+            "workflow made this thread, every replay repeats the call: use gather in an async "
+            "workflow, or call the step in the workflow's own thread.",
             self.name, thread.name,
         )  # fmt: skip
 
-    def _within(self, flow: WorkflowRun, key: str, args: Any, kwargs: Any) -> Any:
-        if flow.in_thread() is self.is_async:
+    def _within(self, run: WorkflowRun, key: str, args: Any, kwargs: Any) -> Any:
+        if run.in_thread() is self.is_async:
             raise wrong_colour("step", self.name, self.is_async)
-        work = run_step(flow, self, key, args, kwargs)
+        work = run_step(run, self, key, args, kwargs)
         if not self.is_async:
-            return flow.block_on(work)
-        flow.pending_calls[key] = (self.name, work)
+            return run.block_on(work)
+        run.pending_calls[key] = (self.name, work)
         return work
 
 
@@ -148,6 +153,7 @@ class StepOptions(TypedDict, total=False):
     name: str | None
     retries: int | RetryPolicy | None
     timeout: Duration | None
+    heartbeat: Duration | None
     check_arguments: bool
 
 
@@ -166,6 +172,19 @@ def wrong_colour(what: str, name: str, is_async: bool) -> UsageError:
 
 def _no_digest(_args: Any, _kwargs: Any) -> None:
     return None
+
+
+def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    try:
+        return tuple(inspect.signature(function).parameters)
+    except ValueError:
+        return ()  # some functions of C have no signature
+
+
+def next_key(run: WorkflowRun, step: Step[..., Any], explicit: str | None = None) -> str:
+    """The key of the next call of a step."""
+    run.names.check_step(step)
+    return run.key_for(step.name, explicit)
 
 
 def check_function(function: Callable[..., Any], what: str) -> None:
@@ -188,7 +207,7 @@ def check_function(function: Callable[..., Any], what: str) -> None:
             hint="Return a list instead.",
         )
     owner = getattr(function, "__qualname__", "").rpartition("<locals>.")[2].rpartition(".")[0]
-    first = next(iter(inspect.signature(function).parameters), None)
+    first = next(iter(_parameters(function)), None)
     if owner and first in ("self", "cls"):
         raise UsageError(
             f"{what} {function.__name__} is a method of {owner}",
@@ -196,129 +215,241 @@ def check_function(function: Callable[..., Any], what: str) -> None:
         )
 
 
-async def run_step(
-    flow: WorkflowRun, step: Step[..., Any], key: str, args: Any, kwargs: Any
-) -> Any:
+async def run_step(run: WorkflowRun, step: Step[..., Any], key: str, args: Any, kwargs: Any) -> Any:
     """The recorded result of a step, or its execution with retries."""
-    flow.pending_calls.pop(key, None)
-    digest = step.digest(args, kwargs)
-    known = flow.recall(key)
-    if known is not None:
-        flow.check_arguments(known, digest, step.name, args, kwargs)
-        if known.status == "completed":
-            if flow.order is not None:
-                await repeat_result(flow, known)
-            return flow.read_recorded(step.returns, known, step.result_name)
-        await _until_retry(flow, step, known)
-    if flow.cancelled or flow.is_replay():
-        await flow.permit_new()
-    position, attempt = (known.position, known.attempt) if known else (flow.next_position(), 0)
-    while True:
-        attempt += 1
-        flow.check_open()
-        known, value, trouble = await _attempt(
-            flow, step, key, position, attempt, digest, args=args, kwargs=kwargs
-        )
-        if trouble is None:
-            return value
-        await _until_retry(flow, step, known, trouble)
-
-
-STEP_CODE.add(run_step.__code__)
-OWN_CODE.add(run_step.__code__)
-
-
-async def _attempt(
-    flow: WorkflowRun,
-    step: Step[..., Any],
-    key: str,
-    position: int,
-    attempt: int,
-    digest: int | None,
-    *,
-    args: Any,
-    kwargs: Any,
-) -> tuple[StoredStep, Any, Exception | None]:
-    """Execute a step once and record how that ended: with a value, or with an error."""
-    value = output = problem = wake_at = trouble = completion = None
-    claim, started_at = flow.claim, flow.clock.now()
+    run.pending_calls.pop(key, None)
     try:
-        with flow:
-            # The code of a step is not inside the workflow: it calls other steps plainly.
-            step.inside.clock = flow.clock
-            outside = branches.here.set(step.inside)
+        digest = step.digest(args, kwargs)
+    except NotComparable as error:
+        raise not_comparable(step.name, error) from None
+    record = run.ask_call(key, digest, step.name, args, kwargs)
+    call = StepCall(run, key, record, step, args, kwargs, digest)
+    future = call.future = asyncio.Future(loop=run.loop)
+    run.calls.add(call)
+    try:  # as `run.end_of` does, with one coroutine less for each step
+        ended = await future
+    except asyncio.CancelledError as stop:
+        raise run.cancelled(call, stop) from None
+    if ended.status == "completed":
+        if call.value is not NO_VALUE:
+            return call.value
+        return run.read_recorded(step.returns, ended, step.result_name)
+    failure = _step_failed(step, ended)
+    run.fails(key, failure)
+    # Not from the error itself: a replay does not have it.
+    raise failure from RecordedError(ended.error)
+
+
+class StepCall(DurableCall):
+    """A call of a step: executed on the event loop of the worker, or in a thread."""
+
+    __slots__ = ("args", "attempt", "digest", "kwargs", "step", "task", "work")
+    what = "retry"
+    records_alone = True
+
+    def __init__(
+        self,
+        run: WorkflowRun,
+        key: str,
+        record: StoredStep | None,
+        step: Step[..., Any],
+        args: Any,
+        kwargs: Any,
+        digest: int | None,
+    ) -> None:
+        super().__init__(run, key, record)
+        self.step = step
+        self.args = args
+        self.kwargs = kwargs
+        self.digest = digest
+        # The attempt that reported progress and did not end begins again: it was interrupted.
+        self.attempt = 0 if record is None else record.attempt - (record.status == "waiting")
+        self.task: asyncio.Task[Any] | None = None
+        self.work: asyncio.Future[Any] | None = None  # of a step with a timeout, or in a thread
+        self.context = contextvars.copy_context()
+
+    def begin(self) -> None:
+        """Execute the step, or wait for its next attempt."""
+        run, record = self.run, self.record
+        if record is not None and (record.wake_at or 0) > run.clock.now():
+            run.calls.wait(self, record.wake_at)
+            return
+        self.attempt += 1
+        # Context variables that the step sets end with it: each attempt has those of the call.
+        context = self.context if self.step.retry.attempts == 1 else self.context.copy()
+        run.busy += 1
+        self.task = asyncio.Task(self._execute(), loop=run.host, context=context)
+
+    def new_record(self, **fields: Any) -> StoredStep:
+        """A record of this attempt, at the position of the call."""
+        return super().new_record(attempt=self.attempt, digest=self.digest, **fields)
+
+    def stop(self) -> asyncio.Task[Any] | None:
+        """Cancel the step; its own cleanup may take time."""
+        if self.task is None or self not in self.run.context.steps:
+            return None
+        self.task.cancel()
+        return self.task
+
+    async def _execute(self) -> None:
+        """Execute the step once and record how that ended: with a value, or with an error."""
+        run, step = self.run, self.step
+        output = problem = wake_at = trouble = None
+        try:
+            if not self._is_wanted():
+                run.work_ended()
+                return
+            run.context.steps.add(self)
+            now = StepAttempt(self)
+            self.record = None  # of the attempt before
+            caller.enter_step(now)
             try:
-                work = _begun(flow, step, args, kwargs)
+                work = self._begun(now)
                 if trace_spans.is_on():
-                    work = _traced(work, step.name, key, attempt)
+                    work = _traced(work, step.name, self.key, self.attempt, run.span)
                 result = await work
-                flow.check_open()  # a step that swallowed its cancellation has no result
                 output = typed.encode(
-                    result, what=step.result_name, bytes_max=flow.context.payload_bytes_max
+                    result, what=step.result_name, bytes_max=run.context.payload_bytes_max
                 )
                 redaction.learn(output)
                 # Read back at once: live and replayed code see the same value, and one that does
                 # not fit its hint fails here instead of in every replay.
-                value = step.returns.read_back(result, output, what=step.result_name)
+                self.value = step.returns.read_back(result, output, what=step.result_name)
             except (Exception, SystemExit, asyncio.CancelledError) as error:
-                trouble = _own_failure(step, error)
-                flow.check_open()  # an error that a cancellation caused is not its failure
-                output = None
-                problem, wake_at = _failure(flow, step, key, attempt, trouble)
-            finally:
-                branches.here.reset(outside)
-            order = flow.order
-            if order is not None and wake_at is None:
-                completion = order.expect(flow.branch, failed=trouble is not None)
-            ended = StoredStep(
-                claim.root_id, key, position, "step", "failed" if trouble else "completed",
-                attempt, claim.attempt, output, problem, wake_at, None, started_at,
-                completion.at if completion else flow.ends_at(), digest,
+                if self._is_wanted():
+                    output, trouble = None, _own_failure(now, step, error, self._obstacle())
+                    problem, wake_at = self._failure(trouble)
+            if not self._counts(now):
+                return
+            if trouble is not None:
+                output = now.stored_progress()
+            record = self.record = StoredStep(
+                run.segment, self.key, self.position, "step",
+                "failed" if trouble else "completed", self.attempt, run.claim.attempt, output,
+                problem, wake_at, None, now.began_at, run.records.next_at(), self.digest,
             )  # fmt: skip
-            flow.remember(ended, await flow.context.journal.put(claim, ended))
-    except BaseException as stop:
-        if completion is not None:
-            completion.drop()
-        if isinstance(stop, asyncio.CancelledError):
-            begun = StoredStep(
-                claim.root_id, key, position, "step", "failed", attempt, claim.attempt, None, None,
-                None, None, started_at, None, digest,
-            )  # fmt: skip
-            _note_cancelled(flow, begun, stop)
-        raise
-    if completion is not None:
-        with flow:
-            await completion.deliver()
-    return ended, value, trouble
+            answer = run.calls.put_end(self, record, is_final=wake_at is None)
+        except Exception as error:
+            run.breaks(error)
+            run.work_ended()
+        else:
+            if answer is not None:
+                self.set_result(await answer)
+
+    def _counts(self, now: StepAttempt) -> bool:
+        """End this attempt. Returns whether its end is recorded."""
+        run = self.run
+        run.context.steps.discard(self)
+        now.end()
+        if run.interrupted or not self._has_own_arguments():
+            is_counted = False
+        else:
+            # A step that was cancelled has neither a result nor a failure, whatever it did then.
+            is_counted = not self.is_withdrawn
+        if not (is_counted or self.is_withdrawn):  # the run does not wait for that as for work
+            run.work_ended()
+        return is_counted
+
+    def _is_wanted(self) -> bool:
+        """Whether the run still waits for this step."""
+        return not (self.is_withdrawn or self.run.interrupted)
+
+    def _begun(self, now: StepAttempt) -> Awaitable[Any]:
+        """Begin one execution of the function."""
+        run, step = self.run, self.step
+        ends_at = now.ends_at()
+        if step.is_async and ends_at is None:
+            return cast(Awaitable[Any], step.function(*self.args, **self.kwargs))
+        work: asyncio.Future[Any]
+        if step.is_async:
+            work = run.host.create_task(_contained(step, self.args, self.kwargs))
+        else:
+            function = functools.partial(_plain, step, self.args, self.kwargs)
+            work = run.context.threads.begin(step.name, function)
+        self.work = work
+        if ends_at is None:
+            return work
+        return within(work, run.clock, ends_at, lambda: now.ends_at() or 0)
+
+    @property
+    def waits_for_thread(self) -> bool:
+        """Whether it is a sync step that begins when other steps have ended."""
+        return isinstance(self.work, ThreadCall) and not self.work.has_begun
+
+    def _obstacle(self) -> str | None:
+        """The reason why a sync step has not begun; None if it has."""
+        work = self.work
+        return self.run.context.threads.obstacle(work) if isinstance(work, ThreadCall) else None
+
+    def _failure(self, error: Exception) -> tuple[str, int | None]:
+        """The stored error of a failed attempt, and when the next one begins, if there is one."""
+        run = self.run
+        wait_us = retry_delay_us(error, self.step.retry, attempt=self.attempt)
+        if wait_us is None:
+            return describe(error), None
+        run_log.step_failed(run.claim, self.key, self.attempt, error, wait_us)
+        return describe(error), after(run.clock.now(), wait_us)
+
+    def _has_own_arguments(self) -> bool:
+        """Whether the arguments are still those of the call. Otherwise the run ends: no replay
+        would see the change."""
+        if self.digest is None or (
+            _are_fixed(self.args) and (not self.kwargs or _are_fixed(self.kwargs.values()))
+        ):
+            return True
+        try:
+            if self.step.digest(self.args, self.kwargs) == self.digest:
+                return True
+        except NotComparable:
+            pass  # a value that cannot be compared any more
+        self.run.refuse(changed_arguments(self.step.name))
+        return False
 
 
-def _begun(flow: WorkflowRun, step: Step[..., Any], args: Any, kwargs: Any) -> Awaitable[Any]:
-    """Begin one execution of a step's function."""
-    if step.is_async and step.timeout_us is None:
-        return cast(Awaitable[Any], step.function(*args, **kwargs))
-    work: asyncio.Future[Any]
-    if step.is_async:
-        work = flow.context.loop.create_task(_contained(step, args, kwargs))
-    else:
-        work = in_thread(flow.context.threads, lambda: step.function(*args, **kwargs))
-    if step.timeout_us is None:
-        return work
-    return within(work, flow.clock, flow.clock.now() + step.timeout_us)
+def not_comparable(name: str, error: NotComparable) -> UsageError:
+    """The error for an argument that no replay could compare with the recorded one."""
+    return UsageError(
+        f"an argument of step {name} cannot be compared at a replay: {error}",
+        hint="Pass plain values or a dataclass, or give the step check_arguments=False.",
+    )
 
 
-def _own_failure(step: Step[..., Any], error: BaseException) -> Exception:
-    """The error that a step failed with. Raises a cancellation that came from outside."""
+def changed_arguments(name: str) -> UsageError:
+    """The error for a step with arguments that changed while it ran: a replay has the old ones."""
+    return UsageError(
+        f"an argument of step {name} changed while the step was executed, and no replay would see "
+        "the change",
+        hint="Let the step return the new value instead of changing its argument, and do not "
+        "change a value that a running step has.",
+    )
+
+
+_FIXED = {str, int, float, bool, bytes, type(None)}
+
+
+def _are_fixed(values: Iterable[object]) -> bool:
+    """Whether no code can change these arguments."""
+    return _FIXED.issuperset(map(type, values))
+
+
+def _own_failure(
+    now: StepAttempt, step: Step[..., Any], error: BaseException, obstacle: str | None
+) -> Exception:
+    """The error that a step failed with. `obstacle` is the reason why it has not begun."""
     if isinstance(error, DeadlinePassed):
-        took = f"{(step.timeout_us or 0) / 1e6:g} s"
-        failure: Exception = StepTimeout(f"step {step.name} took longer than {took}")
+        failure: Exception = now.time_over()
+        if obstacle is not None:
+            took = f"{(step.timeout_us or step.heartbeat_us or 0) / 1e6:g} s"
+            failure = StepTimeout(
+                f"step {step.name} did not begin within {took}: {obstacle}",
+                hint="Give the calls that these steps make timeouts of their own, then restart "
+                "the worker: Python cannot end a thread. The setting `threads` is their number.",
+            )
         failure.__suppress_context__ = True
         return failure
     if isinstance(error, SystemExit):
         failure = SystemError(f"step {step.name} called exit ({error})")
     elif isinstance(error, asyncio.CancelledError):
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise error
         failure = RuntimeError(
             f"step {step.name} raised CancelledError, although nothing cancelled it"
         )
@@ -329,6 +460,18 @@ def _own_failure(step: Step[..., Any], error: BaseException) -> Exception:
     return failure
 
 
+def _plain(step: Step[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call a sync function, in a thread."""
+    value = step.function(*args, **kwargs)
+    if inspect.iscoroutine(value):
+        value.close()
+        raise UsageError(
+            f"the function of step {step.name} returned a coroutine, which nothing awaits",
+            hint="Pass the async function itself and its arguments, without a lambda.",
+        )
+    return value
+
+
 async def _contained(step: Any, args: Any, kwargs: Any) -> Any:
     """A task that ends with SystemExit would take the event loop with it."""
     try:
@@ -337,40 +480,9 @@ async def _contained(step: Any, args: Any, kwargs: Any) -> Any:
         raise SystemError(f"step {step.name} called exit ({leaving})") from leaving
 
 
-async def _traced(work: Awaitable[Any], name: str, key: str, attempt: int) -> Any:
-    with trace_spans.step(name, key, attempt):
+async def _traced(work: Awaitable[Any], name: str, key: str, attempt: int, within: Any) -> Any:
+    with trace_spans.step(name, key, attempt, within):
         return await work
-
-
-async def _until_retry(
-    flow: WorkflowRun, step: Step[..., Any], known: StoredStep, error: Exception | None = None
-) -> None:
-    """Wait for the next attempt of a failed step; raise its failure when there is none."""
-    if known.wake_at is None:
-        if error is None and is_cancelled(known):
-            await _wait_for_cancel(flow, known)
-        if error is None:
-            await repeat_result(flow, known)
-        failure = _step_failed(step, known)
-        flow.fails(known.key, failure)
-        raise failure from error
-    while flow.clock.now() < known.wake_at:
-        try:
-            await flow.wait("retry", known.wake_at)
-        except asyncio.CancelledError as stop:
-            _note_cancelled(flow, known, stop)
-            raise
-
-
-def _failure(
-    flow: WorkflowRun, step: Step[..., Any], key: str, attempt: int, error: Exception
-) -> tuple[str, int | None]:
-    """The stored error of a failed attempt, and when the next one begins, if there is one."""
-    wait_us = retry_delay_us(error, step.retry, attempt=attempt)
-    if wait_us is None:
-        return describe(error), None
-    run_log.step_failed(flow.claim, key, attempt, error, wait_us)
-    return describe(error), after(flow.clock.now(), wait_us)
 
 
 def _step_failed(step: Step[..., Any], known: StoredStep) -> StepFailed:
@@ -380,51 +492,3 @@ def _step_failed(step: Step[..., Any], known: StoredStep) -> StepFailed:
         f"attempt{'s' if known.attempt > 1 else ''}: {detail['type']}: {detail['message']}",
         step=known.key, attempts=known.attempt, error_type=detail["type"], kind=detail["kind"],
     )  # fmt: skip
-
-
-# -- steps that the workflow itself cancelled, by a timeout of asyncio or `task.cancel()` ----------
-
-# The worker cancels tasks too: when it stops, or has lost the run. The code of the workflow
-# continues only if it cancelled the step itself. So the record of a cancelled step is written when
-# that code comes to its next durable call, suspends or ends.
-
-
-def _note_cancelled(flow: WorkflowRun, step: StoredStep, stop: asyncio.CancelledError) -> None:
-    """Remember that the step was cancelled, until it is clear who cancelled it."""
-    if flow.suspending or flow.interrupted:
-        return
-    flow.fails(step.key, stop)
-    record = msgspec.structs.replace(
-        step, status="failed", output=None, error=describe(stop), wake_at=None,
-        finished_at=flow.clock.now(),
-    )  # fmt: skip
-    flow.cancelled = (*flow.cancelled, record)
-
-
-async def _wait_for_cancel(flow: WorkflowRun, known: StoredStep) -> None:
-    """Wait until the code cancels the step again, as it did before; the step is not executed.
-
-    Raising at once would be another answer than the first time: a timeout that has not expired
-    passes CancelledError on, and one that has expired raises TimeoutError.
-    """
-    waiting: asyncio.Future[None] = flow.context.loop.create_future()
-    took_us = (known.finished_at or known.started_at) - known.started_at
-
-    def give_up() -> None:
-        if not waiting.done():
-            problem = Stranded(
-                f"run {flow.claim.id} ({flow.claim.name}) recorded that the code cancelled "
-                f"{known.key}, and the code does not cancel it now",
-                steps=[known.key],
-            )
-            waiting.set_exception(flow.refuse(problem))
-
-    timer = flow.clock.call_at(flow.clock.now() + 2 * took_us + PATIENCE_US, give_up)
-    try:
-        await waiting
-    except asyncio.CancelledError as stop:
-        if not flow.suspending:
-            flow.fails(known.key, stop)
-        raise
-    finally:
-        timer.cancel()

@@ -1,9 +1,13 @@
-"""One run of a workflow while it is executed: its records, its work in progress and its waits.
+"""One run of a workflow while a worker has it: its calls, their ends, and when it rests.
 
-Everything durable that user code awaits passes through here. When all branches of the code are
-blocked on durable waits, the flow suspends: the slot is given back, and a later claim replays the
-code, with every finished step answered from memory. Nothing new is executed while a recorded step
-has not been asked for again: a code change has stranded such a chain, and it fails.
+The code of an async workflow runs on a loop of its own (`run_loop`). Recorded completions enter it
+one at a time, in the order of their records, and the loop is drained after each: at a replay from
+memory, then as they come. So the code makes the same calls in the same order at every execution,
+and a call is named by its order in the run. When the loop has nothing to run and no work is in
+progress, the run is blocked: it leaves its slot, and its code stays where it is.
+
+Facts and the ends of timers are gathered, and written before new work begins: all that the code has
+learned is durable before it has an effect.
 """
 
 from __future__ import annotations
@@ -11,19 +15,18 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-import threading
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor as Threads
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from rota.client import caller
+from rota.core import trace_spans
 from rota.core.runs.model import Claim, StoredStep
-from rota.core.runs.stored_errors import read_error
 from rota.core.typed import JsonReader
-from rota.engine.clock import Clock
-from rota.engine.journal import Journal, Written
-from rota.engine.run_task import is_stopped
+from rota.engine.journal import Written
 from rota.errors import (
     BadInput,
+    ContinueAsNew,
     LeaseLost,
     RotaError,
     RunInterrupted,
@@ -32,62 +35,53 @@ from rota.errors import (
     Unstorable,
     UsageError,
 )
-from rota.workflows import branches, raised_failures
-from rota.workflows.asyncio_timeouts import asyncio_timeout_error
-from rota.workflows.calls import PendingCalls, noted
-from rota.workflows.calls import close as close_calls
-from rota.workflows.completions import CompletionOrder
-from rota.workflows.nondeterminism import not_asked_for, other_arguments, other_type
+from rota.workflows import nondeterminism, run_loop
+from rota.workflows.calls import CallNames, DurableCall, PendingCalls, TimerCall, close, noted
+from rota.workflows.graceful_end import GracefulEnd
+from rota.workflows.leftovers import (
+    SLICE,
+    blocked_forever,
+    until_closed,
+    unwind,
+)
+from rota.workflows.open_calls import OpenCalls
+from rota.workflows.raised_failures import RaisedFailures, RepeatedCalls
+from rota.workflows.records import Records
+from rota.workflows.run_context import Rest, WorkflowContext
+from rota.workflows.run_loop import RunLoop
+from rota.workflows.sync_thread import SyncThread
+from rota.workflows.undo import Undo
 
 if TYPE_CHECKING:
-    from rota.workflows.children import AppStarter
+    from rota.workflows.children import ResultCall
 
 T = TypeVar("T")
 T_Error = TypeVar("T_Error", bound=RotaError)
 
-# Turns of the event loop without any sign of activity after which all branches count as blocked.
-QUIET_CHECKS = 8
-# The time for plain awaits beside a durable wait before they are cancelled (and repeated at the
-# replay).
-LINGER_S = 5.0
-# The time that new steps wait for a branch that may still ask for a recorded one.
-HELD_S = 0.5
-
 
 def current_run() -> WorkflowRun | None:
     """The run this code belongs to, if it is inside a workflow and not inside a step."""
-    branch = branches.here.get()
-    return None if branch is None else branch.flow
+    run: WorkflowRun | None = caller.current_run()
+    return run
 
 
 def is_replay() -> bool:
     """Whether this code repeats what an earlier claim of its run has done already."""
-    flow = current_run()
-    return flow is not None and flow.is_replay()
-
-
-class WorkflowContext(NamedTuple):
-    """The objects that all workflow runs of one process share."""
-
-    journal: Journal
-    clock: Clock
-    threads: Threads
-    starter: AppStarter
-    payload_bytes_max: int
-    loop: asyncio.AbstractEventLoop
-    loop_thread: int
+    run = current_run()
+    return run is not None and run.records.replay.is_going_on
 
 
 class WorkflowRun:
     """One run in progress: the object that steps and primitives talk to."""
 
-    # Slots: thousands of runs are made a second, and their attributes are read at every call.
+    workers = 0  # of this process
+    calls_type: type[OpenCalls] = OpenCalls
     __slots__ = (
-        "_activity", "_busy", "_checking", "_held", "_lingered", "_order", "_patching", "_position",
-        "_recorded", "_root", "_seed", "_undecided", "_used_keys", "_waits", "cancelled", "claim",
-        "clock", "context", "failed_before", "handling", "interrupted", "new_children",
-        "pending_calls", "refusal", "suspending", "task", "threaded", "unasked", "waits_for",
-        "wake_at",
+        "_broken", "_failures", "_instant", "_is_ready", "_main", "_over", "_random", "_seed",
+        "busy", "calls", "child_reads", "claim", "clock", "context", "continuation",
+        "deadline_at", "ending", "host",
+        "interrupted", "loop", "name", "names", "new_children", "pending_calls", "reacts_to",
+        "records", "refusal", "rest", "segment", "span", "thread", "undo",
     )  # fmt: skip
 
     def __init__(
@@ -96,362 +90,375 @@ class WorkflowRun:
         claim: Claim,
         recorded: Sequence[StoredStep],
         *,
-        threaded: bool,
+        began_at: int,
         seed: str | None = None,
     ) -> None:
         self.context = context
         self.clock = context.clock
+        self.host = context.loop
         self.claim = claim
-        self.task = asyncio.current_task(context.loop)
-        self.threaded = threaded
-        self.interrupted = self.suspending = self._lingered = self._checking = False
+        self.name = claim.name
+        self.segment = claim.segment
+        self.loop = RunLoop(self, context.loop)  # type: ignore[abstract]
+        self.records = Records(self, recorded)
+        self.deadline_at: int | None = None  # of the whole chain
+        self.names = CallNames()
+        self.calls = self.calls_type(self)
+        self.undo = Undo(self)
+        self.thread: SyncThread | None = None  # of a sync workflow
+        self.rest: Rest | None = None
+        self.interrupted = False  # user code that continues gets an error at its next call
         self.refusal: RotaError | None = None
-        self.wake_at: int | None = None
-        self.waits_for: Collection[str] = ()
-        self.cancelled: Sequence[StoredStep] = ()  # steps, not yet recorded as such
-        self._root = branches.Branch(self, "", None if threaded else self.task)
-        self._seed = seed or claim.root_id
-        self._position = self._busy = self._activity = 0
-        self._recorded: dict[str, StoredStep] = {}
-        self.unasked: set[str] | None = None  # recorded, and not asked for again
-        self.failed_before: Collection[str] = ()  # in an earlier attempt, for good
-        self.handling: BaseException | None = None  # by the thread of a sync workflow
-        self._waits: dict[asyncio.Future[None], tuple[str, int | None]] = {}
-        self._held: dict[asyncio.Future[None], None] = {}
-        self._undecided: dict[asyncio.Future[None], None] = {}
+        self.busy = 0  # pieces of work in progress outside of the loop
+        self.span: Any = None  # where steps belong, if not to the span of their code
+        self.continuation: ContinueAsNew | None = None  # the code has made it, and has to raise it
         self.pending_calls: PendingCalls = {}
-        self.new_children: set[str] = set()  # inserted by this execution, not read yet
-        self._used_keys: set[str] = set()
-        self._patching: asyncio.Lock | None = None
-        self._order: CompletionOrder | None = None  # once there are branches
-        if recorded:
-            self._learn(recorded)
-        branches.here.set(self._root)  # the calling task executes the run
+        self.new_children: set[str] = set()  # inserted by this claim, not read yet
+        self.child_reads: list[ResultCall] | None = None
+        self._main: asyncio.Task[Any] | None = None
+        self._over: asyncio.Future[None] | None = None
+        self._is_ready = False
+        self._broken: BaseException | None = None
+        self._instant = began_at
+        self.reacts_to: DurableCall | None = None  # the one with the end that was delivered last
+        self._random: random.Random | None = None
+        self._seed = seed or claim.segment
+        self._failures = RaisedFailures()
+        self.ending = GracefulEnd(self)
 
-    def _learn(self, recorded: Sequence[StoredStep]) -> None:
-        # A failure that ended an earlier attempt is forgotten, with the calls that handled it: a
-        # retry makes them again. A failure that user code caught is raised again at every replay.
-        self._recorded = {
-            step.key: step
-            for step in recorded
-            if not step.is_forgotten or step.run_attempt >= self.claim.attempt
-        }
-        self.failed_before = {step.key for step in recorded} - self._recorded.keys()
-        # A patch may be removed from the code, once it has done its work. A step that the code
-        # cancels may be cancelled before it begins.
-        self.unasked = {
-            key
-            for key, step in self._recorded.items()
-            if step.kind != "patch" and not (step.error and is_cancelled(step))
-        }
-        self._position = recorded[-1].position
+    # -- execution -------------------------------------------------------------------------
+
+    def begin(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Begin the code of an async workflow: execute it until it waits."""
+        self._main = self.loop.create_main(work, self.name)
+        self.context.ready_runs.proceed_at_once(self)
+
+    def begin_in_thread(self, threads: Threads, work: Callable[[], Any]) -> None:
+        """Begin the code of a sync workflow."""
+        self.thread = SyncThread(self)
+        self.thread.start(threads, work)
+
+    def resume(self, claim: Claim) -> None:
+        """Continue code that was blocked, under a new claim: look at all that it waits for."""
+        self.claim = claim
+        self.rest = None
+        self.span = trace_spans.here()  # the context of the code has that of an earlier claim
+        self.new_children.clear()  # they may have ended since
+        for call in self.calls.waits.take_all():
+            call.begin()
+        self.proceed_soon()
+
+    async def until_rest(self) -> Rest:
+        """Let the code run until it ends or is blocked. All that it has learned is durable then."""
+        if self.rest is None:
+            self._over = self.host.create_future()
+            await self._over
+        assert self.rest is not None
+        if self._broken is not None:
+            raise self._broken
+        if self.rest is Rest.BLOCKED and not await self.records.flush():
+            self.rest = Rest.REFUSED if self.refusal else Rest.LOST
+        return self.rest
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the code has begun, under this claim or an earlier one."""
+        return self._main is not None
+
+    @property
+    def end(self) -> asyncio.Future[Any] | None:
+        """The end of the code: what it returned or raised."""
+        return self._main if self.thread is None else self.thread.end
+
+    def proceed_soon(self) -> None:
+        """Let the code continue soon."""
+        if not self._is_ready:
+            self._is_ready = True
+            self.context.ready_runs.add(self)
+
+    def proceed(self) -> None:
+        """Let the code run until it waits for completions that have not come."""
+        self._is_ready = False
+        if self.rest is not None:
+            return
+        loop, is_over = self.loop, False
+        loop.enter()
+        try:
+            while loop.drain(SLICE):
+                if loop.is_yielding and not self.calls:
+                    loop.proceed()  # it waits for nothing
+                    self.proceed_soon()
+                    return
+                if self.undo and self.undo.begin():
+                    continue
+                is_over = self._is_over()
+                if is_over or not self._deliver_next():
+                    break
+            else:
+                self.proceed_soon()  # after other runs of the worker
+                return
+        except UsageError as problem:
+            self.refuse(problem)
+        finally:
+            asyncio._set_running_loop(self.host)
+        if is_over or self.refusal is not None:
+            self._end(self._how_it_is_over())
+        else:
+            self._come_to_rest()
+
+    def _is_over(self) -> bool:
+        if self.interrupted or self.refusal is not None:
+            return True
+        end = self._main or self.end
+        return end is not None and end.done()
+
+    def _deliver_next(self) -> bool:
+        """Give the code the next completion. False if none is there."""
+        if self.thread is not None and self.thread.is_at_work():
+            return False
+        if self.records.replay.undelivered:
+            return self._repeat_next()
+        call = self.calls.take_written()
+        if call is None or call.record is None:
+            return False
+        self.records.replay.repeats = False
+        self._give(call, call.record)
+        return True
+
+    def _repeat_next(self) -> bool:
+        """Deliver the next recorded end."""
+        replay = self.records.replay
+        if (step := replay.next_end()) is None:
+            self.refuse(replay.stranded())
+            return False
+        call = self.calls.take_recorded(step.key)
+        if call is not None:  # otherwise the code cancelled it before its end came
+            self._give(call, step)
+        return True
+
+    def _give(self, call: DurableCall, ended: StoredStep) -> None:
+        self._instant = ended.finished_at or 0
+        self.reacts_to = call
+        self.loop.proceed()
+        call.deliver(ended)
+
+    def _come_to_rest(self) -> None:
+        """The loop has nothing to run: begin what the code has asked for, or wait, or leave."""
+        if self.thread is not None and self.thread.is_at_work():
+            self.thread.answer()
+            return
+        replay = self.records.replay
+        if not replay.is_finished and (problem := replay.finish()) is not None:
+            self.refuse(problem)
+            self._end(Rest.REFUSED)
+            return
+        self.ending.begin() if self.ending.is_due else self.calls.begin_fresh()
+        if self.busy or self._is_ready or self.calls.are_in_progress:
+            self.calls.set_alarm()
+        elif self.calls.waits:
+            self._end(Rest.BLOCKED)
+        else:
+            self.refuse(blocked_forever(self))
+            self._end(Rest.REFUSED)
+
+    def _how_it_is_over(self) -> Rest:
+        if self.refusal is not None:
+            return Rest.REFUSED
+        return Rest.LOST if self.interrupted else Rest.ENDED
+
+    def _end(self, rest: Rest) -> None:
+        self.calls.cancel_alarm()
+        self.rest = rest
+        if self._over is not None:
+            if not self._over.done():
+                self._over.set_result(None)
+            self._over = None
+
+    def cancel_code(self, reason: str) -> None:
+        """Cancel what the code of the workflow awaits, as `task.cancel()` does."""
+        task = self._main if self.thread is None else self.thread.call
+        if task is not None:
+            task.cancel(reason)
+
+    def replace_main(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Continue with other code, as that of the workflow has ended."""
+        self.thread = None
+        self._main = self.loop.create_main(work, self.name)
+        self.loop.enter()
+
+    def interrupt(self) -> None:
+        """The run is not ours any more, or its time is over: its code must not continue."""
+        self.interrupted = True
+        if self.rest is None:
+            self.proceed_soon()
+
+    async def close(self) -> None:
+        """Drop the run: end the code that is left and the work that is in progress. Code sees a
+        cancellation, and an error at each durable call."""
+        self.interrupted = True
+        self.loop.is_closing = self.rest is not Rest.ENDED
+        if self.rest is None:
+            self._end(Rest.LOST)
+        if self.pending_calls:
+            close(self.pending_calls)
+        waits = bool(self.calls.waits)
+        works = self.calls.stop_all()
+        if self.thread is not None:
+            self.thread.drop(Suspended() if waits else RunInterrupted())
+        if self.loop.left_tasks():
+            self.context.ready_runs.between(lambda: unwind(self))
+        if works:
+            await until_closed(self, works)
+
+    # -- what the code asks for ------------------------------------------------------------
 
     @property
     def random(self) -> random.Random:
-        """Deterministic random numbers: seeded by the chain and the branch."""
-        branch = branches.current(self._root)
-        if branch.chance is None:
-            branch.chance = random.Random(f"{self._seed}{branch.path}")
-        return branch.chance
+        """Deterministic random numbers, seeded by the segment."""
+        if self._random is None:
+            self._random = random.Random(self._seed)
+        return self._random
 
-    def end(self) -> list[asyncio.Task[Any]]:
-        """The workflow function has ended: cancel the branches it left behind, and return them.
-
-        Break the reference cycles. Otherwise the garbage collector has to free every run, which
-        costs a fifth of its execution."""
-        if self.pending_calls:
-            close_calls(self.pending_calls)
-        if self.threaded:
-            return []
-        self.interrupted = True  # a callback that outlived the run gets an error at its next call
-        if self._root.children:
-            self._root.hush()
-            return self._root.cancel_below()
-        self.task = self._root.task = None
-        self._root = _NOBODY
-        return []
-
-    # -- keys and memory -------------------------------------------------------------------
-
-    def key_for(self, name: str, explicit: str | None = None) -> str:
-        """The name of one call: by order among calls of that name, or as given."""
+    def key_for(self, name: str, explicit: str | None = None, *, is_new: bool = True) -> str:
+        """The name of one call: by its order among calls of that name, or as given."""
         self.check_open()
-        branch = branches.current(self._root)
-        if not self.threaded and asyncio.current_task(self.context.loop) is not branch.task:
-            self._check_task(branch)
-        if explicit is None:
-            key = branch.next_key(name)
-        else:
-            key = f"{name}:{explicit}"
-            if key in self._used_keys:
-                raise UsageError(
-                    f"this run calls {name.removeprefix('start ')} with key {explicit!r} twice",
-                    hint="Give each call its own key: a key represents one result.",
-                )
-            self._used_keys.add(key)
-        if branch.failures or branch.children or branch.handles:
-            raised_failures.note_call(branch, key, sys.exception() or self.handling)
+        names = self.names
+        key = names.next(name) if explicit is None else names.explicit(name, explicit)
+        if self._failures:
+            self.note_call(key, is_new=is_new)
         return key
 
-    def _check_task(self, branch: branches.Branch) -> None:
-        """Refuse a call from a task that was not made by our factory: it would be counted as one
-        of the branch that made the task. (A callback or a thread has no task.)"""
-        task = asyncio.current_task(self.context.loop)
-        if task is None or self.in_thread():
-            return
-        if branch.task is None:
-            branch.task = task  # an eager task runs before its maker holds it
-            return
-        raise self.refuse(branches.displaced(self.context.loop.get_task_factory()))
+    def key_of_result(self, child_id: str) -> str:
+        """The name of one wait for the result of a child."""
+        self.check_open()
+        key = self.names.next_result(child_id)
+        if self._failures:
+            self.note_call(key, is_new=False)
+        return key
+
+    def note_call(self, key: str, *, is_new: bool) -> None:
+        """Note which failure the code handles that makes this call."""
+        self._failures.note_call(self._task(), key, self._handling(), is_new=is_new)
+
+    def _handling(self) -> BaseException | None:
+        return sys.exception() or (None if self.thread is None else self.thread.handling)
+
+    def _task(self) -> asyncio.Task[Any] | None:
+        return None if self.in_thread() else asyncio.current_task(self.loop)
 
     def refuse(self, problem: T_Error) -> T_Error:
         """End the run with this error, even if user code catches it. The caller raises it."""
         self.refusal = self.refusal or problem
         return problem
 
-    def fails(self, key: str, error: BaseException) -> None:
-        """Note that the final failure of a call is about to be raised into user code."""
-        raised_failures.raises(self.branch, key, error)
+    def fails(self, key: str, error: BaseException, timer: str | None = None) -> None:
+        """Note that the final failure of a call is about to be raised into user code; `timer` of
+        the code may have ended the call."""
+        self._failures.raises(self._task(), key, error, timer)
 
-    def repeated(self, error: BaseException) -> raised_failures.RepeatedCalls:
+    def handled(self, error: BaseException | None) -> Any:
+        """The failures that the running code handles, for a task that it makes."""
+        if not self._failures:
+            return None
+        return self._failures.handled_in(self._task(), error or self._handling())
+
+    def repeated(self, error: BaseException) -> RepeatedCalls:
         """The calls that a retry makes again after this error has ended the run."""
-        return raised_failures.repeated_calls(self._root, error)
+        return self._failures.repeated(error, self._main)
 
-    def recall(self, key: str) -> StoredStep | None:
-        """The record under a key; asking counts as having replayed it."""
-        self._activity += 1
-        if self._order is not None:
-            self._order.calls += 1
-        if self.unasked:
-            self.unasked.discard(key)
-        return self._recorded.get(key)
-
-    def recall_call(
+    def ask_call(
         self, key: str, digest: int | None, call: str, args: Any, kwargs: Any
     ) -> StoredStep | None:
-        """The same for a call with arguments, which have to be the recorded ones."""
-        step = self.recall(key)
-        if step is not None:
-            self.check_arguments(step, digest, call, args, kwargs)
-        return step
-
-    def check_arguments(
-        self, step: StoredStep, digest: int | None, call: str, args: Any, kwargs: Any
-    ) -> None:
-        """Refuse to answer a call from a record that was made with other arguments."""
-        if step.digest == digest or step.digest is None or digest is None:
-            return
-        twin = next((one.key for one in self._recorded.values() if one.digest == digest), None)
-        raise self.refuse(other_arguments(self.claim, step.key, call, args, kwargs, twin))
+        """The record of a call with these arguments."""
+        try:
+            return self.records.replay.ask_call(key, digest, call, args, kwargs)
+        except Stranded as problem:
+            raise self.refuse(problem) from None
 
     def read_recorded(self, returns: JsonReader, step: StoredStep, what: str) -> Any:
         """A recorded result; ends the run if it does not fit the type in the code now."""
         try:
             return returns.read(step.output, what=what)
         except BadInput as error:
-            raise self.refuse(other_type(self.claim, step, error)) from error
+            raise self.refuse(nondeterminism.other_type(self.claim, step, error)) from error
 
-    def next_position(self) -> int:
-        """The position of the next step in the chain."""
-        self._position += 1
-        return self._position
+    def is_ours(self, written: Written) -> bool:
+        """Whether a record was written. Otherwise the run is not ours any more, or fails because
+        the record cannot be stored."""
+        if written is True:
+            return True
+        if isinstance(written, Unstorable):
+            self.refuse(written)
+            self.proceed_soon()
+        else:
+            self.interrupt()
+        return False
 
-    def new_step(self, key: str, kind: str, **fields: Any) -> StoredStep:
-        """A step record at the next position of the chain."""
-        values: dict[str, Any] = {
-            "status": "completed", "attempt": 1, "run_attempt": self.claim.attempt,
-            "output": None, "error": None, "wake_at": None, "child_id": None,
-            "started_at": self.clock.now(), "finished_at": None,
-        }  # fmt: skip
-        values.update(fields)
-        return StoredStep(
-            root_id=self.claim.root_id, key=key, position=self.next_position(), kind=kind, **values
-        )
-
-    async def record_patch(self, key: str, is_new: bool) -> StoredStep:
-        """Record whether this run takes the new path. The first branch that calls `patched` decides
-        for all branches."""
-        self._patching = self._patching or asyncio.Lock()
-        async with self._patching:
-            step = self._recorded.get(key)
-            if step is None:
-                output = "true" if is_new else "false"
-                step = self.new_step(key, "patch", output=output, finished_at=self.clock.now())
-                await self.record(step)
-        return step
-
-    async def record(self, step: StoredStep) -> None:
-        """Write a step and remember it."""
-        with self:
-            self.remember(step, await self.context.journal.put(self.claim, step))
-
-    def remember(self, step: StoredStep, written: Written = True) -> None:
-        """Keep a step that was written. Otherwise unwind user code: the run is not ours any more,
-        or fails because the step cannot be stored."""
-        if written is not True:
-            if isinstance(written, Unstorable):
-                self.refuse(written)
-            self.interrupted = True
-            raise RunInterrupted
-        self._recorded[step.key] = step
-
-    @property
-    def order(self) -> CompletionOrder | None:
-        """The order of results, if other branches may see which result comes first."""
-        if not self._root.children or (self.branch is self._root and not self._root.has_living()):
-            return None
-        if self._order is None:
-            self._order = CompletionOrder(self, self._recorded.values())
-        return self._order
-
-    def ends_at(self) -> int:
-        """The instant of a result that is about to be recorded."""
-        return self.clock.now() if self._order is None else self._order.next_at()
-
-    @property
-    def branch(self) -> branches.Branch:
-        """The branch of the calling task."""
-        return branches.current(self._root)
-
-    async def ours(self, write: Coroutine[Any, Any, T]) -> T:
-        """Await a write; when the run is no longer ours, unwind user code for good."""
+    async def end_of(self, call: DurableCall) -> StoredStep:
+        """Make a call, and wait until its end is delivered. If the code cancels it, the work is
+        cancelled and the code continues at once."""
+        future = call.future = asyncio.Future(loop=self.loop)
+        self.calls.add(call)
         try:
-            return await write
-        except (LeaseLost, Unstorable) as error:
-            if isinstance(error, Unstorable):
-                self.refuse(error)
-            self.interrupted = True
-            raise RunInterrupted from None
+            return await future
+        except asyncio.CancelledError as stop:
+            raise self.cancelled(call, stop) from None
 
-    # -- activity, quiet, suspension -------------------------------------------------------
+    def cancelled(self, call: DurableCall, stop: asyncio.CancelledError) -> asyncio.CancelledError:
+        """The code has cancelled a call that it awaits, or the run ends. Returns the error to
+        raise."""
+        if not call.is_delivered and not self.interrupted:
+            by = self.reacts_to
+            self.fails(call.key, stop, by.key if isinstance(by, TimerCall) else None)
+            self.calls.withdraw(call, stop)
+        return self.ending.error_for(stop, self.reacts_to)
 
-    # `with flow:` marks work in progress; while there is any, the flow does not suspend.
-
-    def __enter__(self) -> None:
-        self._busy += 1
-        self._activity += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._busy -= 1
-        self._activity += 1
-        if self._waits or self._held or self._undecided:
-            self._note()  # this may have been the last work: all branches may be blocked now
-
-    async def permit_new(self) -> None:
-        """Return once the code has asked for all recorded steps and has got their results."""
-        if self.is_replay():
-            await self._block(self._held)
-        if self.cancelled:
-            await self.record_cancelled()
-
-    async def record_cancelled(self) -> None:
-        """Record the steps that this run cancelled itself, so that no replay executes them."""
-        cancelled, self.cancelled = self.cancelled, ()
-        for step in cancelled:
-            await self.record(step)
-
-    async def has_old_path(self) -> bool:
-        """Whether recorded steps are left that only the code behind this point can ask for."""
-        if self.unasked:
-            await self._block(self._undecided)
-        return bool(self.unasked)
-
-    async def wait(self, what: str, wake_at: int | None) -> None:
-        """Block this branch durably until `wake_at` or until something pokes the run."""
-        future: asyncio.Future[None] = self.context.loop.create_future()
-        self._waits[future] = (what, wake_at)
-        # While another branch is at work the run keeps its slot, and time passes here.
-        timer = None if wake_at is None else self.clock.call_at(wake_at, lambda: _arrive(future))
-        self._note()
-        try:
-            await future
-        finally:
-            self._waits.pop(future, None)
-            if timer is not None:
-                timer.cancel()
-
-    async def _block(self, blocked: dict[asyncio.Future[None], None]) -> None:
-        future: asyncio.Future[None] = self.context.loop.create_future()
-        blocked[future] = None
-        future.add_done_callback(lambda _: blocked.pop(future, None))  # its task may be cancelled
-        self._note()
-        await future
-
-    def _note(self) -> None:
-        self._activity += 1
-        self._lingered = False
-        if self._busy or self._checking:
+    def start_timer(self, timer: run_loop.LoopTimer) -> None:
+        """Call a timer of the loop once its time has come."""
+        self.check_open()
+        if timer.delay_us <= 0:
+            self.loop.fire(timer)
             return
-        if self._waits or self._held or self._undecided:
-            self._checking = True
-            self.context.loop.call_soon(self._check_quiet, self._activity, QUIET_CHECKS)
+        timer.call = TimerCall(self, timer)
+        self.calls.add(timer.call)
 
-    def _check_quiet(self, seen: int, checks: int) -> None:
-        if self._busy or not (self._waits or self._held or self._undecided):
-            self._checking = False
-        elif seen != self._activity:
-            self.context.loop.call_soon(self._check_quiet, self._activity, QUIET_CHECKS)
-        elif checks:
-            self.context.loop.call_soon(self._check_quiet, seen, checks - 1)
-        else:
-            self._checking = False
-            self._all_quiet(seen)
+    def cancel_timer(self, timer: run_loop.LoopTimer) -> None:
+        """Forget a timer that the code has cancelled."""
+        if timer.call is not None and not self.interrupted:
+            self.calls.withdraw(timer.call)
 
-    def _all_quiet(self, seen: int) -> None:
-        """Nothing of ours is in progress. Other awaits of a branch get a moment to end."""
-        durable = self._waits.keys() | {*self._held, *self._undecided}
-        real = not self.threaded and self._root.awaits_something_real(durable)
-        if real and not self._lingered:
-            self._lingered = self._checking = True
-            pause_s = HELD_S if self._held or self._undecided else LINGER_S
-            self.context.loop.call_later(pause_s, self._check_quiet, seen, 0)
-        elif self.refusal is not None:
-            self._release([*self._waits, *self._held, *self._undecided], self.refusal)
-        elif self._undecided:
-            undecided, self._undecided = [*self._undecided], {}
-            self._release(undecided, None)
-        elif self._held:
-            # A branch that is busy elsewhere may still ask for what is missing: no proof then.
-            held, self._held = [*self._held], {}
-            self._release(held, None if real else self.stranded())
-        elif not self.threaded and (
-            problem := asyncio_timeout_error(self.context.loop, self._root, durable)
-        ):
-            self._release(list(self._waits), self.refuse(problem))
-        else:
-            self.suspend()
+    def loop_time_us(self) -> int:
+        """The instant of the completion that the code reacts to."""
+        return self._instant
 
-    def _release(self, futures: list[asyncio.Future[None]], problem: RotaError | None) -> None:
-        for future in futures:
-            if future.done():
-                continue
-            if problem is None:
-                future.set_result(None)
-            else:
-                future.set_exception(problem)
+    # -- for the engine --------------------------------------------------------------------
 
-    def is_replay(self) -> bool:
-        """Whether recorded results have not reached the code yet."""
-        return bool(self.unasked) or (self._order is not None and self._order.is_repeating())
+    def work(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Begin work of this run on the loop of the worker."""
+        self.busy += 1
+        # Not by the loop's factory: it serves the tasks that user code makes.
+        asyncio.Task(self._counted(work), loop=self.host)
 
-    def stranded(self) -> Stranded | None:
-        """The error when recorded steps were not asked for again."""
-        return not_asked_for(self.claim, self.unasked) if self.unasked else None
+    async def _counted(self, work: Coroutine[Any, Any, Any]) -> None:
+        try:
+            await work
+        except (LeaseLost, RunInterrupted):
+            self.interrupt()
+        except RotaError as error:
+            self.refuse(error)
+        except Exception as error:
+            self.breaks(error)
+        self.work_ended()
 
-    def suspend(self) -> None:
-        """Unwind user code; the run sleeps until the first of its waits is over."""
-        times = [at for _, at in self._waits.values() if at is not None]
-        self.wake_at = min(times) if times else None
-        self.waits_for = {what for what, _ in self._waits.values()}
-        self.suspending = True
-        self._root.hush()
-        for future in list(self._waits):
-            if not future.done():
-                future.set_exception(Suspended())
-                # A branch that no code awaits any more must not be reported as unhandled.
-                future.exception()
-        if self.task is not None and not self.threaded:
-            self.task.cancel()
+    def breaks(self, error: BaseException) -> None:
+        """A bug of the engine ends the run: the worker reports it."""
+        self._broken = error
+        self.interrupt()
+
+    def work_ended(self) -> None:
+        """A piece of work has ended, in a task of the host."""
+        self.busy -= 1
+        self.proceed_soon()
 
     def noted(
         self, name: str, begin: Callable[[], Coroutine[Any, Any, T]]
@@ -461,35 +468,28 @@ class WorkflowRun:
 
     def in_thread(self) -> bool:
         """Whether the caller is a sync workflow's thread."""
-        return threading.get_ident() != self.context.loop_thread
+        return self.thread is not None and self.thread.is_here()
+
+    def gone(self) -> RunInterrupted | None:
+        """The error for code that continues although its run was suspended or taken away."""
+        return RunInterrupted() if self.interrupted or self.rest is not None else None
 
     def block_on(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Run `work` on the event loop and wait for it, from a sync workflow's thread."""
+        """Run `work` on the loop of the run and wait for it, from a sync workflow's thread."""
+        assert self.thread is not None
         self.check_open()
-        self.handling = sys.exception()  # the event loop has an exception state of its own
-        try:
-            return asyncio.run_coroutine_threadsafe(work, self.context.loop).result()
-        finally:
-            self.handling = None
+        return self.thread.block_on(work)
 
     def check_open(self) -> None:
-        """Raise when user code continues although its run has been suspended or taken away."""
-        if self.suspending:
-            raise Suspended
-        if self.interrupted or is_stopped(self.task):
+        """Raise when user code continues although its run was suspended or taken away."""
+        if self.interrupted:
             raise RunInterrupted
         if self.refusal is not None:
             raise self.refusal
-
-
-_NOBODY = branches.Branch(None, "", None)
-
-
-def is_cancelled(step: StoredStep) -> bool:
-    """Whether the record says that the workflow cancelled the step itself."""
-    return read_error(step.error)["type"] == asyncio.CancelledError.__name__
-
-
-def _arrive(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+        if self.thread is not None and self.in_thread() and asyncio._get_running_loop() is not None:
+            raise UsageError(
+                f"workflow {self.name} runs an event loop of its own, and no replay would repeat "
+                "its calls in the same order",
+                hint="Write `rota.blocking.block_on(…)` instead of `asyncio.run(…)`, or make the "
+                "workflow async.",
+            )

@@ -57,9 +57,13 @@ async def naps(long: str = "1h") -> str:
 async def parent(n: int) -> dict:
     return await add(n)
 
+@app.step
+async def works(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
 @app.workflow
 async def long(seconds: float = 60) -> None:
-    await asyncio.sleep(seconds)
+    await works(seconds)
 
 @app.workflow
 def stuck(seconds: float = 60) -> None:

@@ -164,6 +164,20 @@ def test_a_cancelled_run_says_so(either: Shell) -> None:
     assert "would continue it" in either.run("run", "show", run_id).stdout
 
 
+def test_a_run_is_asked_to_clean_up_and_end(either: Shell) -> None:
+    run_id = either.start("naps")
+    either.work()
+    words = ["cancel", run_id, "--reason", "no need", "--grace", "5m"]
+    assert either.json("run", *words) == {"cancelled": [run_id]}
+    assert "is asked to end: no need" in either.run("run", "show", run_id).stdout
+    assert "it is asked to end (no need)" in either.run("why", run_id).stdout
+    either.work()
+    assert "cancelled (no need)" in either.error("run", "result", run_id, code=1)
+    assert "grace=0 leaves no time" in either.error(
+        "run", "cancel", run_id, "--grace", "0s", code=2
+    ).replace("'0s'", "0")
+
+
 def test_waiting_for_a_result_has_a_limit(either: Shell) -> None:
     run_id = either.start("naps")
     said = either.error("run", "result", run_id, "--timeout", "50ms", code=6)

@@ -106,13 +106,6 @@ def test_only_what_fails_is_retried_by_itself() -> None:
     assert not [k for k, row in TABLE.items() if row.retried and row.status is not Status.FAILED]
 
 
-@pytest.mark.parametrize("cause", [errors.Fatal("no"), ConnectionError(), errors.NeedsLogin("x")])
-def test_a_failed_step_is_as_bad_as_its_cause(cause: Exception) -> None:
-    failed = errors.StepFailed("step charge failed")
-    failed.__cause__ = cause
-    assert kind_of(failed) is kind_of(cause)
-
-
 @pytest.mark.parametrize("kind", Kind)
 def test_a_failed_step_read_back_keeps_its_class(kind: Kind) -> None:
     assert kind_of(errors.StepFailed("step charge failed", kind=kind.value)) is kind

@@ -74,7 +74,9 @@ def test_only_a_claim_leads_to_running() -> None:
 
 
 def test_workers_settle_by_the_verbs_that_need_the_lease() -> None:
-    assert {"complete", "fail", "suspend", "skip", "ask", "release"} == SETTLING
+    assert {
+        "complete", "fail", "continue", "suspend", "skip", "ask", "release",
+    } == SETTLING  # fmt: skip
 
 
 def test_no_run_is_created_running_or_over() -> None:

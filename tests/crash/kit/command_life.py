@@ -51,12 +51,16 @@ def make_app(url: str, effects: Effects) -> Rota:
         await note(f"{label}/note#1")
         return word
 
+    @app.step
+    async def is_at_work() -> None:
+        await asyncio.sleep(60)
+
     @app.workflow
     async def busy(label: str) -> str:
         first = await note(f"{label}/note#0")
         if effects.count(f"{label} begun") == 0:
             effects.add(f"{label} begun")
-            await asyncio.sleep(60)
+            await is_at_work()
         await note(f"{label}/note#1")
         return first
 

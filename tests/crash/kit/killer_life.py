@@ -21,19 +21,27 @@ def make_app(url: str, effects: Effects) -> Rota:
     app = Rota(url, migrate=True, heartbeat_s=0.2, lease_s=5, keep_days=0, slots=120)
     under_way = 0
 
-    @app.workflow
-    async def neighbour(number: int) -> int:
+    @app.step
+    async def work(number: int) -> None:
         nonlocal under_way
         under_way += 1
         effects.add("neighbour", str(number))
         await asyncio.sleep(0.05)  # the work that is in progress when the process dies
         under_way -= 1
+
+    @app.workflow
+    async def neighbour(number: int) -> int:
+        await work(number)
         return number
+
+    @app.step
+    async def kill() -> None:
+        effects.add("killer", str(under_way))
+        os._exit(KILLED)
 
     @app.workflow(priority=-1)
     async def killer() -> None:
-        effects.add("killer", str(under_way))
-        os._exit(KILLED)
+        await kill()
 
     return app
 

@@ -69,20 +69,16 @@ def make_app(url: str, effects: Effects, **overrides: Any) -> Rota:  # noqa: C90
 
     @app.workflow
     async def stubborn(label: str) -> str:
-        effects.add(label, "begin")
         try:
-            await asyncio.Event().wait()
+            await busy(label, 60)
         except asyncio.CancelledError:
-            effects.add(label, "cancelled")
-        await asyncio.sleep(0.2)
-        effects.add(label, "end")
+            effects.add(label, "swallowed")
+        await note(f"{label}/note#0")
         return "a result nobody wants"
 
     @app.workflow(queue="narrow")
     async def slot(label: str, seconds: float) -> None:
-        effects.add(label, "begin")
-        await asyncio.sleep(seconds)
-        effects.add(label, "end")
+        await busy(label, seconds)
 
     return app
 
@@ -93,15 +89,11 @@ def deafen(database: Database) -> None:
     async def listen(notified: object) -> None:
         return None
 
-    async def write(topics: object, brief: bool, function: Any, *args: Any, **kwargs: Any) -> Any:
-        return await database.write(function, *args, **kwargs)
-
-    async def notify(topics: object, *, often: bool = False) -> None:
+    async def notify(topics: object) -> None:
         return None
 
     database.notify_soon = lambda topic: None  # type: ignore[method-assign]
     database.notify = notify  # type: ignore[method-assign]
-    database.write_and_notify = write  # type: ignore[method-assign]
     database.listen = listen  # type: ignore[method-assign]
 
 

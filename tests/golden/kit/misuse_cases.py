@@ -148,14 +148,13 @@ async def start_in_step(place: Place) -> str:
     return "\n".join(line for line in seen if "external_id" in line)
 
 
-@case("asyncio.timeout around a durable sleep")
-def plain_timeout(place: Place) -> Any:
+@case("a thread in a workflow")
+def thread_in_a_workflow(place: Place) -> Any:
     app = Rota()
 
     @app.workflow
     async def order() -> None:
-        async with asyncio.timeout(1):
-            await sleep("5s")
+        await asyncio.to_thread(print, "on the thread")
 
     return _end(place, app)
 

@@ -5,7 +5,20 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, assert_type
 
-from rota import Client, RetryPolicy, Rota, RunHandle, Start, StartOptions
+from rota import (
+    Client,
+    RetryPolicy,
+    Rota,
+    RunHandle,
+    Start,
+    StartOptions,
+    blocking,
+    in_workflow,
+    run_step,
+    step,
+    this_run,
+    this_step,
+)
 from rota.blocking import BlockingClient, BlockingRun, block_on
 from rota.core.runs.model import Run
 from rota.pipelines.outcome import PipelineResult
@@ -16,6 +29,37 @@ app = Rota("sqlite:///rota.db", slots=5, keep_days=3, namespace="red")
 @app.step(retries=3, timeout="5s", name="download")
 async def download(url: str) -> bytes:
     return url.encode()
+
+
+@step(retries=3, heartbeat="5s", timeout="1m")
+async def shipped(url: str, times: int = 1) -> bytes:
+    this_step().progress(1, of=2, note="half")
+    return url.encode() * times
+
+
+@step
+def counted(url: str) -> int:
+    return len(url)
+
+
+@app.workflow
+async def in_one_run(url: str) -> None:
+    assert_type(await shipped(url, times=2), bytes)
+    assert_type(counted(url), int)
+    assert_type(await run_step("shipped", shipped.function, url, times=2), bytes)
+    assert_type(await run_step("length", len, url), int)
+    assert_type(await run_step("shipped", shipped.function, url, 2, retries=3), bytes)
+    assert_type(await run_step("counted", counted.function, url, timeout="5s"), int)
+    assert_type(this_step().idempotency_key, str)
+    assert_type(this_step().deadline, datetime | None)
+    assert_type(in_workflow(), bool)
+    assert_type(dict(this_run().tags), dict[str, str])
+
+
+@app.workflow
+def in_a_sync_run(url: str) -> None:
+    assert_type(blocking.run_step("shipped", shipped.function, url, times=2), bytes)
+    assert_type(blocking.run_step("counted", counted.function, url, retries=3), int)
 
 
 @app.workflow

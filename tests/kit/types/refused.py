@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota import Client, Rota
+from rota import Client, Rota, run_step, step, this_step
 from rota.blocking import BlockingClient
 from rota.tools.feed import FeedRead
 
@@ -18,6 +18,21 @@ async def fetch(url: str, timeout: int = 30) -> str:
 @app.workflow
 def plain(n: int) -> int:
     return n
+
+
+@step
+async def shipped(url: str) -> bytes:
+    return url.encode()
+
+
+async def wrong_steps() -> None:
+    await shipped(3)  # type: ignore[arg-type]
+    await run_step("shipped", shipped.function, 3)  # type: ignore[arg-type]
+    await run_step("shipped", shipped.function, "u", retrys=3)  # type: ignore[call-arg]
+    step(retrys=3)  # type: ignore[call-overload]
+    text: str = await run_step("shipped", shipped.function, "u")  # type: ignore[arg-type]
+    this_step().progress("half")  # type: ignore[arg-type]
+    assert text
 
 
 async def wrong_arguments(client: Client) -> None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
+import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rota.core.runs.model import NewRun
 from rota.core.runs.notified_workers import read_call
-from rota.errors import UnknownRun
+from rota.engine.wakeups import Wakeups
 from rota.store.backend.database import Database
+from rota.store.backend.sqlite_wakeup import TOKEN_BYTES
 from rota.store.runs.start import start_runs
-from tests.kit.builders import NOW, new_run, status
+from tests.kit.builders import NOW, new_run, opened, status
 
 
 class Listener:
@@ -37,15 +42,13 @@ async def listening(db: Database) -> Listener:
     return listener
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [{}, {"external_id": "x"}, {"input": f'"{"x" * 5000}"'}],
-    ids=["plain", "external id", "long input"],
-)
-async def test_the_commit_of_a_single_start_notifies(db: Database, fields: dict[str, Any]) -> None:
-    listener = await listening(db)
-    run = new_run(**fields)
-    await db.write_and_notify(["ready"], True, start_runs, [run], now=NOW)
+async def start(db: Database, run: NewRun) -> None:
+    await Wakeups(db).write(("ready",), start_runs, [run], now=NOW)
+
+
+async def test_a_start_notifies_after_its_commit(db: Database) -> None:
+    listener, run = await listening(db), new_run()
+    await start(db, run)
     assert await listener.next() == "ready"
     assert await status(db, run.id) == "pending"
 
@@ -58,68 +61,69 @@ async def test_a_transaction_that_fails_notifies_nobody(db: Database) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await db.write_and_notify(["timer"], False, fail)
+        await Wakeups(db).write(("timer",), fail)
     await db.notify(["done"])
     assert await listener.next() == "done"
 
 
-async def test_a_start_that_is_stored_does_not_fail_with_its_notification(
+async def test_a_change_that_is_stored_does_not_fail_with_its_notification(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The caller would start it again, and it would run twice."""
     if db.dialect.name != "postgres":
         pytest.skip("a file sends no notifications")
     module = importlib.import_module(type(db).__module__)
-    notify = module.PostgresTx.notify
 
     async def cut(tx: Any, channel: str, topics: Any) -> None:
         tx.connection.terminate()
-        await notify(tx, channel, topics)
+        await tx.rows("notify", alone=True, channel=channel, topics=topics)
 
-    monkeypatch.setattr(module.PostgresTx, "notify", cut)
+    monkeypatch.setattr(module, "notify", cut)
     run = new_run()
-    started = await db.write_and_notify(["ready"], True, start_runs, [run], now=NOW)
-    assert [one.id for one in started] == [run.id]
+    await start(db, run)
     assert await status(db, run.id) == "pending"
 
 
-async def test_a_change_that_fails_with_its_notification_is_not_stored(
+async def test_every_call_notifies_before_it_returns(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The event loop of a script stops then, and a listener polls again only after seconds."""
+    sent = _noted(db, monkeypatch)
+    for topic in ("ready", "ready", "done"):
+        await db.notify([topic])
+    assert sent == [["ready"], ["ready"], ["done"]]
+
+
+async def test_calls_during_a_notification_share_the_next_one(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = _noted(db, monkeypatch)
+    await asyncio.gather(*(db.notify([topic]) for topic in ("ready", "timer", "done", "timer")))
+    assert sent == [["ready"], ["done", "timer"]]
+
+
+def _noted(db: Database, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The topics of each NOTIFY, once the server has answered it."""
     if db.dialect.name != "postgres":
         pytest.skip("a file sends no notifications")
-    module = importlib.import_module(type(db).__module__)
+    sent: list[list[str]] = []
 
-    async def fail(tx: Any, channel: str, topics: Any) -> None:
-        raise ZeroDivisionError
+    async def note(tx: Any, channel: str, topics: list[str]) -> None:
+        await tx.rows("notify", alone=True, channel=channel, topics=topics)
+        sent.append(topics)
 
-    monkeypatch.setattr(module.PostgresTx, "notify", fail)
-    run = new_run()
-    with pytest.raises(ZeroDivisionError):
-        await db.write_and_notify(["ready"], False, start_runs, [run], now=NOW)
-    monkeypatch.undo()
-    with pytest.raises(UnknownRun):
-        await status(db, run.id)
+    monkeypatch.setattr(importlib.import_module(type(db).__module__), "notify", note)
+    return sent
 
 
-async def test_of_brief_writes_in_a_row_one_notifies_and_a_slow_one_does(
-    db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    listener = await listening(db)
-    module = importlib.import_module(type(db).__module__)
-    database: Any = db
-    database.report_all = lambda topic: None  # as if the event loop stopped after each
-
-    async def slow(tx: Any) -> None:
-        # As if it took longer than listeners wait before they look again.
-        monkeypatch.setattr(module, "NOTIFY_EVERY_S", 0)
-
-    async def quick(tx: Any) -> None:
-        return None
-
-    monkeypatch.setattr(module, "NOTIFY_EVERY_S", 60)
-    await db.write_and_notify(["ready"], True, quick)
-    await db.write_and_notify(["ready"], True, quick)
-    await db.write_and_notify(["ready"], True, slow)
-    await db.notify(["done"])
-    assert [await listener.next() for _ in range(3)] == ["ready", "ready", "done"]
+async def test_every_packet_is_sent_before_the_call_returns(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'rota.db'}"
+    async with opened(url) as db, opened(url) as other:
+        await other.listen(lambda topic: None)
+        files: Any = other
+        listener = files._signal._transport.get_extra_info("socket")
+        with socket.socket(fileno=os.dup(listener.fileno())) as port:  # past the event loop
+            await db.notify(["ready", "ready"])
+            await db.notify(["done"])
+            packets = [port.recv(99)[TOKEN_BYTES:] for _ in range(4)]
+    assert packets == [b"", b"ready", b"ready", b"done"]

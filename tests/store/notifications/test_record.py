@@ -19,7 +19,8 @@ from rota.store.backend.postgres import PostgresTx
 from rota.store.backend.sqlite_threads import SqliteTx
 from rota.store.notifications import record, rules
 from rota.store.runs.settle import settle_runs
-from tests.kit.builders import NOW, SPACE, begin, fresh_id, settle, sound, sql
+from rota.store.runs.start import continuation, successor
+from tests.kit.builders import NOW, SPACE, begin, claim, fresh_id, settle, sound, sql
 
 OPS = {"ops": ("code", NotificationRule(limit=3))}
 
@@ -43,6 +44,22 @@ async def test_several_at_once_send_each_message_once(db: Database) -> None:
     rows = await sql(db, f"select queue, status from runs where name = '{DELIVERY}'")
     assert rows == [(QUEUE, "pending")] * 3
     assert await sound(db)
+
+
+@pytest.mark.parametrize(("trigger", "count"), [("detached", 1), ("child", 0)])
+async def test_a_later_run_of_a_detached_chain_sends_its_own_news(
+    db: Database, trigger: str, count: int
+) -> None:
+    await db.write(rules.put, OPS, namespace=SPACE, origins=["code"])
+    first = await begin(db, trigger=trigger, parent_id="p")
+    again = successor(first, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
+    await db.write(settle_runs, [Outcome(first, "fail", reason="logic", retry=again)], now=NOW)
+    [second] = await claim(db)
+    third = continuation(second, fresh_id(), body=None, version=None, now=NOW)
+    await db.write(settle_runs, [Outcome(second, "continue", "continued", retry=third)], now=NOW)
+    [last] = await claim(db)
+    await db.write(settle_runs, [Outcome(last, "fail", reason="logic")], now=NOW)
+    assert await sql(db, "select count(*) from notifications") == [(count,)]
 
 
 async def test_a_settlement_that_is_rolled_back_leaves_no_notification(db: Database) -> None:

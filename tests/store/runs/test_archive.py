@@ -192,13 +192,13 @@ async def test_a_run_that_is_archived_during_a_retry_is_refused(
         app = time.app
         failed = await flow.start(0)
         await time.advance("4d")
-        real = history.chain
+        real = history.newest
 
-        async def archived_first(tx: Any, *, root_id: str) -> list[Run]:
+        async def archived_first(tx: Any, *, root_id: str) -> Run | None:
             await tx.rows("delete_chains", roots=[root_id])
             return await real(tx, root_id=root_id)
 
-        monkeypatch.setattr(history, "chain", archived_first)
+        monkeypatch.setattr(history, "newest", archived_first)
         monkeypatch.setattr(app.connection.database, "read", app.connection.database.write)
         with pytest.raises(UnknownRun, match=f"no run '{failed.id}'"):
             await app.runs.retry(failed.id)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from rota.core.runs.lifecycle import CONTINUED
 from rota.core.runs.model import Claim, Outcome
 from rota.errors import LeaseLost
 from rota.store.backend.database import Database, Tx
@@ -14,7 +15,7 @@ from rota.store.runs import steps
 from rota.store.runs.cancel import cancel_chains
 from rota.store.runs.recover import reap_runs, renew_leases
 from rota.store.runs.settle import settle_runs
-from rota.store.runs.start import successor
+from rota.store.runs.start import continuation, successor
 from tests.kit.builders import (
     LEASE,
     NOW,
@@ -99,7 +100,7 @@ async def test_a_cancelled_run_is_neither_settled_nor_renewed_nor_reaped(db: Dat
     held = await begin(db)
     await cancel(db, held.id)
     assert not await settle(db, held)
-    assert await db.write(renew_leases, [held], lease_until=later(1)) == frozenset()
+    assert not await db.write(renew_leases, [held], lease_until=later(1))
     assert await reap(db, now=NOW + LEASE + 1) == []
     assert await db.write(steps.record, [step_of(held, "a")]) == [False]
     assert await sql(db, "select count(*) from steps") == [(0,)]
@@ -161,6 +162,29 @@ async def test_a_retry_made_at_the_moment_of_the_cancel_is_cancelled(db: Databas
 
     assert await _meet(db, fail, lambda: cancel(db, held.id)) == [retry.id]
     assert [run.status for run in await chain(db, held.id)] == ["failed", "cancelled"]
+
+
+async def test_a_continuation_made_at_the_moment_of_the_cancel_is_cancelled(db: Database) -> None:
+    held = await _begun(db)
+    following = continuation(held, fresh_id(), body="{}", version=None, now=NOW)
+
+    async def continue_as_new(tx: Tx) -> None:
+        outcome = Outcome(held, "continue", CONTINUED, retry=following)
+        await settle_runs(tx, [outcome], now=NOW, alone=False)
+
+    assert await _meet(db, continue_as_new, lambda: cancel(db, held.id)) == [following.id]
+    assert [run.label for run in await chain(db, held.id)] == [
+        "completed:continued", "cancelled:by request",
+    ]  # fmt: skip
+
+
+async def test_a_run_that_was_cancelled_does_not_continue(db: Database) -> None:
+    held = await _begun(db)
+    await cancel(db, held.id)
+    following = continuation(held, fresh_id(), body="{}", version=None, now=NOW)
+    outcome = Outcome(held, "continue", CONTINUED, retry=following)
+    assert (await db.write(settle_runs, [outcome], now=NOW)).ids == frozenset()
+    assert [run.label for run in await chain(db, held.id)] == ["cancelled:by request"]
 
 
 async def test_a_recovery_made_at_the_moment_of_the_cancel_is_cancelled(db: Database) -> None:

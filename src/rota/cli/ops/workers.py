@@ -11,7 +11,7 @@ from rota.cli import complete, connect, render
 from rota.cli.base import CommandGroup, CommonOptions
 from rota.client.client import Client
 from rota.client.doctor import absence, served
-from rota.client.overview import QueueState
+from rota.client.overview import QueueState, WorkerState
 from rota.core.runs.ids import short_id
 from rota.core.runs.model import WorkerRecord
 from rota.core.time.instants import instant, iso_if_known, span
@@ -29,24 +29,42 @@ def worker() -> None:
 def list_workers(call: CommonOptions, everyone: bool) -> None:
     """List workers, with the time since each last reported."""
 
-    async def query(client: Client) -> tuple[Sequence[WorkerRecord], Settings]:
-        return await client.workers(everyone=everyone), client.settings
+    async def query(client: Client) -> tuple[Sequence[WorkerState], Settings]:
+        return await client.overview.workers(everyone=everyone), client.settings
 
-    (rows, settings), now = connect.ask_with_time(call, query)
+    (states, settings), now = connect.ask_with_time(call, query)
     render.listing(
-        call.json, rows, lambda row: _document(row, settings, now),
-        lambda row: {
-            "id": short_id(row.id), "host": row.host.partition("/")[0], "pid": row.pid,
-            "queues": ", ".join(served(row)), "slots": row.slots, "status": row.status,
-            "heartbeat": _heartbeat(row, settings, now), "started": render.ago(row.started_at, now),
-        },
-        "no worker is running; start one with `rota up`",
+        call.json, states, lambda state: _document(state, settings, now),
+        lambda state: _row(state, settings, now), "no worker is running; start one with `rota up`",
+        optional=("pinned",),
     )  # fmt: skip
 
 
-def _document(row: WorkerRecord, settings: Settings, now: int) -> dict[str, Any]:
-    age_s = round((now - row.heartbeat_at) / 1e6, 3)
-    return render.record(row) | {"heartbeat_age_s": age_s, "absent": absence(row, settings, now)}
+VERSION_WIDTH = 10
+
+
+def _row(state: WorkerState, settings: Settings, now: int) -> dict[str, Any]:
+    row = state.worker
+    return {
+        "id": short_id(row.id), "host": row.host.partition("/")[0], "pid": row.pid,
+        "queues": ", ".join(served(row)), "slots": row.slots, "status": row.status,
+        "version": render.short(row.version, VERSION_WIDTH), "pinned": _pinned(state),
+        "heartbeat": _heartbeat(row, settings, now), "started": render.ago(row.started_at, now),
+    }  # fmt: skip
+
+
+def _pinned(state: WorkerState) -> str:
+    """How many open runs need the version of this worker."""
+    return str(state.pinned_runs) if state.pinned_runs else "drained" if state.is_drained else ""
+
+
+def _document(state: WorkerState, settings: Settings, now: int) -> dict[str, Any]:
+    row = state.worker
+    return render.record(row) | {
+        "heartbeat_age_s": round((now - row.heartbeat_at) / 1e6, 3),
+        "absent": absence(row, settings, now), "pinned_runs": state.pinned_runs,
+        "is_drained": state.is_drained,
+    }  # fmt: skip
 
 
 def _heartbeat(row: WorkerRecord, settings: Settings, now: int) -> str:

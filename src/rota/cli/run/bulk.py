@@ -90,13 +90,19 @@ def check(run_id: str | None, every: bool, given: dict[str, Any]) -> None:
 
 
 def apply(
-    call: CommonOptions, verb: BulkVerb, given: dict[str, Any], *, yes: bool, reason: str = "retry"
+    call: CommonOptions,
+    verb: BulkVerb,
+    given: dict[str, Any],
+    *,
+    yes: bool,
+    reason: str = "retry",
+    grace: str | None = None,
 ) -> None:
     """Count the runs that fit, or apply the verb to them."""
 
     async def work(client: Client) -> BulkResult:
         chosen = selection(client, given)
-        return await client.runs.apply(verb, dry_run=not yes, reason=reason, **chosen)
+        return await client.runs.apply(verb, dry_run=not yes, reason=reason, grace=grace, **chosen)
 
     done = connect.ask(call, work)
     if call.json:

@@ -119,22 +119,36 @@ def result(call: CommonOptions, run_id: str, timeout: str | None) -> None:
     show_default=True,
     help="Reason, stored with the run.",
 )
+@click.option("--grace", metavar="DURATION", help="Time for its code to clean up: 30s, 5m.")
 @bulk.many_options
 @click.pass_obj
 def cancel(
-    call: CommonOptions, /, run_id: str | None, reason: str, every: bool, yes: bool, **given: Any
+    call: CommonOptions,
+    /,
+    run_id: str | None,
+    reason: str,
+    grace: str | None,
+    every: bool,
+    yes: bool,
+    **given: Any,
 ) -> None:
     """Cancel a run and its children; many runs with --all.
+
+    With --grace its code gets rota.Cancelled and may clean up first. A second cancel without
+    --grace ends it at once.
 
     With --all and filters it takes every open run that fits, at most 1,000. Without --yes it only
     counts them.
     """
     bulk.check(run_id, every, given)
     if run_id is None:
-        bulk.apply(call, "cancel", given, yes=yes, reason=reason)
+        bulk.apply(call, "cancel", given, yes=yes, reason=reason, grace=grace)
         return
-    ids = list(connect.ask(call, lambda client: client.runs.cancel(run_id, reason=reason)))
-    text = f"cancelled {render.count(len(ids), 'run')}: {', '.join(ids)}"
+    ids = list(
+        connect.ask(call, lambda client: client.runs.cancel(run_id, reason=reason, grace=grace))
+    )
+    done = "cancelled" if grace is None else "asked to end, or cancelled,"
+    text = f"{done} {render.count(len(ids), 'run')}: {', '.join(ids)}"
     render.report(call.json, {"cancelled": ids}, text)
 
 

@@ -47,9 +47,10 @@ def logs(call: CommonOptions, run_id: str, after: int, limit: int, follow: bool)
 
 def _follow(call: CommonOptions, run_id: str, after: int) -> None:
     async def follow(client: Client) -> None:
-        seen, ends = after, 0
+        seen, ends, before = after, 0, ""
         while True:
             run = await client.runs.get(run_id)
+            seen, before = (0 if before and run.id != before else seen), run.id
             lines = await client.runs.logs(run.id, after=seen, limit=FOLLOW_LIMIT)
             if call.json:
                 for line in lines:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import click
+import msgspec
 
 from rota.cli import render
 from rota.cli.automation import page as automation_page
@@ -16,15 +17,19 @@ from rota.core.automations.model import SeenRun, Touched
 from rota.core.automations.text import deed
 from rota.core.pipelines.names import pipeline_id_of
 from rota.core.redaction import shown_text
+from rota.core.runs.end_request import KIND, EndRequest
 from rota.core.runs.ids import short_id
+from rota.core.runs.lifecycle import CONTINUED
 from rota.core.runs.model import Run, StoredStep
+from rota.core.runs.progress import described, progress_of
 from rota.core.runs.stored_errors import cause_line
-from rota.core.time.instants import iso_if_known
+from rota.core.time.instants import instant, iso_if_known
 from rota.errors import UnknownRun
 
 VALUE_WIDTH = 2000
 CELL_WIDTH = 48
 EVENTS_MAX = 20
+ATTEMPTS_MAX = 20
 
 
 class RunPage(NamedTuple):
@@ -42,6 +47,11 @@ class RunPage(NamedTuple):
         """The newest attempt."""
         return self.attempts[-1]
 
+    @property
+    def segment(self) -> Sequence[Run]:
+        """The attempts of the newest segment, which has the steps."""
+        return [run for run in self.attempts if run.segment == self.last.segment]
+
 
 async def read(client: Client, run_id: str) -> RunPage:
     """Read everything the page shows."""
@@ -53,7 +63,7 @@ async def read(client: Client, run_id: str) -> RunPage:
             raise
         return _archived(archived.attempts, archived, client.clock.now())
     # A pipeline has a step for each item: `rota pipeline history` shows them as items.
-    steps = [] if attempts[-1].kind == "pipeline" else await client.runs.steps(run_id)
+    steps = [] if attempts[-1].kind == "pipeline" else await client.runs.steps(attempts[-1])
     content = RunPage(attempts, steps, client.clock.now())
     if not steps and content.last.is_final:
         archived = await client.operations.archived(attempts[0].root_id)
@@ -82,9 +92,17 @@ def document(content: RunPage) -> dict[str, Any]:
     return _handler_document(content) | {
         "run": render.record(content.last),
         "attempts": [render.record(run) for run in content.attempts],
-        "steps": [render.record(step) for step in content.steps],
+        "steps": [_step_document(step) for step in content.steps],
         "archived": content.month,
         "hint": _next_step(content),
+    }
+
+
+def _step_document(step: StoredStep) -> dict[str, Any]:
+    progress = progress_of(step)
+    return render.record(step) | {
+        "output": None if progress else render.parsed(step.output),
+        "progress": progress and msgspec.to_builtins(progress),
     }
 
 
@@ -162,6 +180,7 @@ def _head(content: RunPage) -> None:
         ("external id", first.external_id),
         ("key", first.limit_key),
         ("tags", first.tags),
+        ("continues", _continues(content)),
         ("created", _when(first.created_at, content.now)),
         ("started", first.started_at and render.clock(first.started_at)),
         ("finished", run.finished_at and render.clock(run.finished_at)),
@@ -170,10 +189,32 @@ def _head(content: RunPage) -> None:
         ("wakes", run.status == "sleeping" and run.available_at
             and _when(run.available_at, content.now)),
         ("worker", run.lease_owner),
-        ("input", render.short(shown_text(first.input or "none"), VALUE_WIDTH)),
+        ("ends", _end(content)),
+        ("input", render.short(shown_text(run.input or "none"), VALUE_WIDTH)),
         ("output", _output(run)),
     ]  # fmt: skip
     render.facts(lines)
+
+
+def _end(content: RunPage) -> str | None:
+    """That an open run is asked to end, or cleans up."""
+    for step in content.steps:
+        if step.kind == KIND and not step.is_forgotten and not content.last.is_final:
+            request = EndRequest.read(step.output)
+            if step.finished_at is None:
+                return f"is asked to end: {render.clean(request.reason)}"
+            until = _when(request.until(step.finished_at), content.now)
+            return f"cleans up, at most until {until}: {render.clean(request.reason)}"
+    return None
+
+
+def _continues(content: RunPage) -> str | None:
+    """The run that continued as the newest segment, and how many did so in all."""
+    begun_by = content.segment[0].retry_of
+    if content.last.segment_id is None or begun_by is None:
+        return None
+    count = sum(run.reason == CONTINUED for run in content.attempts)
+    return f"run {short_id(begun_by)} ({render.count(count, 'continuation')} in all)"
 
 
 def _output(run: Run) -> str | None:
@@ -187,15 +228,26 @@ def _when(at: int, now: int) -> str:
 
 
 def _attempts(content: RunPage) -> None:
+    numbered = list(enumerate(content.attempts, start=1))
+    if len(numbered) > ATTEMPTS_MAX:
+        click.echo(f"  the last {ATTEMPTS_MAX} of {len(numbered):,}")
+    follows = {run.retry_of: run.id for run in content.attempts}
     rows = [
         {
-            "#": number, "id": short_id(run.id), "status": run.label, "trigger": run.trigger,
+            "#": number, "id": short_id(run.id), "status": _ended_as(run, follows),
+            "trigger": run.trigger,
             "started": render.wall(run.started_at),
             "took": render.took(run.started_at, run.finished_at), "error": _said(run.error),
         }
-        for number, run in enumerate(content.attempts, start=1)
+        for number, run in numbered[-ATTEMPTS_MAX:]
     ]  # fmt: skip
     render.table(rows, "")
+
+
+def _ended_as(run: Run, follows: Mapping[str | None, str]) -> str:
+    if run.reason == CONTINUED and run.id in follows:
+        return f"continued as {short_id(follows[run.id])}"
+    return run.label
 
 
 def _said(error: str | None) -> str:
@@ -203,20 +255,23 @@ def _said(error: str | None) -> str:
 
 
 def _steps(content: RunPage) -> None:
-    began = content.attempts[0].started_at
+    began = content.segment[0].started_at
     rows = [
         {
-            "step": render.short(step.key, CELL_WIDTH), "status": _status(step, content.now),
+            "step": render.short(step.key, CELL_WIDTH), "status": _status(step, content),
             "tries": step.attempt, "started": f"+{render.took(began, step.started_at)}",
             "took": render.took(step.started_at, step.finished_at or step.wake_at),
-            "result": _outcome(step),
+            "result": _outcome(step, content.now),
         }
         for step in content.steps
     ]  # fmt: skip
     render.table(rows, "")
 
 
-def _status(step: StoredStep, now: int) -> str:
+def _status(step: StoredStep, content: RunPage) -> str:
+    now = content.now
+    if step.kind == "step" and step.status == "waiting":
+        return "not ended" if content.last.is_final else "running"
     if step.kind == "sleep":  # its end is not recorded: it is over when its time has come
         over = step.wake_at is not None and step.wake_at <= now
         return "completed" if over else f"sleeping, wakes {render.ago(step.wake_at, now)}"
@@ -225,7 +280,10 @@ def _status(step: StoredStep, now: int) -> str:
     return step.status
 
 
-def _outcome(step: StoredStep) -> str:
+def _outcome(step: StoredStep, now: int) -> str:
+    if progress := progress_of(step):
+        said = f"{described(progress)}, {render.ago(instant(progress.at), now)}"
+        return render.short(said + (f"; {_said(step.error)}" if step.error else ""), CELL_WIDTH)
     if step.error:
         return _said(step.error)
     if step.kind == "child":

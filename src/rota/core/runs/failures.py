@@ -74,8 +74,6 @@ _KINDS: tuple[tuple[type[BaseException], Kind], ...] = (
 
 def kind_of(error: BaseException) -> Kind:
     """The class of a failure. A failed step has the class of its cause."""
-    if isinstance(error, errors.StepFailed) and isinstance(error.__cause__, Exception):
-        return kind_of(error.__cause__)
     if isinstance(error, errors.StepFailed):
         stored = error.facts.get("kind")
         return next((kind for kind in Kind if kind == stored), Kind.LOGIC)

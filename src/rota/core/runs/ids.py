@@ -46,6 +46,11 @@ class IdMaker:
         value = self._last = self._first(now)
         return value.to_bytes(16, "big").hex()
 
+    def make_after(self, newest: str, now: int) -> str:
+        """One new id that sorts after `newest`, which another process may have made."""
+        made = self.make(now)
+        return made if made > newest else self.make(created_at_of(newest) + 1000)
+
     def take(self, now: int, count: int) -> Iterator[str]:
         """`count` new ids in rising order."""
         value = self._first(now)

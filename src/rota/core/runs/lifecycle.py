@@ -38,6 +38,7 @@ class Trigger(StrEnum):
     CHILD = "child"
     DETACHED = "detached"  # a child that outlives its parent
     FORK = "fork"
+    CONTINUE = "continue"  # the next segment of a chain
 
 
 # Which lease a verb needs: none may exist, the caller must hold it, it must have lapsed, or any.
@@ -64,6 +65,12 @@ RULES: dict[str, Transition] = {
     "claim": Transition(_from(P), R, "none", "a worker takes the run and its lease"),
     "complete": Transition(_from(R), Status.COMPLETED, "held", "it returned a result"),
     "fail": Transition(_from(R), Status.FAILED, "held", "it raised an error; a retry is a new run"),
+    "continue": Transition(
+        _from(R),
+        Status.COMPLETED,
+        "held",
+        "it continued as new: the next run begins with no history",
+    ),
     "suspend": Transition(_from(R), S, "held", "it frees its slot until a time or an event"),
     "skip": Transition(
         _from(R), Status.SKIPPED, "held", "a precondition was not met; nothing was executed"
@@ -101,6 +108,8 @@ OPEN = frozenset({P, R, S, W})
 
 # The reason of a child that was cancelled because its parent ended without a result.
 PARENT_ENDED = "parent ended"
+# The reason of a run that raised `continue_as_new`: another run of its chain follows.
+CONTINUED = "continued"
 
 
 def allowed(verb: str, status: Status) -> bool:

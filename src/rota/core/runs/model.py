@@ -46,6 +46,14 @@ class Run(msgspec.Struct, frozen=True):
     created_at: int
     started_at: int | None
     finished_at: int | None
+    segment_id: str | None = None  # see `segment`
+    pinned_version: str | None = None  # the one version of the code that may claim it
+    refused_versions: str | None = None  # versions that cannot execute it (code_versions.py)
+
+    @property
+    def segment(self) -> str:
+        """The first run of its segment: the runs that share one input and one history of steps."""
+        return self.segment_id or self.root_id
 
     @property
     def is_final(self) -> bool:
@@ -110,6 +118,8 @@ class NewRun(msgspec.Struct, frozen=True, gc=False):
     tags: str | None = None
     options: str | None = None
     reason: str | None = None
+    segment_id: str | None = None
+    pinned_version: str | None = None
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
@@ -148,10 +158,18 @@ class Claim(msgspec.Struct, frozen=True, gc=False, array_like=True):
     started_at: int
     created_at: int
     input: str | None
+    segment_id: str | None = None
+    pinned_version: str | None = None
+    refused_versions: str | None = None
+
+    @property
+    def segment(self) -> str:
+        """The first run of its segment: the runs that share one input and one history of steps."""
+        return self.segment_id or self.root_id
 
     @property
     def is_fresh(self) -> bool:
-        """Whether no worker can have recorded a step for this chain yet."""
+        """Whether no worker can have recorded a step for this segment yet."""
         return self.claim_count == 1 and self.trigger not in _WITH_HISTORY
 
     def lost(self) -> LeaseLost:
@@ -171,15 +189,17 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     output: str | None = None
     error: str | None = None
     wake_at: int | None = None
-    retry: NewRun | None = None
+    retry: NewRun | None = None  # the next run of the chain; after `continue`, of a new segment
     again: tuple[str, ...] = ()  # failed steps that a further attempt tries again
     handling: tuple[str, ...] = ()  # calls that handled these failures: it makes them again too
+    untaken: tuple[str, ...] = ()  # waits: the code has not got their signals, which go back
+    refused: str | None = None  # of a run that is handed back: the versions that cannot execute it
 
 
 class StoredStep(msgspec.Struct, frozen=True, gc=False):
-    """A memoised piece of a chain. Status: completed, failed (may be tried again) or waiting."""
+    """A memoised piece of a segment. Status: completed, failed (may be tried again) or waiting."""
 
-    root_id: str
+    root_id: str  # the first run of the segment
     key: str
     position: int
     kind: str
@@ -235,6 +255,7 @@ class WorkerRecord(msgspec.Struct, frozen=True):
     heartbeat_at: int
     stopped_at: int | None
     code_id: str | None = None  # the code set of its automations
+    held_threads: str | None = None  # the steps that hold them after a timeout, as JSON
 
 
 class Queue(msgspec.Struct, frozen=True):

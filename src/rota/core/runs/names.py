@@ -5,6 +5,8 @@ from __future__ import annotations
 from string import ascii_lowercase, ascii_uppercase
 from typing import TypeGuard
 
+import msgspec
+
 from rota.core.time.instants import shown
 from rota.errors import BadInput
 
@@ -79,6 +81,11 @@ def _checked(text: object, what: str, bytes_max: int) -> str:
     if size > bytes_max:
         raise BadInput(f"{what} has {size:,} bytes; the limit is {bytes_max:,}", hint=hint)
     return text
+
+
+def read_tags(text: str | None) -> dict[str, str]:
+    """The tags of a run as they are stored."""
+    return msgspec.json.decode(text, type=dict[str, str]) if text else {}
 
 
 def checked_tags(tags: object) -> None:

@@ -17,6 +17,7 @@ class StoredRunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     previous_due_at: int | None = None  # of a scheduled run: the occurrence fired before it
     recovers: int = 0  # of a retry: its chain has failed with a notification
     traceparent: str | None = None  # the span of the start
+    detached: int = 0  # of a later run of a chain: its first one was started detached
 
     @classmethod
     def read(cls, text: str | None) -> StoredRunOptions:
@@ -30,6 +31,11 @@ class StoredRunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     def begun(self, at: int) -> StoredRunOptions:
         """For a further attempt: the timeout of the chain counts from its first one."""
         return self if self.began_at is not None else msgspec.structs.replace(self, began_at=at)
+
+    def continued(self) -> StoredRunOptions:
+        """For the next segment of a chain: its timeout begins again, and it draws its own random
+        values."""
+        return msgspec.structs.replace(self, began_at=None, seed=None)
 
     def begins_at(self, started_at: int) -> int:
         """When the chain began: the timeout of a run counts from here. `started_at` is the first

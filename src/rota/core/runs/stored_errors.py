@@ -10,6 +10,20 @@ from rota.errors import RunCancelled, RunCrashed, RunFailed
 PACKAGE = __file__.removesuffix("core/runs/stored_errors.py")
 
 
+class RecordedError(Exception):
+    """An error as it was recorded: the cause of a failed step, at every execution of the code.
+
+    `error_type` is the name of its class; the traceback is a note.
+    """
+
+    def __init__(self, text: str | None) -> None:
+        detail = read_error(text)
+        super().__init__(f"{detail['type']}: {detail['message']}")
+        self.error_type = detail["type"]
+        if detail["trace"]:
+            self.add_note(detail["trace"].rstrip())
+
+
 def read_error(text: str | None) -> dict[str, str]:
     """A stored error, with every field present."""
     blank = {"type": "Error", "message": "no details were stored", "kind": "logic", "trace": ""}

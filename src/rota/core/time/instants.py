@@ -64,10 +64,10 @@ def _micros_of_text(duration: object) -> int:
     return round(sum(float(part.group(1)) * _UNITS[part.group(2)] for part in parts))
 
 
-def timeout_micros(timeout: Duration) -> int:
+def timeout_micros(timeout: Duration, name: str = "timeout") -> int:
     """A timeout of a step or a run as microseconds; it must leave some time."""
-    hint = 'Give a time above zero, such as "30s"; leave it out for no timeout.'
-    return _at_least(1, timeout, "leaves no time", hint)
+    hint = f'Give a time above zero, such as "30s"; leave it out for no {name}.'
+    return _at_least(1, timeout, "leaves no time", hint, name)
 
 
 def patience_micros(timeout: Duration) -> int:
@@ -76,10 +76,12 @@ def patience_micros(timeout: Duration) -> int:
     return _at_least(0, timeout, "lies in the past", hint)
 
 
-def _at_least(least_us: int, timeout: Duration, wrong: str, hint: str) -> int:
+def _at_least(
+    least_us: int, timeout: Duration, wrong: str, hint: str, name: str = "timeout"
+) -> int:
     limit_us = micros(timeout)
     if limit_us < least_us:
-        raise BadInput(f"timeout={timeout!r} {wrong}", hint=hint)
+        raise BadInput(f"{name}={timeout!r} {wrong}", hint=hint)
     return limit_us
 
 

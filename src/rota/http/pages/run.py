@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from rota.core.runs.lifecycle import OPEN, Status
+from rota.core.runs.lifecycle import CONTINUED, OPEN, Status
 from rota.core.runs.model import LogLine, Run, StoredStep
+from rota.core.runs.progress import described, progress_of, result_of
 from rota.core.runs.stored_errors import cause_line, error_line, own_frames, read_error
-from rota.core.time.instants import SECOND
+from rota.core.time.instants import SECOND, instant
 from rota.errors import RotaError
 from rota.explain.run import RunExplainer, RunState
 from rota.http.pages import chart
@@ -37,6 +38,7 @@ from rota.http.request import Answer, Redirect, WebRequest
 STEPS_MAX = 200
 CHILDREN_MAX = 20
 LOG_MAX = 1_000
+ATTEMPTS_MAX = 50
 CAUSE_WIDTH = 300
 LIVE = "run"
 
@@ -114,7 +116,7 @@ async def show(request: WebRequest, problem: RotaError | None = None) -> Answer:
     chain = await client.runs.chain(run.id)
     last = chain[-1]
     state = await RunExplainer(client, request.zone).of(last)
-    steps = await client.runs.steps(run.id)
+    steps = await client.runs.steps(run)
     ticks, shown = step_views(run, steps, clock)
     children, further = await child_rows(request, run)
     log = [log_row(line, clock) for line in await client.runs.logs(run.id, limit=LOG_MAX)]
@@ -132,7 +134,8 @@ async def show(request: WebRequest, problem: RotaError | None = None) -> Answer:
         follows=follows_of(run, last, state, steps),
         why=run_walk(state, run.name) if last.status in WAITS else [],
         attempts=[
-            attempt_view(attempt, number, run, clock) for number, attempt in enumerate(chain, 1)
+            attempt_view(attempt, number, run, clock)
+            for number, attempt in [*enumerate(chain, 1)][-ATTEMPTS_MAX:]
         ],
         steps=shown,
         ticks=ticks,
@@ -142,7 +145,7 @@ async def show(request: WebRequest, problem: RotaError | None = None) -> Answer:
         log=log,
         log_line=f"{counted(len(log), 'line')}, kept per attempt" if log else "kept per attempt",
         facts=facts_of(run, chain, clock),
-        input=stored_value(chain[0].input),
+        input=stored_value(run.input),
         output=stored_value(run.output),
         output_none=_no_output(run),
         steps_none=_no_steps(run),
@@ -170,6 +173,8 @@ def sentence_of(
     run: Run, last: Run, state: RunState, steps: Sequence[StoredStep], clock: WallClock
 ) -> str:
     """The state of the run in one sentence; the clause of `rota why` where a run is open."""
+    if run.reason == CONTINUED:
+        return "It continued as new: another run of its chain followed, without its history."
     if run.id != last.id:
         return f"Attempt {run.attempt} ended: {run.label.replace(':', ', ')}."
     ended = clock.stamp(run.finished_at)
@@ -195,7 +200,8 @@ def cause_of(run: Run) -> str:
 def follows_of(run: Run, last: Run, state: RunState, steps: Sequence[StoredStep]) -> str:
     """The next event without an action, or that there is none."""
     if run.id != last.id:
-        return f"Attempt {last.attempt} followed; it is {last.status}."
+        newest = "The newest run" if last.segment != run.segment else f"Attempt {last.attempt}"
+        return f"{newest} followed; it is {last.status}."
     if last.status in (Status.FAILED, Status.CRASHED):
         done = sum(step.status == "completed" and not _is_shadow(step) for step in steps)
         are = "is" if done == 1 else "are"
@@ -294,26 +300,30 @@ def step_name(key: str) -> str:
 
 def _step(step: StoredStep, run: Run, clock: WallClock, first: int, last: int) -> StepView:
     kept = step.run_attempt < run.attempt or step.started_at < first
-    state = _step_state(step, clock.now)
+    state = _step_state(step, run, clock.now)
     ended = step.finished_at or (clock.now if state.word == "Running" else step.started_at)
     if kept:
         bars = [chart.lane_bar(first, first, first=first, last=last, tone="rest")]
     else:
         bars = [chart.lane_bar(step.started_at, ended, first=first, last=last, tone=state.tone)]
-    note = ""
+    notes = []
+    if (progress := progress_of(step)) and (stamp := clock.stamp(instant(progress.at))):
+        notes.append(f"{described(progress)}, {stamp.ago}")
     if step.error:
-        note = clipped(error_line(step.error), 120)
+        notes.append(clipped(error_line(step.error), 120))
     elif step.attempt > 1:
-        note = f"try {step.attempt}"
+        notes.append(f"try {step.attempt}")
     return StepView(
         step.key, step_name(step.key), state,
         "kept" if kept else took(step.started_at, step.finished_at),
-        note, bool(step.error), step.child_id or "", 1 if step.kind == "child" else 0,
-        stored_value(step.output), bars,
+        "; ".join(notes), bool(step.error), step.child_id or "", 1 if step.kind == "child" else 0,
+        stored_value(result_of(step)), bars,
     )  # fmt: skip
 
 
-def _step_state(step: StoredStep, now: int) -> StatusView:
+def _step_state(step: StoredStep, run: Run, now: int) -> StatusView:
+    if step.kind == "step" and step.status == "waiting":
+        return STATES["ended" if run.is_final else "running"]
     if step.kind == "sleep" or step.status == "waiting":
         over = step.wake_at is not None and step.wake_at <= now
         return STATES["completed"] if over and step.kind == "sleep" else STATES["sleeping"]
@@ -381,6 +391,10 @@ def facts_of(run: Run, chain: Sequence[Run], clock: WallClock) -> list[Fact]:
     facts = [
         Fact("Run", run.id, is_id=True),
         Fact("Chain", first.id, f"/runs/{first.id}", is_id=True) if len(chain) > 1 else None,
+        _link("Continues", run.retry_of if run.segment_id == run.id else None),
+        _link("Continued as", next((one.id for one in chain if one.retry_of == run.id), None))
+        if run.reason == CONTINUED
+        else None,
         Fact("Why", trigger),
         Fact("Parent", first.parent_id or "", f"/runs/{first.parent_id}", is_id=True)
         if first.parent_id
@@ -399,7 +413,13 @@ def facts_of(run: Run, chain: Sequence[Run], clock: WallClock) -> list[Fact]:
     return [fact for fact in facts if fact is not None]
 
 
+def _link(name: str, run_id: str | None) -> Fact | None:
+    return None if run_id is None else Fact(name, run_id, f"/runs/{run_id}", is_id=True)
+
+
 def _no_output(run: Run) -> str:
+    if run.reason == CONTINUED:
+        return "None: the run continued as new."
     if run.status == Status.COMPLETED:
         return "None: it returned nothing."
     if not run.is_final:

@@ -28,6 +28,7 @@ TRIGGERS: dict[str, str] = {
     Trigger.CHILD: "by another run",
     Trigger.DETACHED: "by another run, which it outlives",
     Trigger.FORK: "a fork",
+    Trigger.CONTINUE: "a continuation",
 }
 
 

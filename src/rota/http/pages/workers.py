@@ -37,6 +37,7 @@ class WorkerRow:
     free: int
     serves: str
     version: str
+    pinned: str  # the open runs that need this version
     mark: str
 
 
@@ -109,8 +110,15 @@ def worker_row(state: WorkerState, clock: WallClock) -> WorkerRow:
         word="is gone" if state.state == "gone" else "has been silent",
         slots=f"{state.busy} of {worker.slots}", percent=share(state.busy, worker.slots),
         free=max(0, worker.slots - state.busy), serves=", ".join(state.queues),
-        version=worker.version, mark="bad" if lost else "",
+        version=worker.version, pinned=pinned_text(state), mark="bad" if lost else "",
     )  # fmt: skip
+
+
+def pinned_text(state: WorkerState) -> str:
+    """How many open runs need the version of this worker."""
+    if state.pinned_runs:
+        return f"{counted(state.pinned_runs, 'pinned run')} left"
+    return "drained" if state.is_drained else ""
 
 
 def queue_row(queue: QueueState, clock: WallClock) -> QueueRow:

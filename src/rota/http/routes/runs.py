@@ -12,6 +12,7 @@ from rota.client.start import RunOptions, Startable
 from rota.client.start_many import Start
 from rota.core.json_schema import shape_of
 from rota.core.runs.filters import RunSelection
+from rota.core.runs.lifecycle import CONTINUED
 from rota.core.time.instants import SECOND, patience_micros
 from rota.errors import BadInput, UnknownWorkflow
 from rota.explain.why import why
@@ -183,8 +184,14 @@ async def start_batch(request: WebRequest, body: BatchBody) -> RouteReply[list[S
 
 @route("GET", "/runs/{run_id}", "read", "runs.get")
 async def show_run(request: WebRequest, run_id: str) -> RunDocument:
-    """Show a run. A part of the id is enough if it fits one run only."""
-    return document(RunDocument, await request.client.runs.get(run_id))
+    """Show a run; one that continued as new: the newest run of its chain.
+
+    A part of the id is enough if it fits one run only.
+    """
+    run = await request.client.runs.get(run_id)
+    if run.reason == CONTINUED:
+        run = await request.client.runs.newest(run.id)
+    return document(RunDocument, run)
 
 
 @route("GET", "/runs/{run_id}/attempts", "read", "runs.chain", problems=CONFLICT)
@@ -204,7 +211,7 @@ class StepsQuery(RequestFields, frozen=True):
 async def list_steps(request: WebRequest, run_id: str, query: StepsQuery) -> list[StepDocument]:
     """List the recorded steps of a run, in order."""
     steps = await request.client.runs.steps_page(run_id, after=query.after, limit=query.limit)
-    return documents(StepDocument, steps)
+    return [StepDocument.of(step) for step in steps]
 
 
 class LogQuery(RequestFields, frozen=True):
@@ -265,15 +272,17 @@ async def run_result(
 
 
 class CancelBody(RequestFields, frozen=True):
-    """Why the run is cancelled."""
+    """Why the run is cancelled. With a `grace`, its code may clean up for that time."""
 
     reason: Reason = "by request"
+    grace: Text | None = None
 
 
 @route("POST", "/runs/{run_id}/cancel", "operate", "runs.cancel")
 async def cancel_run(request: WebRequest, run_id: str, body: CancelBody) -> RunIds:
     """Cancel a run and its children."""
-    return RunIds(list(await request.client.runs.cancel(run_id, reason=body.reason)))
+    ids = await request.client.runs.cancel(run_id, reason=body.reason, grace=body.grace)
+    return RunIds(list(ids))
 
 
 class RetryBody(RequestFields, frozen=True):
@@ -300,7 +309,7 @@ async def retry_run(request: WebRequest, run_id: str, body: RetryBody) -> RouteR
             if run.retry_of == body.expected:
                 return started(run.id, existed=True)
     handle = await request.client.runs.retry(run_id)
-    newest = (await request.client.runs.chain(handle.id))[-1]
+    newest = await request.client.runs.newest(handle.id)
     return started(newest.id, existed=False)
 
 
@@ -345,6 +354,7 @@ class ActionBody(RequestFields, frozen=True):
     expected_count: Annotated[int, msgspec.Meta(ge=0, le=BATCH_MAX)] | None = None
     dry_run: bool = False
     reason: Reason = "by request"
+    grace: Text | None = None
 
 
 @route(
@@ -355,7 +365,7 @@ async def act_on_runs(request: WebRequest, body: ActionBody) -> RouteReply[BulkD
     """Retry or cancel up to 1,000 runs by filter. 200 for a dry run."""
     done = await request.client.runs.apply(
         body.verb, dry_run=body.dry_run, expected_count=body.expected_count, reason=body.reason,
-        **body.filter.chosen,
+        grace=body.grace, **body.filter.chosen,
     )  # fmt: skip
     status = HTTPStatus.OK if body.dry_run else HTTPStatus.ACCEPTED
     return RouteReply(document(BulkDocument, done), status)

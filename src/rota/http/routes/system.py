@@ -226,7 +226,9 @@ class WorkersQuery(NamesQuery, frozen=True):
 
 
 class WorkerDocument(ApiDocument, frozen=True):
-    """A worker. `state` comes from its heartbeat: alive, draining, silent, gone or stopped."""
+    """A worker. `state` comes from its heartbeat: alive, draining, silent, gone or stopped.
+    `pinned_runs` are open runs that only its version of the code may continue. It is drained when
+    there are none, and a worker of another version is alive."""
 
     id: str
     host: str
@@ -237,6 +239,8 @@ class WorkerDocument(ApiDocument, frozen=True):
     slots: int
     busy: int
     version: str
+    pinned_runs: int
+    is_drained: bool
     started_at: Instant
     heartbeat_at: Instant
     stopped_at: Instant | None

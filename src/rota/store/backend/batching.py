@@ -7,14 +7,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from rota.store.backend.background import own_context
 
 I = TypeVar("I")  # noqa: E741
 O = TypeVar("O")  # noqa: E741
+O_contra = TypeVar("O_contra", contravariant=True)
 
 BATCH_MAX = 1000
+
+
+class Receiver(Protocol[O_contra]):
+    """The receiver of the answer to one item: a future, or an object that needs no future."""
+
+    def done(self) -> bool:
+        """Whether the answer is not needed any more."""
+        ...
+
+    def set_result(self, answer: O_contra, /) -> None:
+        """Take the answer."""
+        ...
+
+    def set_exception(self, error: Exception, /) -> None:
+        """Take the error that came instead."""
+        ...
 
 
 class Batch(Generic[I, O]):
@@ -25,7 +42,7 @@ class Batch(Generic[I, O]):
     ) -> None:
         self._send = send
         self._most = most
-        self._waiting: list[tuple[I, asyncio.Future[O]]] = []
+        self._waiting: list[tuple[I, Receiver[O]]] = []
         self._sending = False
 
     def put(self, item: I) -> Awaitable[O]:
@@ -36,6 +53,14 @@ class Batch(Generic[I, O]):
         future: asyncio.Future[O] = asyncio.Future()
         self._waiting.append((item, future))
         return future
+
+    def put_for(self, receiver: Receiver[O], item: I) -> Awaitable[O] | None:
+        """Let the receiver have the answer. If no batch is under way, the caller leads one: it
+        awaits the answer that this returns, and passes it on."""
+        if not self._sending:
+            return self._lead(item)
+        self._waiting.append((item, receiver))
+        return None
 
     def gather(self, item: I) -> asyncio.Future[O]:
         """The same, sent later: calls of one iteration of the event loop share a batch."""
@@ -72,7 +97,7 @@ class Batch(Generic[I, O]):
         finally:
             self._sending = False
 
-    async def _send_group(self, group: list[tuple[I, asyncio.Future[O]]]) -> None:
+    async def _send_group(self, group: list[tuple[I, Receiver[O]]]) -> None:
         try:
             answers = await self._send([item for item, _ in group])
             if len(answers) != len(group):
@@ -89,6 +114,6 @@ class Batch(Generic[I, O]):
                 future.set_result(answer)
 
 
-def _fail(future: asyncio.Future[O], error: Exception) -> None:
+def _fail(future: Receiver[O], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)

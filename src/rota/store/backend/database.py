@@ -97,19 +97,6 @@ class Database(Protocol):
         """The same for a few rows: SQLite may run it on the caller's thread."""
         ...
 
-    async def write_and_notify(
-        self,
-        topics: Sequence[str],
-        brief: bool,
-        function: Callable[Concatenate[Tx, P], Awaitable[T]],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
-        """Run `function` in a transaction that also notifies other processes. When this returns,
-        no notification depends on the caller's event loop. `brief`: one of many small writes; of
-        those in a row not every one notifies, because listeners look again."""
-        ...
-
     async def read(
         self,
         function: Callable[Concatenate[Tx, P], Awaitable[T]],
@@ -136,8 +123,8 @@ class Database(Protocol):
         """The database's own time, or None when it shares this machine's clock."""
         ...
 
-    async def notify(self, topics: Sequence[str], *, often: bool = False) -> None:
-        """Wake other processes that listen, before this returns. `often`: as for brief writes."""
+    async def notify(self, topics: Sequence[str]) -> None:
+        """Wake other processes that listen. When this returns, the notification has been sent."""
         ...
 
     def notify_soon(self, topic: str) -> None:

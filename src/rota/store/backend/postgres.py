@@ -1,7 +1,7 @@
 """PostgreSQL over asyncpg: a small pool, one round trip where one statement is enough.
 
-Commits that notify wait for one another (a lock of the server). So of many starts in a row only
-one per few milliseconds notifies; a listener looks again a little later. Knows no table.
+Commits that notify wait for one another (a lock of the server). So NOTIFY follows a commit, in a
+transaction that waits for no disk; calls that come during one share the next. Knows no table.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ except ImportError as missing:
 from rota import errors, faults
 from rota.settings import Settings
 from rota.store.backend.background import own_context
+from rota.store.backend.batching import Batch
 from rota.store.backend.call_meter import count_call, count_error
 from rota.store.backend.database import Row, Taken, hosts_of, postgres_url
 from rota.store.backend.dialect import POSTGRES
@@ -39,10 +40,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 log = logging.getLogger("rota.store")
 
-# A brief write less than NOTIFY_EVERY_S after the last NOTIFY sends none: listeners poll again
-# later than that (`rota.engine.wakeups.LOOK_AGAIN_S`). A task sends one NOTIFY_ALONE_S after the
-# last. So few writes of a burst wait for a NOTIFY.
-NOTIFY_EVERY_S, NOTIFY_ALONE_S = 0.02, 0.015
+# Loops of the engine notify at most this often; a verb of a client does so before it returns.
+LOOPS_NOTIFY_EVERY_S = 0.015
 SILENCE_S_MIN = 5.0
 MIGRATION_PAUSE_S = 0.1  # between two checks whether another process still migrates
 # It does not wait: an index that another migration builds would wait for this transaction.
@@ -105,13 +104,6 @@ class PostgresTx(WatchedConnection):
         await self.connection.execute(text)
         self.looks = 0
 
-    async def notify(self, channel: str, topics: Sequence[str]) -> None:
-        """NOTIFY with the commit if one is to come, otherwise at once."""
-        if self.begun:
-            await self.rows("notify_at_commit", channel=channel, topics=topics)
-        else:
-            await self.rows("notify", alone=True, channel=channel, topics=topics)
-
     async def commit(self) -> None:
         """End the transaction, if one has begun."""
         self.looks = 0
@@ -152,6 +144,11 @@ class PostgresTx(WatchedConnection):
             self.begun = True
 
 
+async def notify(tx: PostgresTx, channel: str, topics: Sequence[str]) -> None:
+    """NOTIFY at once, in a transaction of its own."""
+    await tx.rows("notify", alone=True, channel=channel, topics=topics)
+
+
 class PostgresDatabase:
     """One schema of one PostgreSQL database."""
 
@@ -177,7 +174,8 @@ class PostgresDatabase:
         self._places = asyncio.Semaphore(settings.connections)
         self._topics: set[str] = set()
         self._teller: asyncio.Task[None] | None = None
-        self._notified_at: dict[str, float] = {}  # by topic and the clock of the event loop
+        self._notified_at = 0.0  # by such a loop; the clock of the event loop
+        self._notifications: Batch[Sequence[str], None] = Batch(self._notify)
         self._listening: asyncio.Task[None] | None = None
         self._closed = False
         self._own: set[int] = set()  # ids of our server processes
@@ -224,42 +222,9 @@ class PostgresDatabase:
     read = write
     write_brief = write
 
-    async def write_and_notify(
-        self,
-        topics: Sequence[str],
-        brief: bool,
-        function: Callable[Concatenate[Any, P], Awaitable[T]],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
-        """Run `function` and NOTIFY in one transaction. A brief write sends NOTIFY after its
-        commit, and a failed NOTIFY does not fail the write. In a burst only some writes notify."""
-        if brief:
-            return cast(T, await self._transact(function, args, kwargs, after=topics))
-        began = asyncio.get_running_loop().time()
-        value = await self._transact(function, args, kwargs, topics)
-        self._note_notification(topics, began)
-        return cast(T, value)
-
-    def _notifies_later(self, topics: Sequence[str]) -> bool:
-        """Leave the NOTIFY to a task, if listeners will poll again after this instant anyway."""
-        since = asyncio.get_running_loop().time() - NOTIFY_EVERY_S
-        if any(self._notified_at.get(topic, since) <= since for topic in topics):
-            return False
-        for topic in topics:  # sooner than listeners poll again, if the event loop continues
-            self.notify_soon(topic)
-        return True
-
-    def _note_notification(self, topics: Sequence[str], began: float) -> None:
-        """Note one that was sent, not one on its way: its event loop may stop before it is sent."""
-        self._notified_at.update(dict.fromkeys(topics, began))
-
     # One function, although it is long: every start, step and claim passes here, and each layer of
     # coroutines costs a microsecond or two when the caches are cold (0092).
-    async def _transact(
-        self, function: Any, args: Any, kwargs: Any,
-        topics: Sequence[str] = (), after: Sequence[str] = (),
-    ) -> Any:  # fmt: skip
+    async def _transact(self, function: Any, args: Any, kwargs: Any) -> Any:
         began, retries = time.perf_counter(), _RETRIES
         while True:
             await self._places.acquire()
@@ -268,15 +233,9 @@ class PostgresDatabase:
                 connection = self._idle() or await self._connected()
                 tx = PostgresTx(connection, self.schema, self._queries)
                 self._watchdog.watch(tx)
-                if topics:  # otherwise a statement could commit alone, without its NOTIFY
-                    await tx.begin()
                 value = await function(tx, *args, **kwargs)
-                if topics:
-                    await tx.notify(self._channel, topics)
                 if tx.begun:
                     await tx.commit()
-                if after and not self._notifies_later(after):
-                    await self._notify_by(tx, after)
                 count_call(function, began)
                 return value
             except BaseException as error:
@@ -293,17 +252,6 @@ class PostgresDatabase:
                     self._watchdog.forget(tx)
                     self._give_back(tx.connection)
                 self._places.release()
-
-    async def _notify_by(self, tx: PostgresTx, topics: Sequence[str]) -> None:
-        """NOTIFY on this connection. If that fails, polling finds the work."""
-        began = asyncio.get_running_loop().time()
-        self._topics.difference_update(topics)
-        try:
-            await tx.notify(self._channel, topics)
-        except Exception as error:
-            log.debug("notification not sent: %s", error)
-        else:
-            self._note_notification(topics, began)
 
     async def _undone(self, tx: PostgresTx, error: BaseException) -> BaseException:
         """Undo a failed transaction; returns its error as one of ours."""
@@ -368,21 +316,21 @@ class PostgresDatabase:
 
         return await self.read(ask)
 
-    async def notify(self, topics: Sequence[str], *, often: bool = False) -> None:
-        """NOTIFY now, in a transaction of its own; `often`: only now and then."""
-        if often and self._notifies_later(topics):
-            return
+    async def notify(self, topics: Sequence[str]) -> None:
+        """NOTIFY, after the commit that it is about; calls of the same moment share one."""
+        await self._notifications.put(topics)
 
-        async def send(tx: PostgresTx) -> None:
-            await self._notify_by(tx, topics)
-
+    async def _notify(self, asked: Sequence[Sequence[str]]) -> list[None]:
+        """NOTIFY. If that fails, polling finds the work: a stored change does not fail with it."""
+        topics = sorted({topic for one in asked for topic in one})
         try:
-            await self.write(send)
-        except errors.StoreError as error:
+            await self.write(notify, self._channel, topics)
+        except Exception as error:
             log.debug("notification not sent: %s", error)
+        return [None] * len(asked)
 
     def notify_soon(self, topic: str) -> None:
-        """NOTIFY soon, in a transaction of its own, once for all topics since then."""
+        """NOTIFY by the event loop: the first at once, more of them after a moment."""
         self._topics.add(topic)
         if not self._closed and (self._teller is None or self._teller.done()):
             loop = asyncio.get_running_loop()
@@ -391,11 +339,10 @@ class PostgresDatabase:
     async def _notify_soon(self) -> None:
         loop = asyncio.get_running_loop()
         while self._topics:
-            # A little later than a start would: a notification inside a commit costs less.
-            last = max(self._notified_at.values(), default=0.0)
-            await asyncio.sleep(last + NOTIFY_ALONE_S - loop.time())
-            if self._topics:
-                await self.notify(sorted(self._topics))
+            await asyncio.sleep(self._notified_at + LOOPS_NOTIFY_EVERY_S - loop.time())
+            topics, self._topics = self._topics, set()
+            self._notified_at = loop.time()
+            await self.notify(sorted(topics))
 
     async def listen(self, notified: Callable[[str], None]) -> None:
         """Keep one connection listening, for as long as this database is open."""

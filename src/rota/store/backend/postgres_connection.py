@@ -14,17 +14,10 @@ from urllib.parse import SplitResult, urlunsplit
 import asyncpg
 
 from rota import errors
+from rota.store.backend.postgres_session import SESSION, TIMEOUTS
 
 CONNECT_TIMEOUT_S = 10.0
 APPLICATION = {"application_name": "rota"}
-SESSION = {
-    # Our statements are few and simple; planning them again costs more than they do.
-    "plan_cache_mode": "force_generic_plan",
-    # The first plan is kept. One that was made for an empty table reads the whole table.
-    "enable_seqscan": "off",
-    # A stricter isolation level of the role or database would cause needless serialization errors.
-    "default_transaction_isolation": "read committed",
-}
 IN_FORCE = """select current_user, current_setting('plan_cache_mode'),
     current_setting('default_transaction_isolation'),
     (select has_schema_privilege(oid, 'usage') from pg_namespace where nspname = $1)"""
@@ -41,6 +34,8 @@ class Connector:
         cache = kept.pop("statement_cache_size", None)
         if cache is not None and not cache.isdigit():
             raise errors.BadDatabaseUrl(f"statement_cache_size={cache} is not a number")
+        # A timeout in the URL is meant for Rota, one of the role is not.
+        self._settings = SESSION | {name: ms for name, ms in TIMEOUTS.items() if name not in kept}
         query = "&".join(f"{key}={value}" for key, value in kept.items())
         self._dsn = urlunsplit(parts._replace(scheme="postgresql", query=query))
         self._cache = None if cache is None else int(cache)
@@ -52,7 +47,7 @@ class Connector:
         """A connection that is fit for our statements, or an error that says why there is none."""
         if not self.pooled:
             try:
-                return await self._checked(APPLICATION | SESSION)
+                return await self._checked(APPLICATION | self._settings)
             except asyncpg.ProtocolViolationError as error:
                 if _UNSUPPORTED not in str(error):
                     raise

@@ -55,11 +55,11 @@ _HINTS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], str],
     ),
     (
         asyncpg.QueryCanceledError,
-        "Raise statement_timeout of the role (30s is enough), or see pg_stat_activity; repeat it.",
+        "If the URL or a pooler's role has a statement_timeout, raise it to 30s; repeat it.",
     ),
     (
         asyncpg.IdleInTransactionSessionTimeoutError,
-        "Raise idle_in_transaction_session_timeout of the role to 5s or more.",
+        "Behind a pooler, raise idle_in_transaction_session_timeout of the role to 1min.",
     ),
     ((asyncpg.DeadlockDetectedError, asyncpg.SerializationError), "Repeat the call."),
     (

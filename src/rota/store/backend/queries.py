@@ -82,7 +82,7 @@ _CLAIMING = {
 }
 
 # `{served runs}`: conditions of a claim, with the alias of the runs.
-_SERVED_BY_NAME = "runs.name {in names}"
+_SERVED_BY_NAME = "runs.name {in names} and {version fits runs}"
 # The same for a worker with a code set: its code of the automation has to be the deployed one. As
 # single values: for an `exists` the server would read the whole set.
 _SERVED_BY_CODE = (
@@ -90,6 +90,13 @@ _SERVED_BY_CODE = (
     " from code_digests where code_digests.code_id = :code_id and code_digests.name = runs.name)"
     " = (select automations.digest from automations"
     " where automations.namespace = runs.namespace and automations.name = runs.name)))"
+    " and {version fits runs}"
+)
+# Both columns are null for nearly all runs.
+_VERSION_FITS = (
+    "(runs.pinned_version is null or runs.pinned_version = :version)"
+    " and (runs.refused_versions is null or runs.refused_versions"
+    " = replace(runs.refused_versions, ' ' || :version || ' ', ''))"
 )
 _BY_CODE = "_by_code"
 # `{claimable runs}`: what a queue without limits holds for a worker. Runs that crashed twice are
@@ -115,7 +122,8 @@ _EQUAL = ("name", "status", "queue", "kind", "schedule_id", "external_id", "root
 # `{last attempt runs}`: no other attempt of the chain follows, with the alias of the runs.
 _LAST_ATTEMPT = re.compile(r"\{last attempt (\w+)\}")
 _NO_SUCCESSOR = (
-    r"not exists (select 1 from runs as later"
+    # A run always follows one that continued as new, even if retention has deleted it.
+    r"coalesce(\1.reason, '') <> 'continued' and not exists (select 1 from runs as later"
     r" where later.root_id = \1.root_id and later.retry_of = \1.id)"
 )
 
@@ -146,7 +154,7 @@ _WIDE = {
     "runs.external_id": "case when runs.retry_of is null then runs.external_id else (select"
     " first.external_id from runs as first where first.id = runs.root_id) end as external_id",
     "runs.input": "coalesce(runs.input, (select body from payloads"
-    " where run_id = runs.root_id and part = 'input')) as input",
+    " where run_id = coalesce(runs.segment_id, runs.root_id) and part = 'input')) as input",
     "runs.output": "coalesce(runs.output, (select body from payloads"
     " where run_id = runs.id and part = 'output')) as output",
     "runs.error": "coalesce(runs.error, (select body from payloads"
@@ -240,6 +248,7 @@ def _include(text: str, found: dict[str, str]) -> str:
 def _expand(text: str, served: str) -> str:
     """Replace `{served alias}`, `{fits alias}` and `{last attempt alias}` by their conditions,
     then lists of columns."""
+    served = served.replace("{version fits runs}", _VERSION_FITS)
     text = _SERVED.sub(lambda match: served.replace("runs.", f"{match.group(1)}."), text)
     text = _FITS.sub(lambda match: _fits(match.group(1)), text)
     text = _LAST_ATTEMPT.sub(_NO_SUCCESSOR, text)

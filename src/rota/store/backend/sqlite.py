@@ -123,21 +123,6 @@ class SqliteDatabase:
         value: T = await self._call(self._writer.call_brief, function, args, kwargs)
         return value
 
-    async def write_and_notify(
-        self,
-        topics: Sequence[str],
-        brief: bool,
-        function: Callable[Concatenate[Any, P], Awaitable[T]],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
-        """Commit, then wake the other processes on this file."""
-        call = self._writer.call_brief if brief else self._writer.call
-        value: T = await self._call(call, function, args, kwargs)
-        for topic in topics:
-            self.notify_soon(topic)
-        return value
-
     async def read(
         self,
         function: Callable[Concatenate[Any, P], Awaitable[T]],
@@ -194,13 +179,14 @@ class SqliteDatabase:
         """None: the file is on this machine and shares its clock."""
         return None
 
-    async def notify(self, topics: Sequence[str], *, often: bool = False) -> None:
+    async def notify(self, topics: Sequence[str]) -> None:
         """Wake the other processes on this file."""
-        for topic in topics:
-            self.notify_soon(topic)
+        if self._signal is not None:
+            for topic in topics:
+                self._signal.notify(topic)
 
     def notify_soon(self, topic: str) -> None:
-        """Wake the other processes on this file."""
+        """Wake the other processes on this file, by the event loop."""
         if self._signal is not None:
             self._signal.notify_soon(topic)
 

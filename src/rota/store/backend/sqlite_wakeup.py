@@ -43,6 +43,7 @@ class LocalSignal:
         self._folder = Path(f"{database_path}-wake")
         self._name: str | None = None
         self._resting: dict[str, bool] = {}
+        self._sockets: dict[str, socket.socket] = {}  # by the listener's file
         self._closed = False
         self._transport: asyncio.DatagramTransport | None = None
 
@@ -67,6 +68,12 @@ class LocalSignal:
         with contextlib.suppress(FileExistsError):
             self._folder.mkdir(mode=mode | (mode & 0o444) >> 2)
 
+    def notify(self, topic: str) -> None:
+        """Send `topic` to every other listener, now."""
+        if topic in self._resting:
+            self._resting[topic] = False  # it includes those that wait
+        self._send_all(topic)
+
     def notify_soon(self, topic: str) -> None:
         """Send `topic` to every other listener: the first at once, more of it after a moment."""
         if topic in self._resting:
@@ -85,24 +92,30 @@ class LocalSignal:
             names = os.listdir(self._folder)
         except OSError:
             return
+        for name in self._sockets.keys() - set(names):
+            self._sockets.pop(name).close()
         for name in names:
             found = _LISTENER.fullmatch(name)
             if found and name != self._name and int(found[1]) <= PORT_MAX:
                 self._send(name, int(found[1]), bytes.fromhex(found[2]) + topic.encode())
 
     def _send(self, name: str, port: int, message: bytes) -> None:
-        # A connected socket learns that there is no listener (ICMP), an unconnected one would not.
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
-            try:
+        try:
+            out = self._sockets.get(name)
+            if out is None:
+                # A connected socket learns that there is no listener (ICMP), an unconnected one
+                # would not.
+                out = self._sockets[name] = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
                 out.setblocking(False)
                 out.connect((_LOOPBACK, port))
-                out.send(message)
                 out.send(b"")
-            except ConnectionRefusedError:
-                with contextlib.suppress(OSError):
-                    (self._folder / name).unlink()
-            except OSError:
-                return
+            out.send(message)
+        except ConnectionRefusedError:
+            self._sockets.pop(name).close()
+            with contextlib.suppress(OSError):
+                (self._folder / name).unlink()
+        except OSError:
+            return
 
     def close(self) -> None:
         """Close the socket and remove its file."""
@@ -110,6 +123,8 @@ class LocalSignal:
             if more:
                 self._send_all(topic)
         self._closed = True
+        while self._sockets:
+            self._sockets.popitem()[1].close()
         self._close_socket()
 
     def _close_socket(self) -> None:

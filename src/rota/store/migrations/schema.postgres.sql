@@ -53,6 +53,7 @@ create table api_tokens (
     constraint api_tokens_role CHECK (((role = 'read'::text) OR (role = 'operate'::text) OR (role = 'admin'::text))),
     constraint api_tokens_pkey PRIMARY KEY (id)
 );
+CREATE INDEX api_tokens_by_creation ON api_tokens USING btree (namespace, created_at, id);
 CREATE UNIQUE INDEX api_tokens_name ON api_tokens USING btree (namespace, name) WHERE (revoked_at IS NULL);
 
 create table audit (
@@ -451,6 +452,9 @@ create table runs (
     created_at bigint not null,
     started_at bigint,
     finished_at bigint,
+    segment_id text collate "C",
+    pinned_version text collate "C",
+    refused_versions text,
     constraint runs_sound CHECK (run_is_sound(status, available_at, lease_owner, lease_until, finished_at)),
     constraint runs_schedule_id_fkey FOREIGN KEY (schedule_id) REFERENCES runs(id) ON DELETE SET NULL,
     constraint runs_pkey PRIMARY KEY (id)
@@ -459,7 +463,9 @@ CREATE INDEX runs_alone ON runs USING btree (namespace, queue, priority DESC, av
 CREATE INDEX runs_by_name ON runs USING btree (namespace, name, id) WHERE ((kind <> 'workflow'::text) AND (kind <> 'schedule'::text));
 CREATE INDEX runs_children ON runs USING btree (parent_id) WHERE (parent_id IS NOT NULL);
 CREATE INDEX runs_limit_keys ON runs USING btree (namespace, queue, limit_key, status, priority DESC, available_at, id) WHERE ((limit_key IS NOT NULL) AND (finished_at IS NULL));
+CREATE INDEX runs_pinned ON runs USING btree (namespace, pinned_version) WHERE ((pinned_version IS NOT NULL) AND (finished_at IS NULL));
 CREATE INDEX runs_ready ON runs USING btree (namespace, queue, priority DESC, available_at, id) WITH (deduplicate_items=off) WHERE (status = 'pending'::text);
+CREATE INDEX runs_refused ON runs USING btree (namespace) WHERE ((refused_versions > ''::text) AND (status = 'pending'::text));
 CREATE INDEX runs_resting ON runs USING btree (namespace, status, kind, reason) WHERE (((status = 'waiting'::text) OR (status = 'sleeping'::text)) AND ((status = 'waiting'::text) OR (available_at IS NULL)));
 CREATE INDEX runs_running ON runs USING btree (namespace, queue, lease_until) WHERE (status = 'running'::text);
 CREATE INDEX runs_schedule_open ON runs USING btree (schedule_id, status, reason, due_at) WHERE ((schedule_id IS NOT NULL) AND (finished_at IS NULL));
@@ -500,7 +506,7 @@ create table signals (
     constraint signals_root_id_fkey FOREIGN KEY (root_id) REFERENCES runs(id) ON DELETE CASCADE,
     constraint signals_pkey PRIMARY KEY (id)
 );
-CREATE INDEX signals_by_run ON signals USING btree (root_id, name, id);
+CREATE INDEX signals_untaken ON signals USING btree (root_id, name, taken_by, id);
 
 create table steps (
     root_id text collate "C" not null,
@@ -549,10 +555,12 @@ create table workers (
     heartbeat_at bigint not null,
     stopped_at bigint,
     code_id text collate "C",
+    held_threads text,
     constraint workers_status_check CHECK ((status = ANY (ARRAY['online'::text, 'draining'::text, 'offline'::text]))),
     constraint workers_pkey PRIMARY KEY (id)
 );
 CREATE INDEX workers_alive ON workers USING btree (namespace, heartbeat_at) WHERE (status <> 'offline'::text);
+CREATE INDEX workers_by_start ON workers USING btree (namespace, started_at, id);
 
 -- view readable_runs
 -- id text collate "C"

@@ -386,7 +386,7 @@ CREATE TABLE runs (
     error text,
     created_at integer not null,
     started_at integer,
-    finished_at integer,
+    finished_at integer, segment_id text, pinned_version text, refused_versions text,
     -- Chains of `or`, not `in`: SQLite builds a little index for every `in` of every row it checks,
     -- and proves from a chain, but not from an `in`, that a query may use a partial index.
     constraint runs_status check (status = 'pending' or status = 'running' or status = 'completed'
@@ -464,7 +464,7 @@ CREATE TABLE workers (
     started_at integer not null,
     heartbeat_at integer not null,
     stopped_at integer
-, code_id text) strict;
+, code_id text, held_threads text) strict;
 
 CREATE INDEX answers_by_automation on answers (namespace, automation, id);
 
@@ -475,6 +475,8 @@ CREATE INDEX answers_by_event on answers (event_id) where event_id is not null;
 CREATE INDEX answers_by_input on answers (input_id) where input_id is not null;
 
 CREATE INDEX answers_by_run on answers (run_id) where run_id is not null;
+
+CREATE INDEX api_tokens_by_creation on api_tokens (namespace, created_at, id);
 
 CREATE UNIQUE INDEX api_tokens_name on api_tokens (namespace, name) where revoked_at is null;
 
@@ -540,8 +542,13 @@ CREATE UNIQUE INDEX runs_occurrence on runs (schedule_id, due_at,
     (case when retry_of is null and status <> 'skipped' then '' else id end))
     where schedule_id is not null;
 
+CREATE INDEX runs_pinned on runs (namespace, pinned_version)
+    where pinned_version is not null and finished_at is null;
+
 CREATE INDEX runs_ready on runs (namespace, queue, priority desc, available_at, id)
     where status = 'pending';
+
+CREATE INDEX runs_refused on runs (namespace) where refused_versions > '' and status = 'pending';
 
 CREATE INDEX runs_resting on runs (namespace, status, kind, reason)
     where (status = 'waiting' or status = 'sleeping')
@@ -568,9 +575,11 @@ CREATE INDEX sessions_by_end on sessions (namespace, expires_at);
 
 CREATE INDEX sessions_by_token on sessions (token_id) where token_id is not null;
 
-CREATE INDEX signals_by_run on signals (root_id, name, id);
+CREATE INDEX signals_untaken on signals (root_id, name, taken_by, id);
 
 CREATE INDEX workers_alive on workers (namespace, heartbeat_at) where status <> 'offline';
+
+CREATE INDEX workers_by_start on workers (namespace, started_at, id);
 
 CREATE VIEW readable_runs as
 select id, namespace, kind, name, queue, priority,

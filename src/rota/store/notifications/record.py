@@ -87,8 +87,13 @@ def subject_of(run: Claim | Run) -> str:
 def is_own_news(run: Claim | Run) -> bool:
     """Whether the end of a run may cause a notification. The end of a child does not: its parent
     handles it."""
-    attached = run.parent_id is not None and run.trigger != Trigger.DETACHED
-    return not attached and not run.name.startswith(OWN)
+    return not _is_attached(run) and not run.name.startswith(OWN)
+
+
+def _is_attached(run: Claim | Run) -> bool:
+    if run.parent_id is None or run.trigger == Trigger.DETACHED:
+        return False
+    return not StoredRunOptions.read(run.options).detached
 
 
 def error_text(stored: str | None, *, bare: bool = False) -> str | None:
@@ -219,10 +224,10 @@ async def began(tx: Tx, claim: Claim, *, now: int) -> bool:
     return await record(tx, [cause], now=now)
 
 
-async def retry_options(tx: Tx, last: Run) -> str | None:
-    """The options for a further attempt of a chain that had ended. Its timeout begins again: a
-    person (or the parent) has decided to spend more time."""
-    kept = replace(StoredRunOptions.read(last.options), began_at=None)
+async def retry_options(tx: Tx, last: Run, options: str | None) -> str | None:
+    """The options for a further attempt of a chain that had ended, made of those it inherits. Its
+    timeout begins again: a person (or the parent) has decided to spend more time."""
+    kept = replace(StoredRunOptions.read(options), began_at=None)
     if await tx.rows("open_troubles", subjects=[subject_of(last)]):
         kept = replace(kept, recovers=1)
     return kept.text()

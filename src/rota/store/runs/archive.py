@@ -62,7 +62,7 @@ async def move(
     for row in await tx.rows("archivable_attempts", roots=roots):
         run = Run(*row)
         chains.setdefault(run.root_id, []).append(run)
-    recorded = await steps.load(tx, roots)
+    recorded = await _steps_of(tx, chains)
     leaving = [one for one in found if _leaves(chains[one.root_id], recorded[one.root_id])]
     moved = await retention.without_needed_children(tx, leaving)
     rows = [_row(chains[root], recorded[root]) for root in moved]
@@ -73,6 +73,13 @@ async def move(
         await retention.delete_records(tx, moved)
         await tx.rows("delete_chains", roots=whole)
     return retention.RetentionBatch(len(moved), next_id)
+
+
+async def _steps_of(tx: Tx, chains: dict[str, list[Run]]) -> dict[str, list[StoredStep]]:
+    """The steps of each chain, segment by segment."""
+    segments = {root: sorted({run.segment for run in runs}) for root, runs in chains.items()}
+    found = await steps.load(tx, [one for each in segments.values() for one in each])
+    return {root: [step for one in each for step in found[one]] for root, each in segments.items()}
 
 
 def _is_keyed(first: Run) -> bool:

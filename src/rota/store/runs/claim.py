@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,6 +19,8 @@ from rota.store.backend.queries import served_query
 KEYS_MAX = 10_000
 # A key that was served longer ago than this counts as new.
 SERVED_US = HOUR
+# Runs that execute alone, of which a claim reads so many and takes one.
+ALONE_MAX = 100
 NO_KEY = ""  # represents runs without a key where keys take turns
 
 
@@ -40,6 +42,9 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     one_alone: bool = False  # at most one run, and one that is executed alone
     after: Mapping[str, QueuePosition] = {}
     code_id: str = ""  # the code set of the worker, if it has one
+    parent_id: str = ""  # children of this run come first in queues without limits
+    alone_order: Callable[[Iterable[str]], list[str]] = list  # which run executes alone first
+    version: str = ""  # of the worker's code
 
     def query(self, name: str) -> str:
         """The form of a query that finds what this worker may take."""
@@ -49,7 +54,7 @@ class ClaimRequest(msgspec.Struct, frozen=True):
         """The parameters of `{served runs}` in a queue."""
         return {
             "namespace": self.namespace, "queue": queue, "names": self.names,
-            "code_id": self.code_id,
+            "code_id": self.code_id, "version": self.version,
         }  # fmt: skip
 
 
@@ -74,7 +79,10 @@ async def claim(tx: Tx, request: ClaimRequest, *, alone: bool = True) -> Claimed
             retry_at = free_at if retry_at is None else min(retry_at, free_at or retry_at)
             taken += _in_order(rows)
         else:
-            taken += await _claim_ready(tx, request, queue, slots, alone)
+            if request.parent_id:
+                taken += await _claim_children(tx, request, queue, slots)
+                slots = min(slots, request.runs_max - len(taken))
+            taken += await _claim_ready(tx, request, queue, slots, alone) if slots > 0 else []
     return Claimed(taken, retry_at)
 
 
@@ -94,6 +102,15 @@ async def _claim_ready(
     if claims:
         await tx.rows("take_runs", places=places, **values)
     return claims
+
+
+async def _claim_children(tx: Tx, request: ClaimRequest, queue: str, slots: int) -> list[Claim]:
+    """Children of a run that was executed alone a moment ago: it may wait for them."""
+    picked = await tx.rows(
+        request.query("pick_children"), parent_id=request.parent_id, limit=slots,
+        **request.place(queue),
+    )  # fmt: skip
+    return _in_order(await _claim_listed(tx, request, [row[0] for row in picked]))
 
 
 def values_of(request: ClaimRequest, queue: str, limit: int) -> dict[str, Any]:
@@ -152,8 +169,12 @@ async def _runs_allowed(tx: Tx, limit: Queue, slots: int) -> int:
 async def _claim_picked(tx: Tx, request: ClaimRequest, limit: Queue, runs_max: int) -> list[Row]:
     place, per_key = request.place(limit.name), limit.key_running_max or 0
     if request.one_alone:  # it holds its place of an open key already, from its first claim
-        picked = await tx.rows(request.query("pick_alone"), per_key=per_key, **place)
-        return await _claim_listed(tx, request, [row[0] for row in picked])
+        picked = await tx.rows(
+            request.query("pick_alone"), per_key=per_key, limit=ALONE_MAX, **place
+        )
+        ids = {root_id: run_id for run_id, root_id in reversed(picked)}
+        first = request.alone_order(reversed(ids))[:1]
+        return await _claim_listed(tx, request, [ids[root_id] for root_id in first])
     if limit.key_open_max or limit.round_robin:
         return await _claim_by_key(tx, request, limit, runs_max)
     if limit.age_us:

@@ -27,7 +27,8 @@ class ChainResult(NamedTuple):
 
 
 async def get(tx: Tx, *, namespace: str, run_id: str) -> Run:
-    """One run by its id, a beginning or a short end of it, or its external id; one must fit."""
+    """One run by its id, a beginning or a short end of it; or the newest run of the chain with this
+    external id. One must fit."""
     checked_search(run_id, "run id")
     rows = await tx.rows("get_run", namespace=namespace, id=run_id)
     if rows:
@@ -40,6 +41,8 @@ async def get(tx: Tx, *, namespace: str, run_id: str) -> Run:
         )
     if not found:
         raise await _unknown(tx, namespace, run_id)
+    if found[0].external_id == run_id:  # it names the chain
+        return await newest(tx, root_id=found[0].root_id) or found[0]
     return found[0]
 
 
@@ -72,6 +75,12 @@ async def _like(tx: Tx, namespace: str, given: str) -> list[Run]:
 def _candidates(found: Sequence[Run]) -> str:
     lines = [f"  {run.id}  {run.name}  {run.label}" for run in found[:CANDIDATES_MAX]]
     return "\n".join([*lines, "  …"] if len(found) > CANDIDATES_MAX else lines)
+
+
+async def newest(tx: Tx, *, root_id: str) -> Run | None:
+    """The last run of a chain; None if the chain was pruned or archived."""
+    rows = await tx.rows("last_attempts", roots=[root_id])
+    return Run(*rows[0]) if rows else None
 
 
 async def chain(tx: Tx, *, root_id: str) -> list[Run]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from rota.core.runs.lifecycle import FINAL, Status, Trigger
-from rota.core.runs.model import Run
+from rota.core.runs.model import Run, StoredStep
 from rota.errors import WrongState
 from rota.store.backend.database import Tx
 from rota.store.notifications import record
 from rota.store.runs import history
 from rota.store.runs.start import start_runs, successor
 
+INT_MAX = 2**63 - 1
 WITHOUT_RESULT = frozenset((Status.FAILED, Status.CANCELLED, Status.CRASHED))
 
 
@@ -38,8 +39,12 @@ async def retry_chain(
         recoveries=0,
     )  # fmt: skip
     following = msgspec.structs.replace(
-        following, options=await record.retry_options(tx, last), queue=queue or last.queue
+        following,
+        options=await record.retry_options(tx, last, following.options),
+        queue=queue or last.queue,
+        pinned_version=None,  # by hand: to the version that claims it
     )
+    await _forget_end(tx, last.segment)
     [started] = await start_runs(tx, [following], now=now, alone=False)
     if started.existed:
         raise WrongState(
@@ -47,6 +52,17 @@ async def retry_chain(
             hint="Wait for that run to end, or cancel it.",
         )
     return last
+
+
+async def _forget_end(tx: Tx, root_id: str) -> None:
+    """The next attempt continues where the code was when it was asked to end."""
+    for row in await tx.rows("ends_of", root_id=root_id):
+        end = StoredStep(*row)
+        is_over = end.finished_at is not None  # otherwise the code never learned of it
+        await tx.rows(
+            "forget_end", root_id=root_id, key=end.key,
+            position=end.position if is_over else INT_MAX, ended_at=end.finished_at or INT_MAX,
+        )  # fmt: skip
 
 
 async def resolve_run(tx: Tx, run_id: str, *, now: int) -> bool:

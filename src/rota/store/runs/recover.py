@@ -16,11 +16,12 @@ from rota.store.runs.chain_ends import EndedChain, after_ends
 from rota.store.runs.start import start_runs, successor
 
 
-async def renew_leases(tx: Tx, held: Sequence[Claim], *, lease_until: int) -> frozenset[str]:
-    """Renew the leases of exactly these claims; runs that are missing from the answer are lost."""
+async def renew_leases(tx: Tx, held: Sequence[Claim], *, lease_until: int) -> dict[str, bool]:
+    """Renew the leases of exactly these claims; runs that are missing from the answer are lost. For
+    the others: whether something was recorded for them from outside since they were claimed."""
     items = sorted((claim.id, claim.claim_count, claim.lease_owner) for claim in held)
     rows = await tx.many("renew_leases", items, lease_until=lease_until, alone=True)
-    return frozenset(row[0] for row in rows)
+    return {row[0]: row[1] == 2 for row in rows}
 
 
 async def reap_runs(
@@ -68,13 +69,12 @@ async def reap_runs(
 def _recovery(run: Run, new_id: str, now: int) -> NewRun:
     # The successor takes the place in the queue of the one it follows, and inherits its deadline.
     began_at = run.started_at or now
-    return msgspec.structs.replace(
-        successor(
-            run, new_id, trigger="recovery", available_at=min(run.available_at or now, now),
-            recoveries=run.recoveries + 1,
-        ),
-        options=StoredRunOptions.read(run.options).begun(began_at).text(),
+    following = successor(
+        run, new_id, trigger="recovery", available_at=min(run.available_at or now, now),
+        recoveries=run.recoveries + 1,
     )  # fmt: skip
+    options = StoredRunOptions.read(following.options).begun(began_at)
+    return msgspec.structs.replace(following, options=options.text())
 
 
 async def return_strays(tx: Tx, *, namespace: str, worker_id: str, held: Sequence[Claim]) -> int:

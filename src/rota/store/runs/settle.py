@@ -15,10 +15,12 @@ from rota.core.runs.model import Claim, Outcome
 from rota.core.runs.options import recovers
 from rota.store.backend.database import Row, Tx
 from rota.store.notifications import record
+from rota.store.runs import code_versions
 from rota.store.runs.cancel import cancel_children
 from rota.store.runs.chain_ends import EndedChain, after_ends
 from rota.store.runs.claim import Claimed, ClaimRequest, claim, values_of
 from rota.store.runs.payloads import INLINE_BYTES_MAX, big_bodies, inline_body
+from rota.store.runs.signals import leave_signals
 from rota.store.runs.start import start_runs
 
 _completion = attrgetter("claim.id", "claim.claim_count", "output")
@@ -114,11 +116,17 @@ async def _settle_others(
     status = {row[0]: row[1] for row in await tx.many("settle_runs", items)}
     await tx.many("put_payloads", [row for row in bodies if row[0] in status])
     ours = [o for o in outcomes if o.claim.id in status]
-    await tx.many("forget_failures", [(o.claim.root_id, key) for o in ours for key in o.again])
-    await tx.many("forget_handling", [(o.claim.root_id, key) for o in ours for key in o.handling])
+    await code_versions.refuse(tx, ours, now=now)
+    await tx.many("forget_failures", [(o.claim.segment, key) for o in ours for key in o.again])
+    await tx.many("forget_handling", [(o.claim.segment, key) for o in ours for key in o.handling])
     woke = any(value == Status.PENDING for value in status.values())
+    continued = [o for o in ours if o.verb == "continue" and o.retry is not None]
+    await leave_signals(tx, continued)
+    await tx.many(
+        "move_end_requests", [(o.claim.segment, o.retry.id) for o in continued if o.retry]
+    )
     woke |= await _follow(tx, ours, now)
-    over = [o.claim.root_id for o in ours if o.verb == "fail" and o.retry is None]
+    over = [o.claim.root_id for o in ours if o.verb in ("fail", "cancel") and o.retry is None]
     cancelled = await cancel_children(tx, over, now)
     woke |= await record.settled(tx, ours, now=now, continues=continues)
     return SettleResult(frozenset(status), woke, bool(cancelled))
@@ -134,7 +142,7 @@ def _settle_row(outcome: Outcome, now: int) -> Row:
 
 
 async def _follow(tx: Tx, outcomes: Sequence[Outcome], now: int) -> bool:
-    """Insert the retries; wake the parents of chains that have ended."""
+    """Insert the retries and continuations; wake the parents of chains that have ended."""
     retries = [outcome.retry for outcome in outcomes if outcome.retry]
     await start_runs(tx, retries, now=now, alone=False)
     after = [EndedChain.of(o) for o in outcomes if not o.retry and RULES[o.verb].target in FINAL]

@@ -9,7 +9,7 @@ import msgspec
 
 from rota.core.json_schema import misfit
 from rota.core.runs.failures import describe
-from rota.core.runs.model import Claim, StepRecord, StoredStep
+from rota.core.runs.model import Claim, Outcome, StepRecord, StoredStep
 from rota.errors import BadInput
 from rota.store.backend.database import Row, Tx
 from rota.store.runs.steps import hold, record
@@ -56,7 +56,7 @@ async def await_signal(
     """
     await tx.rows("lock_roots", roots=[claim.root_id])
     await hold(tx, claim)
-    known = await tx.rows("step_of", root_id=claim.root_id, key=step.key)
+    known = await tx.rows("step_of", root_id=claim.segment, key=step.key)
     if known and known[0][4] != "waiting":
         return StoredStep(*known[0])  # decided before: only the answer of the database was lost
     found, refused = await _fitting_signal(tx, claim.root_id, name, fits)
@@ -71,6 +71,25 @@ async def await_signal(
         step = msgspec.structs.replace(step, error=describe(refused))
     await record(tx, [StepRecord(claim, step)], alone=False)
     return step
+
+
+async def give_back_signal(tx: Tx, claim: Claim, step: StoredStep) -> None:
+    """Undo the end of a wait that the code has cancelled: the signal is for the next one."""
+    await tx.rows("lock_roots", roots=[claim.root_id])
+    await hold(tx, claim)
+    await tx.rows("give_back_signal", root_id=claim.root_id, key=step.key)
+    await tx.rows("end_wait", root_id=claim.segment, key=step.key, error=step.error)
+
+
+async def leave_signals(tx: Tx, continued: Sequence[Outcome]) -> None:
+    """Leave the signals that the code of a segment has not got to the next one. The others are in
+    its steps; the next segment uses the same keys again."""
+    roots = sorted({outcome.claim.root_id for outcome in continued})
+    if not roots:
+        return
+    pairs = [(outcome.claim.root_id, key) for outcome in continued for key in outcome.untaken]
+    await tx.many("give_back_signals", pairs)
+    await tx.rows("delete_taken_signals", roots=roots)
 
 
 async def send_signal(

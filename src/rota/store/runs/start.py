@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-from rota.core.runs.lifecycle import Status
+from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Claim, NewRun, Run, Started
+from rota.core.runs.options import StoredRunOptions
 from rota.store.backend.database import Row, Taken, Tx
 from rota.store.runs.claim import Claimed, ClaimRequest, claim
 from rota.store.runs.payloads import INLINE_BYTES_MAX, big_bodies
@@ -32,7 +33,9 @@ async def start_runs(
         except Taken:
             return await _with_existing(tx, runs, set())
     bodies = big_bodies(
-        (run.id, "input", run.input) for run in runs if run.root_id in (None, run.id)
+        (run.id, "input", run.input)
+        for run in runs
+        if run.id == (run.segment_id or run.root_id or run.id)
     )
     rows = [_row(run, now) for run in runs]
     answers = await tx.many("start_runs", rows, now=now, alone=alone and not bodies)
@@ -95,6 +98,9 @@ def successor(
     reason: str | None = None,
 ) -> NewRun:
     """The next row of a chain. The external id stays with the first row."""
+    options = run.options
+    if run.trigger == Trigger.DETACHED:
+        options = msgspec.structs.replace(StoredRunOptions.read(options), detached=1).text()
     return NewRun(
         id=new_id,
         namespace=run.namespace,
@@ -104,8 +110,27 @@ def successor(
         attempt=attempt or run.attempt,
         recoveries=run.recoveries if recoveries is None else recoveries,
         serial_key=run.serial_key, limit_key=run.limit_key, version=run.version, tags=run.tags,
-        options=run.options, reason=reason,
+        options=options, reason=reason, segment_id=run.segment_id,
+        pinned_version=run.pinned_version,
     )  # fmt: skip
+
+
+def continuation(
+    claim: Claim, new_id: str, *, body: str | None, version: str | None, now: int
+) -> NewRun:
+    """The first row of the next segment of a chain, with the input of that segment."""
+    following = successor(
+        claim, new_id, trigger=Trigger.CONTINUE, available_at=now, attempt=1, recoveries=0
+    )
+    options = StoredRunOptions.read(following.options).continued().text()
+    return msgspec.structs.replace(
+        following,
+        input=body,
+        version=version,
+        options=options,
+        segment_id=new_id,
+        pinned_version=None,
+    )
 
 
 def _row(run: NewRun, now: int) -> Row:
@@ -116,7 +141,8 @@ def _row(run: NewRun, now: int) -> Row:
         run.retry_of, run.root_id or run.id, run.parent_id, run.attempt, run.recoveries,
         run.trigger, run.external_id, run.serial_key, run.limit_key, run.version, run.tags,
         run.options,
-        None if body is not None and len(body) > INLINE_BYTES_MAX else body,
+        None if body is not None and len(body) > INLINE_BYTES_MAX else body, run.segment_id,
+        run.pinned_version,
     )  # fmt: skip
 
 

@@ -32,16 +32,28 @@ async def record(tx: Tx, records: Sequence[StepRecord], *, alone: bool = True) -
     ]
     rows = await tx.many("recorded_of", asked, alone=alone)
     stand = {(row[0], row[1]) for row in rows}
-    return [(record.claim.root_id, record.step.key) in stand for record in records]
+    return [(record.claim.segment, record.step.key) in stand for record in records]
+
+
+async def record_progress(tx: Tx, records: Sequence[StepRecord]) -> None:
+    """Write the progress of running steps, under their claims; the latest of each counts."""
+    latest = {(record.claim.id, record.step.key): record for record in records}
+    rows: list[Row] = [_row(latest[key].claim, latest[key].step) for key in sorted(latest)]
+    await tx.change("record_progress", rows, alone=True)
 
 
 async def load(tx: Tx, roots: Sequence[str]) -> dict[str, list[StoredStep]]:
-    """Everything recorded for these chains, in order."""
+    """Everything recorded for these segments, in order."""
     found: dict[str, list[StoredStep]] = {root: [] for root in roots}
     for row in await tx.rows("steps_of", roots=list(roots), alone=True):
         step = StoredStep(*row)
         found[step.root_id].append(step)
     return found
+
+
+async def ends(tx: Tx, *, root_id: str) -> list[StoredStep]:
+    """The requests to end a chain that count, and the ends that its code got."""
+    return [StoredStep(*row) for row in await tx.rows("ends_of", root_id=root_id)]
 
 
 async def page(tx: Tx, *, root_id: str, after: str, limit: int) -> list[StoredStep] | None:

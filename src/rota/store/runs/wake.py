@@ -22,6 +22,12 @@ async def poke(tx: Tx, root_ids: Sequence[str], *, now: int) -> int:
     return poked
 
 
+async def waiting(tx: Tx, run_ids: Sequence[str]) -> dict[str, int]:
+    """How often each of these runs was claimed, if it has not ended."""
+    rows = await tx.rows("waiting_claims", ids=sorted(run_ids))
+    return {row[0]: row[1] for row in rows}
+
+
 class Woken(NamedTuple):
     """How many sleepers became pending, when the next one is due, and whether one of those that
     became pending is executed alone."""

@@ -50,11 +50,14 @@ async def beat(
     queues: Sequence[str] = (),
     names: Sequence[str] = (),
     code_id: str = "",
+    held_threads: str | None = None,
+    version: str = "",
 ) -> Beat:
     """Store a heartbeat. `queues`, `names` and the code set say what the worker can execute."""
     rows = await tx.rows(
         served_query("beat", code_id), id=worker_id, status=status, now=now,
-        queues=list(queues), names=list(names), code_id=code_id or None, alone=True,
+        queues=list(queues), names=list(names), code_id=code_id or None, version=version,
+        held_threads=held_threads, alone=True,
     )  # fmt: skip
     if not rows:
         return Beat(is_known=False)

@@ -8,4 +8,4 @@ on conflict (id) do nothing
 delete from disarmed where id = 1 returning at, reason
 
 -- name: disarm_state
-select at, reason from disarmed
+select at, reason from disarmed where id = 1

@@ -107,7 +107,7 @@ where kind = 'automation' and status = 'waiting' and coalesce(reason, '') = ''
 -- name: broken_reservation
 -- A reserved event belongs to a chain that continues.
 select events.id, events.reserved_by from events
-where events.status = 'reserved' and not exists (
+where events.status = 'reserved' and events.reserved_by is not null and not exists (
     select 1 from runs as owner join runs as latest
         on latest.id = owner.root_id
             or (latest.root_id = owner.root_id and latest.retry_of is not null)

@@ -48,6 +48,7 @@ group by status, reason
 -- The schedules that are due next.
 select name, started_at, available_at from runs
 where namespace = :namespace and status = 'scheduled' and due_at is not null
+    and available_at is not null
 order by available_at limit :limit
 
 -- name: count_automations

@@ -13,7 +13,7 @@ select body from notices where schedule_id = :schedule_id
 -- name: record_notifications
 -- The events of these runs, if a rule of the namespace or the schedule's own receivers want to know.
 -- A run of a schedule is known by the schedule's name, too. Rules want no routine event, so it counts
--- as dispatched to them.
+-- as dispatched to them. A count: for `exists` PostgreSQL would read the rules of all namespaces.
 insert into notifications (id, namespace, kind, source, name, schedule, queue, tags, subject,
     run_id, details, created_at, is_open, dispatched_at, recipients)
 select item.id, runs.namespace, item.kind,
@@ -28,11 +28,11 @@ from runs left join runs as template on template.id = runs.schedule_id
     {, items: id text, kind text, run_id text, subject text, details text, is_open int,
         dispatched_at int}
 where runs.id = item.run_id
-    and (notices.body is not null or exists (
-        select 1 from notification_rules as rules
+    and (notices.body is not null or (
+        select count(*) from notification_rules as rules
         where rules.namespace = runs.namespace
             and rules.kinds like '%,' || item.kind || ',%'
-    ))
+    ) > 0)
 on conflict do nothing
 returning id
 

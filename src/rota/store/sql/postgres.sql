@@ -33,6 +33,9 @@ from pg_tables where schemaname = '{schema}' order by tablename
 -- name: role_state
 select current_user::text, has_schema_privilege('{schema}', 'create')
 
+-- name: session_settings
+select current_user::text, name, setting from pg_settings where name {in names}
+
 -- name: default_grants
 -- The rights of this role on tables that the owner makes later.
 select distinct lower(acl.privilege_type)
@@ -51,10 +54,6 @@ select (extract(epoch from clock_timestamp()) * 1000000)::bigint
 -- NOTIFY need not be durable: listeners also poll.
 select pg_notify(:channel, topic || {seed}), set_config('synchronous_commit', 'off', true)
 from unnest(:topics::text[]) as topic
-
--- name: notify_at_commit
--- Inside a transaction that must be durable.
-select pg_notify(:channel, topic || {seed}) from unnest(:topics::text[]) as topic
 
 -- name: claim_runs
 -- The CTE fixes the picked set before the update, which otherwise may exceed the limit. The row locks

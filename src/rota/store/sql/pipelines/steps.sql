@@ -12,4 +12,5 @@ order by key limit :limit
 
 -- name: move_to_queue
 update runs set queue = :queue
-where root_id = :root_id and (status = 'pending' or status = 'sleeping')
+where (id = :root_id or (root_id = :root_id and retry_of is not null))
+    and (status = 'pending' or status = 'sleeping')

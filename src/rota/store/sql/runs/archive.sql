@@ -3,7 +3,7 @@
 -- name: archivable_attempts
 select {run columns} from runs
 where id {in roots} or (root_id {in roots} and retry_of is not null)
-order by root_id, attempt, id
+order by root_id, coalesce(segment_id, root_id), attempt, id
 
 -- name: put_archive
 insert into archive (month, root_id, namespace, finished_at, body)

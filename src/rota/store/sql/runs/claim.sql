@@ -64,9 +64,17 @@ where place + busy_count <= :share
 order by priority desc, available_at, id
 limit :limit
 
+-- name: pick_children
+-- The first children of a run, from a queue without limits.
+select id from runs
+where parent_id = :parent_id and {claimable runs}
+order by priority desc, available_at, id
+limit :limit
+{skip_locked}
+
 -- name: pick_alone
--- The first of the runs that a worker without any other executes (core/runs/recovery).
-select id, priority, available_at from runs
+-- The first runs that a worker without any other executes (core/runs/recovery).
+select id, root_id from runs
 where namespace = :namespace and queue = :queue and status = 'pending' and recoveries >= 2
     and {served runs}
     and (:per_key = 0 or limit_key is null or :per_key > (
@@ -74,7 +82,7 @@ where namespace = :namespace and queue = :queue and status = 'pending' and recov
             and busy.limit_key = runs.limit_key and busy.status = 'running'
             and busy.finished_at is null))
 order by priority desc, available_at, id
-limit 1
+limit :limit
 {skip_locked}
 
 -- name: count_running

@@ -27,7 +27,7 @@ order by runs.id desc limit :limit
 -- Every attempt of a chain, first to last.
 select {run columns} from runs
 where id = :root_id or (root_id = :root_id and retry_of is not null)
-order by runs.attempt, runs.recoveries
+order by coalesce(runs.segment_id, runs.root_id), runs.attempt, runs.recoveries
 
 -- name: ended_chains
 -- The last attempts of these chains that are final.

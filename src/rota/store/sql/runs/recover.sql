@@ -3,7 +3,7 @@ update runs set lease_until = :lease_until
 {from items: id text, claim_count int, lease_owner text}
 where runs.id = item.id and runs.claim_count = item.claim_count
     and runs.lease_owner = item.lease_owner
-returning runs.id
+returning runs.id, runs.wake_requested
 
 -- name: lapsed_runs
 select {run columns} from runs

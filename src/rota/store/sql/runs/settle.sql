@@ -2,11 +2,14 @@
 -- No condition on `status`: by a CHECK, a run has a `lease_owner` exactly while it is running. With
 -- such a condition the planner would read the index of running rows, which is full of dead entries
 -- under load. Fenced: only the claim that holds the run may settle it. A wake-up that arrived during
--- the suspension makes the run pending here; otherwise it would be lost.
+-- the suspension makes the run pending here; otherwise it would be lost. With 2 something was recorded
+-- from outside: one claim is counted, so that no code in memory continues without it.
 update runs
-set status = case when item.status = 'sleeping' and runs.wake_requested = 1
+set status = case when item.status = 'sleeping' and runs.wake_requested > 0
         then 'pending' else item.status end,
-    reason = case when item.status = 'sleeping' and runs.wake_requested = 1
+    claim_count = case when item.status = 'sleeping' and runs.wake_requested = 2
+        then runs.claim_count + 1 else runs.claim_count end,
+    reason = case when item.status = 'sleeping' and runs.wake_requested > 0
         then null else item.reason end,
     available_at = case when item.status = 'sleeping' and runs.wake_requested = 0
         then item.available_at else runs.available_at end,

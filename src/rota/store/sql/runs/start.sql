@@ -1,12 +1,13 @@
 -- name: start_runs
 insert into runs (id, namespace, kind, name, queue, priority, status, reason, available_at, due_at,
     schedule_id, retry_of, root_id, parent_id, attempt, recoveries, trigger, external_id,
-    serial_key, limit_key, version, tags, options, input, created_at)
+    serial_key, limit_key, version, tags, options, input, created_at, segment_id, pinned_version)
 select item.id, item.namespace, item.kind, item.name, item.queue, item.priority, item.status,
     item.reason, item.available_at, item.due_at, item.schedule_id, item.retry_of, item.root_id,
     item.parent_id, item.attempt, item.recoveries, item.trigger, item.external_id,
-    item.serial_key, item.limit_key, item.version, item.tags, item.options, item.input, :now
-{from items: id text, namespace text, kind text, name text, queue text, priority int, status text, reason text, available_at int, due_at int, schedule_id text, retry_of text, root_id text, parent_id text, attempt int, recoveries int, trigger text, external_id text, serial_key text, limit_key text, version text, tags text, options text, input text}
+    item.serial_key, item.limit_key, item.version, item.tags, item.options, item.input, :now,
+    item.segment_id, item.pinned_version
+{from items: id text, namespace text, kind text, name text, queue text, priority int, status text, reason text, available_at int, due_at int, schedule_id text, retry_of text, root_id text, parent_id text, attempt int, recoveries int, trigger text, external_id text, serial_key text, limit_key text, version text, tags text, options text, input text, segment_id text, pinned_version text}
 where true
 on conflict do nothing
 returning id

@@ -8,7 +8,7 @@ select id from runs where id {in roots} order by id
 -- Wake the open run of each chain: now if it waits for such a thing, at its next suspension if it
 -- runs. One that sleeps for another reason (a delay, a back-off) looks when its time has come.
 update runs
-set wake_requested = 1,
+set wake_requested = case when wake_requested = 2 then 2 else 1 end,
     available_at = case when status = 'sleeping' then :now else available_at end,
     reason = case when status = 'sleeping' then null else reason end,
     status = case when status = 'sleeping' then 'pending' else status end
@@ -32,3 +32,8 @@ returning runs.recoveries
 -- name: next_due
 select min(available_at) from runs
 where namespace = :namespace and status = 'sleeping' and available_at is not null
+
+-- name: waiting_claims
+-- A run that has come to rest may still be running here: its outcome is about to be settled.
+select id, claim_count from runs
+where id {in ids} and status in ('sleeping', 'pending', 'running')

@@ -2,9 +2,9 @@
 
 -- name: put_worker
 insert into workers (id, namespace, host, pid, pid_started, queues, names, seats, status, version,
-    started_at, heartbeat_at, code_id)
+    started_at, heartbeat_at, code_id, held_threads)
 values (:id, :namespace, :host, :pid, :pid_started, :queues, :names, :slots, 'online', :version,
-    :started_at, :heartbeat_at, :code_id)
+    :started_at, :heartbeat_at, :code_id, :held_threads)
 
 -- name: put_code_set
 insert into code_sets (id, namespace, seen_at) values (:id, :namespace, :now)
@@ -21,18 +21,19 @@ select :id, item.name, item.digest
 
 -- name: forget_code_sets
 delete from code_sets where namespace = :namespace and seen_at < :before
-    and not exists (select 1 from workers where workers.code_id = code_sets.id)
+    and not exists (select 1 from workers where workers.namespace = :namespace
+        and workers.code_id = code_sets.id)
 
 -- name: beat
 -- A worker that was marked offline is online again after its next heartbeat. The answer says whether
 -- a run waits that is executed alone, and whether the database is disarmed.
 update workers set heartbeat_at = :now, status = :status, stopped_at = null,
-    code_id = :code_id
+    code_id = :code_id, held_threads = :held_threads
 where id = :id
 returning id, exists (select 1 from runs where runs.namespace = workers.namespace
     and runs.queue {in queues} and runs.status = 'pending' and runs.recoveries >= 2
     and {served runs}),
-    (select at from disarmed), (select reason from disarmed)
+    (select at from disarmed where id = 1), (select reason from disarmed where id = 1)
 
 -- name: stop_workers
 -- A worker that still holds a run stays online: recovery finds the run through this row.
@@ -52,7 +53,7 @@ where namespace = :namespace and id <> :id and heartbeat_at > :now
 -- name: page_of_workers
 -- With a text in the name of their machine, in the order of their start, after one of them.
 select id, namespace, host, pid, pid_started, queues, names, seats, status, version, started_at,
-    heartbeat_at, stopped_at, code_id
+    heartbeat_at, stopped_at, code_id, held_threads
 from workers
 where namespace = :namespace and (:all_of_them = 1 or status <> 'offline')
     and (:search = '' or replace(lower(host), lower(:search), '') <> lower(host))

@@ -1,0 +1,1 @@
+"""Workflow code, read as text: the calls in it that would differ at a replay. Pure."""
