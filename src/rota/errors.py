@@ -441,6 +441,13 @@ class TruncatedReply(BadReply):
     hint = "Raise `maxTokens`, ask for less, or make `batchSize` smaller; then retry the item."
 
 
+class UnfinishedReply(BadReply):
+    """A model was interrupted, asked for a tool, or stopped for an unknown reason."""
+
+    code = "unfinished_reply"
+    hint = "Retry the item; the message says why the model stopped."
+
+
 class EmptyReply(BadReply):
     """A model's reply was empty, even after a second request."""
 

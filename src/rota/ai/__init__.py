@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rota.ai.base import Estimate, Invoker, Reply, Request, release
+from rota.ai.finish import Finish
 
 if TYPE_CHECKING:
     from rota.ai.anthropic import Anthropic
@@ -45,6 +46,7 @@ __all__ = [
     "Budgeted",
     "CommandInvoker",
     "Estimate",
+    "Finish",
     "Invoker",
     "Limiter",
     "Limits",

@@ -6,17 +6,12 @@ from typing import Any, ClassVar, Unpack
 
 from rota.ai.base import Request, passing
 from rota.ai.base_invoker import count
+from rota.ai.finish import MESSAGES
 from rota.ai.provider_call import Home, HttpInvoker, HttpInvokerOptions, ReplyParser
 
 VERSION = "2023-06-01"
 MAX_TOKENS = 4096  # the API requires a limit; this is the default
 
-_FINISH = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-}
 _CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
 
@@ -28,9 +23,9 @@ class _MessageParser(ReplyParser):
         self._usage: dict[str, int] = {}
 
     @property
-    def refusal(self) -> str | None:
-        """Anthropic gives no reason."""
-        return "" if self.finish == "refusal" else None
+    def refusal(self) -> str:
+        """Anthropic gives no text."""
+        return ""
 
     def event(self, value: dict[str, Any]) -> None:
         """Read one event of a stream; unknown ones are ignored."""
@@ -69,7 +64,7 @@ class _MessageParser(ReplyParser):
 
     def _stop(self, reason: Any) -> None:
         if isinstance(reason, str):
-            self.finish = _FINISH.get(reason, reason)
+            self.finish_word = reason
 
     def _count(self, usage: Any) -> None:
         """Tokens in include those written to and read from a cache."""
@@ -96,6 +91,7 @@ class Anthropic(HttpInvoker):
     base_suffix = "/v1"
     own_headers: ClassVar = {"anthropic-version": VERSION}
     parser = _MessageParser
+    words = MESSAGES
 
     def __init__(
         self,

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 import msgspec
 
 from rota.ai import tokens
+from rota.ai.finish import Finish
 from rota.errors import Transient
 
 TIMEOUT_S = 120.0
@@ -50,14 +51,15 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """One answer. `finish` is "stop", or "length" if it was cut at `max_tokens`."""
+    """One answer. It is complete only if `finish` is `Finish.WHOLE`."""
 
     text: str
     model: str  # as the provider calls it
     tokens_in: int
     tokens_out: int
     cost_usd: float | None  # None: no price is known for the model
-    finish: str = "stop"
+    finish: Finish = Finish.WHOLE
+    finish_word: str = ""  # as the provider says it
     guessed: bool = False  # the provider did not count the tokens, so we estimated them
 
 

@@ -14,6 +14,7 @@ from rota.ai.base import (
     estimated_tokens,
     prompt_tokens_max,
 )
+from rota.ai.finish import Finish
 from rota.ai.prices import Prices
 from rota.ai.request_fields import body_problems, header_problems
 from rota.core.process_metrics import AI_COST, AI_TOKENS
@@ -57,7 +58,8 @@ class Priced:
         *,
         model: str | None = None,
         used: tuple[int, int] | None = None,
-        finish: str = "stop",
+        finish: Finish = Finish.WHOLE,
+        finish_word: str = "",
     ) -> Reply:
         """The answer with its tokens counted, or estimated if the provider did not count."""
         asked, answered = used or (estimated_tokens(request)[0], tokens.estimate(text))
@@ -70,7 +72,7 @@ class Priced:
         AI_TOKENS.add(named, "out", by=answered)
         if cost is not None:
             AI_COST.add(named, by=cost)
-        return Reply(text, named, asked, answered, cost, finish, guessed=used is None)
+        return Reply(text, named, asked, answered, cost, finish, finish_word, guessed=used is None)
 
 
 def check(request: Request, *, model: bool = True) -> None:

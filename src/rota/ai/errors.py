@@ -112,7 +112,8 @@ def _judged(refusal: Refusal) -> RotaError:
 
 def filtered(who: str, explanation: str, reply: Reply) -> FilteredReply:
     """The provider answered by refusing to; it charges for that as for any answer."""
-    text = f"{who} would not answer" + (f": {explanation[:SHOWN_CHARS_MAX]}" if explanation else "")
+    why = explanation[:SHOWN_CHARS_MAX] or f"it stopped with {reply.finish_word!r}"
+    text = f"{who} would not answer: {why}"
     error = FilteredReply(text, reason="content_filter", sent=True)
     if not reply.guessed:
         error.facts |= {

@@ -13,6 +13,7 @@ from typing import Any
 from rota.ai import tokens
 from rota.ai.base import Reply, Request, estimated_tokens
 from rota.ai.base_invoker import Priced, check
+from rota.ai.finish import Finish
 from rota.ai.prices import Prices
 
 ECHO_CHARS_MAX = 200
@@ -74,13 +75,13 @@ class Offline(Priced):
         return self.reply(request, text, model=request.model or self.name, finish=finish)
 
 
-def _cut(text: str, tokens_max: int | None) -> tuple[str, str]:
+def _cut(text: str, tokens_max: int | None) -> tuple[str, Finish]:
     """An answer that is longer than the question allows is cut, as models do."""
     if tokens_max is None or tokens.estimate(text) <= tokens_max:
-        return text, "stop"
+        return text, Finish.WHOLE
     while tokens.estimate(text) > tokens_max:
         text = text[: len(text) * tokens_max // tokens.estimate(text)]
-    return text, "length"
+    return text, Finish.LENGTH
 
 
 def made_up(request: Request) -> str:

@@ -6,10 +6,8 @@ from typing import Any, Unpack
 
 from rota.ai.base import Request, passing
 from rota.ai.base_invoker import counts
+from rota.ai.finish import CHAT
 from rota.ai.provider_call import Home, HttpInvoker, HttpInvokerOptions, ReplyParser
-
-# Other servers have values of their own for an answer that was cut off.
-_FINISH = {"max_tokens": "length", "MAX_TOKENS": "length", "SAFETY": "content_filter"}
 
 
 class _CompletionParser(ReplyParser):
@@ -21,12 +19,9 @@ class _CompletionParser(ReplyParser):
         self._finished = False
 
     @property
-    def refusal(self) -> str | None:
-        """The text of the model, or that a filter refused."""
-        text = "".join(self._refusal)
-        if not text and self.finish == "content_filter":
-            return "its content filter blocked the answer"
-        return text or None
+    def refusal(self) -> str:
+        """The text of the model."""
+        return "".join(self._refusal)
 
     def event(self, value: dict[str, Any]) -> None:
         """Read one chunk; the usage comes after the end."""
@@ -57,7 +52,7 @@ class _CompletionParser(ReplyParser):
         reason = choice.get("finish_reason")
         if reason or field == "message":
             self._finished = True
-            self.finish = _FINISH.get(str(reason), str(reason or "stop"))
+            self.finish_word = str(reason or "")
 
 
 def _text(content: Any) -> str:
@@ -79,6 +74,7 @@ class OpenAI(HttpInvoker):
     key_header = "Authorization"
     path = "/chat/completions"
     parser = _CompletionParser
+    words = CHAT
 
     def __init__(
         self, name: str = "openai", *, json_mode: bool = True, **options: Unpack[HttpInvokerOptions]

@@ -11,6 +11,7 @@ import contextlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypedDict
 from urllib.parse import SplitResult, urlunsplit
 
@@ -19,6 +20,7 @@ import msgspec
 from rota.ai.base import Reply, Request, passing
 from rota.ai.base_invoker import Priced, check
 from rota.ai.errors import Refusal, filtered, judge
+from rota.ai.finish import Finish, Words, finish_of
 from rota.ai.prices import Prices
 from rota.errors import BadSetting, Rejected, RotaError, UsageError
 from rota.net.http import (
@@ -47,12 +49,12 @@ class ReplyParser(ABC):
         self.parts: list[str] = []
         self.model: str | None = None
         self.used: tuple[int, int] | None = None  # tokens in and out, as the provider counts
-        self.finish = "stop"
+        self.finish_word = ""  # why the model stopped, as the provider says
 
     @property
     @abstractmethod
-    def refusal(self) -> str | None:
-        """Why there is no answer, if the model or a filter refused to give one."""
+    def refusal(self) -> str:
+        """The text of the model's or the filter's refusal, if there is one."""
 
     @abstractmethod
     def event(self, value: dict[str, Any]) -> None:
@@ -86,6 +88,7 @@ class HttpInvokerOptions(TypedDict, total=False):
     key_env: str | None
     key_header: str
     stream: bool
+    finish_words: Words
     prices: Prices | None
     env: Mapping[str, str]
 
@@ -103,6 +106,7 @@ class HttpInvoker(Priced, ABC):
     base_suffix = ""  # the end of a base URL that `path` begins with
     own_headers: ClassVar[Mapping[str, str]] = {}
     parser: type[ReplyParser]
+    words: ClassVar[Words]  # for `finish`
 
     def __init__(
         self,
@@ -112,6 +116,7 @@ class HttpInvoker(Priced, ABC):
         key_env: str | None = None,
         key_header: str | None = None,
         stream: bool = True,
+        finish_words: Words = MappingProxyType({}),
         prices: Prices | None = None,
         env: Mapping[str, str] = os.environ,
     ) -> None:
@@ -129,6 +134,7 @@ class HttpInvoker(Priced, ABC):
         self._key = ApiKey(variable, name, prefix=prefix, env=env) if variable else None
         self._needs_key = self._at_home or key_env is not None
         self._stream = stream
+        self._words = {**self.words, **finish_words}
         self._connections = KeptConnections()
 
     async def ask(self, request: Request) -> Reply:
@@ -136,11 +142,14 @@ class HttpInvoker(Priced, ABC):
         check(request)
         parser = self.parser(self.name)
         await self._post(request, parser)
+        finish = finish_of(parser.finish_word, self._words)
+        if parser.refusal:
+            finish = Finish.FILTERED
         reply = self.reply(
             request, "".join(parser.parts), model=parser.model, used=parser.used,
-            finish=parser.finish,
+            finish=finish, finish_word=parser.finish_word,
         )  # fmt: skip
-        if parser.refusal is not None:
+        if finish is Finish.FILTERED:
             raise filtered(self.name, parser.refusal, reply)
         return reply
 

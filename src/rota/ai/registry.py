@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from rota.ai.base import Estimate, Invoker, Reply, Request, announced, announces, release
+from rota.ai.finish import Finish
 from rota.ai.limiter import Limiter
 from rota.ai.limits import Limits
 from rota.ai.prices import Prices, read_mapping, read_prices
@@ -54,6 +55,7 @@ class _HttpPart(_Part, frozen=True, kw_only=True):
     base_url: str | None = None
     key_env: str | None = None
     stream: bool = True
+    finish_words: dict[str, Finish] = {}
 
 
 class OpenAIPart(_HttpPart, frozen=True, kw_only=True):

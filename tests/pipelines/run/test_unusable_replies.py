@@ -102,6 +102,57 @@ async def test_an_empty_reply_is_asked_for_again_and_then_fails(
         assert agrees(it, 5)
 
 
+WORDS_OF_UNFINISHED = [
+    ("openai", "tool_calls", "UnfinishedReply", 1),
+    ("openai", "quantum_flux", "UnfinishedReply", 1),
+    ("openai", "error", "UnfinishedReply", 3),
+    ("openai", "abort", "UnfinishedReply", 3),
+    ("openai", "insufficient_system_resource", "UnfinishedReply", 3),
+    ("openai", "RECITATION", "FilteredReply", 1),
+    ("openai", "model_length", "TruncatedReply", 3),
+    ("anthropic", "pause_turn", "UnfinishedReply", 3),
+    ("anthropic", "tool_use", "UnfinishedReply", 1),
+]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("kind", "finish", "error", "tries"), WORDS_OF_UNFINISHED)
+async def test_a_reply_is_an_answer_only_with_a_finish_word_for_it(
+    database_url: str,
+    tmp_path: Path,
+    kind: str,
+    finish: str,
+    error: str,
+    tries: int,
+    *,
+    stream: bool,
+) -> None:
+    model = Model(answer=lambda asked: Say(finish=finish if "Say b" in prompt_of(asked) else ""))
+    async with world(database_url, tmp_path, model) as it:
+        base_url = f"{it.model.url}/v1" if kind == "openai" else it.model.url
+        it.app.pipelines.use(ai_settings(it.model.url, kind=kind, base_url=base_url, stream=stream))
+        result = await it.run(WORDS)
+        assert (result.outcome, result.failed_by) == ("partial", {error: 1})
+        assert finish in result.errors[0].message or error == "TruncatedReply"
+        assert agrees(it, 2 + tries)
+        assert (result.calls, result.tokens_in, result.tokens_out) == it.model.usage
+
+
+async def test_a_provider_may_have_a_finish_word_of_its_own(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with world(database_url, tmp_path, Model(answer=lambda asked: Say(finish="done"))) as it:
+        it.app.pipelines.use(ai_settings(it.model.url, finish_words={"done": "stop"}))
+        result = await it.run(WORDS)
+        assert (result.outcome, result.calls) == ("completed", 3)
+
+
+async def test_an_interrupted_reply_is_asked_for_again(database_url: str, tmp_path: Path) -> None:
+    async with world(database_url, tmp_path, Model(Say(finish="abort"))) as it:
+        result = await it.run(WORDS)
+        assert (result.outcome, result.calls) == ("completed", 4)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("kind", "finish"), [("openai", "content_filter"), ("anthropic", "refusal")]

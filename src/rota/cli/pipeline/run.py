@@ -27,7 +27,10 @@ from rota.pipelines.files import write_whole
 from rota.pipelines.outcome import PipelineResult
 
 # Errors of replies without an answer, and their words in the summary.
-UNANSWERED = {"TruncatedReply": "cut off", "EmptyReply": "empty", "FilteredReply": "refused"}
+UNANSWERED = {
+    "TruncatedReply": "cut off", "UnfinishedReply": "unfinished", "EmptyReply": "empty",
+    "FilteredReply": "refused",
+}  # fmt: skip
 ERRORS_SHOWN = 5
 HINTS = {
     "NeedsLogin": "Set the key in the environment of this command, then continue.",

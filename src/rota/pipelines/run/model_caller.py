@@ -8,6 +8,7 @@ for once more. No call is made that could pass the budget.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -16,6 +17,7 @@ import msgspec
 
 from rota.ai.base import Estimate, Invoker, Reply, Request, announced, announces
 from rota.ai.budget import Budget, usage_of
+from rota.ai.finish import Finish
 from rota.core.runs.retry import RetryPolicy
 from rota.core.time.instants import SECOND
 from rota.engine.clock import Clock
@@ -33,6 +35,7 @@ from rota.errors import (
     Rejected,
     Transient,
     TruncatedReply,
+    UnfinishedReply,
 )
 from rota.pipelines.definition.fields import re_ask
 from rota.pipelines.definition.sections import PipelineBudget, Retry
@@ -274,11 +277,13 @@ class Attempts:
 
     def unusable(self, reply: Reply, request: Request, *, is_bounded: bool) -> float | None:
         """None for an answer; otherwise seconds until the next try, or the failure."""
-        if reply.finish == "length":
+        if reply.finish == Finish.LENGTH:
             return self._more_tokens(reply, request, is_bounded=is_bounded)
-        if reply.text.strip():
+        if reply.finish == Finish.WHOLE and reply.text.strip():
             return None
-        error = EmptyReply(f"{reply.model} replied with nothing ({reply.finish})")
+        error = _no_answer(reply)
+        if reply.finish not in (Finish.WHOLE, Finish.INTERRUPTED):
+            raise error
         self._attempt += 1
         return self._next_s(self._policy, self._attempt, error)
 
@@ -292,6 +297,26 @@ class Attempts:
             raise self._cut
         self._tokens_max = tokens_max
         return 0.0
+
+
+def _no_answer(reply: Reply) -> EmptyReply | UnfinishedReply:
+    """The failure of a reply without an answer that was not cut off."""
+    word = reply.finish_word or reply.finish
+    if reply.finish == Finish.WHOLE:
+        return EmptyReply(f"{reply.model} replied with nothing ({word})")
+    if reply.finish == Finish.INTERRUPTED:
+        return UnfinishedReply(f"{reply.model} was interrupted in its reply ({word})")
+    if reply.finish == Finish.TOOLS:
+        return UnfinishedReply(
+            f"{reply.model} asked for a tool instead of answering ({word})",
+            hint="Remove `tools` from `body`, or tell the model in the prompt to answer itself.",
+        )
+    shown = f"for the reason {reply.finish_word!r}" if reply.finish_word else "without a reason"
+    return UnfinishedReply(
+        f"{reply.model} stopped {shown}, which Rota does not know as the end of an answer",
+        hint="If the reply is complete, write `finish_words: {"
+        f"{json.dumps(reply.finish_word)}: stop}}` under the provider in the AI settings.",
+    )
 
 
 def policy_of(retry: Retry) -> RetryPolicy:
