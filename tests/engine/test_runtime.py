@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from rota import Rota
+from rota.client.doctor import examine
 from rota.engine import runtime as runtime_
+from rota.engine.clock import SystemClock
 from rota.engine.journal import insist
 from rota.engine.watchdog import Watchdog
 from rota.errors import StoreBusy, StoreCorrupt, StoreFull, StoreUnreachable
@@ -177,7 +179,7 @@ def handler() -> Iterator[RecordsHandler]:
 
 
 async def test_a_stuck_loop_fails_health_and_says_where_it_hangs(handler: RecordsHandler) -> None:
-    watchdog = Watchdog(0.05)
+    watchdog = Watchdog(0.05, SystemClock())
     watchdog.start()
     try:
         assert watchdog.stuck_for_s() == 0
@@ -194,7 +196,7 @@ async def test_a_stuck_loop_fails_health_and_says_where_it_hangs(handler: Record
 async def test_a_watchdog_reports_once_for_every_time_the_loop_gets_stuck(
     handler: RecordsHandler,
 ) -> None:
-    watchdog = Watchdog(0.05)
+    watchdog = Watchdog(0.05, SystemClock())
     watchdog.start()
     try:
         assert handler.words.get(timeout=60)
@@ -222,6 +224,28 @@ async def test_a_workflow_that_blocks_its_worker_is_named_with_its_line(
         assert "return handler.words.get(timeout=60)" in word
         assert "sync step" in word
         assert await result(await app.start(busy)) != word, "each time is reported once"
+
+
+async def test_doctor_names_the_line_of_a_workflow_that_blocked_its_worker(
+    database_url: str, handler: RecordsHandler
+) -> None:
+    app = Rota(stuck_s=120)
+
+    @app.workflow
+    async def busy() -> str:
+        return handler.words.get(timeout=60)  # blocks until the watchdog has noticed
+
+    async with live(app, database_url) as clock:
+        assert "has blocked" not in str(await examine(database_url, app.settings))
+        await result(await app.start(busy))
+        run = await app.start(busy)
+        await result(run)
+        await pass_time(clock, "5s")  # to the next heartbeat
+        report = str(await examine(database_url, app.settings))
+        line = busy.function.__code__.co_firstlineno + 2
+        assert "workflow busy has blocked worker" in report
+        assert "2 times since its start, last" in report
+        assert f"{__file__}:{line} (run {run.id})" in report
 
 
 async def test_work_goes_on_while_one_run_blocks_nothing_but_itself(database_url: str) -> None:

@@ -77,7 +77,7 @@ class Case(NamedTuple):
 PLACE: dict[str, Any] = {"namespace": SPACE, "queue": "default", "names": ["work"], "limit": 10,
     "version": "v1"}  # fmt: skip
 BEAT = {"id": "w1", "status": "online", "now": NOW, "queues": ["default"], "names": ["work"],
-    "version": "v1"}  # fmt: skip
+    "version": "v1", "held_threads": None, "workflow_blocks": None}  # fmt: skip
 LEASE = {"worker_id": "w1", "lease_until": NOW, "now": NOW}
 PRIMARY = ("runs_pkey", "sqlite_autoindex_runs_1")
 CHAIN = (*PRIMARY, "runs_attempts")
@@ -99,9 +99,8 @@ CASES = [
     ),
     Case("claim_listed", PRIMARY, {"ids": ["pending000001"], **LEASE}),
     Case("pick_alone", ("runs_alone",), PLACE | {"per_key": 0}),
-    Case("beat", ("runs_alone",),
-        BEAT | {"code_id": None, "held_threads": None}),
-    Case("beat_by_code", ("runs_alone",), BEAT | {"code_id": "code", "held_threads": None}),
+    Case("beat", ("runs_alone",), BEAT | {"code_id": None}),
+    Case("beat_by_code", ("runs_alone",), BEAT | {"code_id": "code"}),
     Case("claim_runs_by_code", ("runs_ready",), PLACE | LEASE | {"code_id": "code"}),
     Case("ready_runs_by_code", ("runs_ready",), PLACE | LEASE | {"code_id": "code"}),
     Case("renew_leases", PRIMARY, {"lease_until": NOW}, ("running000001", 1, "w1")),

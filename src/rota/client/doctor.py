@@ -16,6 +16,7 @@ import msgspec
 from rota.client.findings import (
     Finding,
     Level,
+    block_findings,
     disk_findings,
     grant_findings,
     session_findings,
@@ -323,6 +324,7 @@ class Doctor:
             if (why := absent[row.id]) is not None and row not in blocked
         ]
         found += [thread_finding(row) for row in self._live if row.held_threads]
+        found += [one for row in self._live for one in block_findings(row, self._now)]
         if self._live:
             slots = sum(row.slots for row in self._live)
             names = sorted({name for row in self._live for name in served(row)})

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from rota.core.plurals import some
-from rota.core.runs.model import WorkerRecord
+from rota.core.plurals import counted, some
+from rota.core.runs.model import WorkerRecord, WorkflowBlock
+from rota.core.time.instants import span
 from rota.engine.step_threads import named
 from rota.settings import Settings
 from rota.store.backend.postgres_grants import RoleGrants
@@ -162,6 +163,23 @@ def _later(found: RoleGrants, needs: tuple[str, ...]) -> list[Finding]:
 def threads_held(worker: WorkerRecord) -> list[str]:
     """The steps, by name, that hold a thread of a worker although they timed out."""
     return [str(name) for name in msgspec.json.decode(worker.held_threads or "[]")]
+
+
+def block_findings(worker: WorkerRecord, now: int) -> list[Finding]:
+    """The findings about workflows that blocked a worker."""
+    who = f"worker {worker.id} ({worker_name(worker)})"
+    hint = (
+        "Call blocking code in a sync step, which runs in a thread. The worker's log has a stack."
+    )
+    return [
+        Finding(
+            "warn", "workers",
+            f"workflow {one.workflow} has blocked {who} for a second "
+            f"{counted(one.count, 'time')} since its start, last {span(now - one.at)} ago at "
+            f"{one.line} (run {one.run_id})", hint,
+        )
+        for one in msgspec.json.decode(worker.workflow_blocks or "[]", type=list[WorkflowBlock])
+    ]  # fmt: skip
 
 
 def worker_name(worker: WorkerRecord) -> str:

@@ -23,6 +23,7 @@ from rota.engine import process_identity
 from rota.engine.clock import STEP_US, SystemClock
 from rota.engine.context import EngineContext
 from rota.engine.wakeups import CANCEL, DONE, READY
+from rota.engine.watchdog import Watchdog
 from rota.engine.worker import Worker
 from rota.errors import StoreReadOnly
 from rota.store.access import audit
@@ -63,7 +64,7 @@ class Maintenance:
         self,
         worker: Worker,
         base: EngineContext,
-        stuck_for_s: Callable[[], float],
+        watchdog: Watchdog,
         allow: Callable[[bool], None],
         held_threads: Callable[[], Sequence[str]],
     ) -> None:
@@ -74,7 +75,7 @@ class Maintenance:
         self._wakeups = base.wakeups
         self._ids = base.ids
         self._kept_kinds = base.kept_kinds
-        self._stuck_for_s = stuck_for_s
+        self._watchdog = watchdog
         self._allow = allow
         self._held_threads = held_threads
         self._disarmed: Disarmed | None = None
@@ -153,6 +154,7 @@ class Maintenance:
             queues=self._worker.queue_names, names=self._worker.names(),
             code_id=self._worker.code.id, version=self._worker.version,
             held_threads=json.dumps(held) if (held := list(self._held_threads())) else None,
+            workflow_blocks=json_text(blocks) if (blocks := self._watchdog.blocks()) else None,
         )  # fmt: skip
 
     def _note_disarmed(self, disarmed: Disarmed | None) -> None:
@@ -382,7 +384,7 @@ class Maintenance:
 
     def is_healthy(self) -> bool:
         """Whether the event loop is responsive."""
-        return not self._stuck_for_s()
+        return not self._watchdog.stuck_for_s()
 
 
 def _rests(until: int, now: int) -> bool:

@@ -50,11 +50,9 @@ class Runtime:
         self._version = version
         self._fires = fires
         self._queues = [queue.name for queue in queues]
-        self._watchdog = Watchdog(base.settings.stuck_s, code)
+        self._watchdog = Watchdog(base.settings.stuck_s, base.clock, code)
         self.worker = Worker(base.ids.make(base.clock.now()), base, executors, queues, version)
-        self.maintenance = Maintenance(
-            self.worker, base, self._watchdog.stuck_for_s, self._allow, held_threads
-        )
+        self.maintenance = Maintenance(self.worker, base, self._watchdog, self._allow, held_threads)
         self.scheduler = Scheduler(base)
         self.notification_loop = NotificationLoop(base) if notifies else None
         keeps_logs = base.settings.keep_logs

@@ -12,6 +12,7 @@ from typing import Any
 import asyncpg
 
 from rota import Rota, RunFailed
+from rota.engine.clock import SystemClock
 from rota.engine.watchdog import Watchdog
 from rota.store.backend.postgres_errors import translate
 from rota.testing import virtual
@@ -290,7 +291,7 @@ async def blocked(place: Place) -> str:
 
     keep, log = Keep(), logging.getLogger("rota.watchdog")
     log.addHandler(keep)
-    watchdog = Watchdog(0.05)
+    watchdog = Watchdog(0.05, SystemClock())
     watchdog.start()
     try:
         deadline = time.monotonic() + 20

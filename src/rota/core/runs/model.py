@@ -256,6 +256,18 @@ class WorkerRecord(msgspec.Struct, frozen=True):
     stopped_at: int | None
     code_id: str | None = None  # the code set of its automations
     held_threads: str | None = None  # the steps that hold them after a timeout, as JSON
+    workflow_blocks: str | None = None  # a list of `WorkflowBlock`, as JSON
+
+
+class WorkflowBlock(msgspec.Struct, frozen=True):
+    """Code of a workflow that blocked its worker for a second: the last time since the worker's
+    start, and how many times there were."""
+
+    workflow: str
+    run_id: str
+    line: str
+    at: int
+    count: int = 1
 
 
 class Queue(msgspec.Struct, frozen=True):

@@ -556,6 +556,7 @@ create table workers (
     stopped_at bigint,
     code_id text collate "C",
     held_threads text,
+    workflow_blocks text,
     constraint workers_status_check CHECK ((status = ANY (ARRAY['online'::text, 'draining'::text, 'offline'::text]))),
     constraint workers_pkey PRIMARY KEY (id)
 );

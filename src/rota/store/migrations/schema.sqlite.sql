@@ -464,7 +464,7 @@ CREATE TABLE workers (
     started_at integer not null,
     heartbeat_at integer not null,
     stopped_at integer
-, code_id text, held_threads text) strict;
+, code_id text, held_threads text, workflow_blocks text) strict;
 
 CREATE INDEX answers_by_automation on answers (namespace, automation, id);
 

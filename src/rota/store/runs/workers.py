@@ -51,13 +51,14 @@ async def beat(
     names: Sequence[str] = (),
     code_id: str = "",
     held_threads: str | None = None,
+    workflow_blocks: str | None = None,
     version: str = "",
 ) -> Beat:
     """Store a heartbeat. `queues`, `names` and the code set say what the worker can execute."""
     rows = await tx.rows(
         served_query("beat", code_id), id=worker_id, status=status, now=now,
         queues=list(queues), names=list(names), code_id=code_id or None, version=version,
-        held_threads=held_threads, alone=True,
+        held_threads=held_threads, workflow_blocks=workflow_blocks, alone=True,
     )  # fmt: skip
     if not rows:
         return Beat(is_known=False)

@@ -2,9 +2,9 @@
 
 -- name: put_worker
 insert into workers (id, namespace, host, pid, pid_started, queues, names, seats, status, version,
-    started_at, heartbeat_at, code_id, held_threads)
+    started_at, heartbeat_at, code_id, held_threads, workflow_blocks)
 values (:id, :namespace, :host, :pid, :pid_started, :queues, :names, :slots, 'online', :version,
-    :started_at, :heartbeat_at, :code_id, :held_threads)
+    :started_at, :heartbeat_at, :code_id, :held_threads, :workflow_blocks)
 
 -- name: put_code_set
 insert into code_sets (id, namespace, seen_at) values (:id, :namespace, :now)
@@ -28,7 +28,7 @@ delete from code_sets where namespace = :namespace and seen_at < :before
 -- A worker that was marked offline is online again after its next heartbeat. The answer says whether
 -- a run waits that is executed alone, and whether the database is disarmed.
 update workers set heartbeat_at = :now, status = :status, stopped_at = null,
-    code_id = :code_id, held_threads = :held_threads
+    code_id = :code_id, held_threads = :held_threads, workflow_blocks = :workflow_blocks
 where id = :id
 returning id, exists (select 1 from runs where runs.namespace = workers.namespace
     and runs.queue {in queues} and runs.status = 'pending' and runs.recoveries >= 2
@@ -53,7 +53,7 @@ where namespace = :namespace and id <> :id and heartbeat_at > :now
 -- name: page_of_workers
 -- With a text in the name of their machine, in the order of their start, after one of them.
 select id, namespace, host, pid, pid_started, queues, names, seats, status, version, started_at,
-    heartbeat_at, stopped_at, code_id, held_threads
+    heartbeat_at, stopped_at, code_id, held_threads, workflow_blocks
 from workers
 where namespace = :namespace and (:all_of_them = 1 or status <> 'offline')
     and (:search = '' or replace(lower(host), lower(:search), '') <> lower(host))
