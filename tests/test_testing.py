@@ -327,6 +327,45 @@ async def test_time_waits_for_one_run_while_others_only_sleep(
         assert order == ["fetched", "slept"]
 
 
+async def test_the_end_of_a_call_is_waited_for_however_late_it_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A call of the store that ends at the end of the grace may still lead to more."""
+    app = Rota()
+    opened = asyncio.Event()
+
+    @app.step
+    async def wait() -> None:
+        with held():
+            await opened.wait()
+
+    @app.workflow
+    async def flow() -> None:
+        await wait()
+
+    async def answer(iterations: int) -> None:
+        for _ in range(iterations):
+            await asyncio.sleep(0)
+
+    async def follow(iterations: int) -> None:
+        await call(iterations)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    async with virtual(app) as world:
+        await app.start(flow)
+        await world.settle()
+        call = world._calls._counted(answer)
+        monkeypatch.setattr(testing, "GRACE_S", 0)
+        monkeypatch.setattr(testing, "GRACE_ITERATIONS", 5)
+        for iterations in range(20):
+            following = asyncio.ensure_future(follow(iterations))
+            await asyncio.sleep(0)
+            await world.settle()
+            assert following.done(), iterations
+        opened.set()
+
+
 async def test_time_passes_while_a_step_waits_for_its_next_attempt(database_url: str) -> None:
     app = Rota()
     attempts: list[int] = []

@@ -19,7 +19,7 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -164,6 +164,20 @@ class _Calls:
                 self.under_way -= 1
 
         return counted
+
+
+class _Work(NamedTuple):
+    """The work of an app at one moment that may lead to more without time passing."""
+
+    calls_begun: int  # calls of the store
+    calls_open: int
+    steps: list[StepCall]
+    is_real: bool  # a thread or a child process is at work
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether any of it has not ended."""
+        return bool(self.calls_open or self.steps or self.is_real)
 
 
 class _RealWork:
@@ -322,13 +336,8 @@ class World:
         """Wait for a run to end, as long as claimed ones may still end by themselves."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + REAL_WORK_S
-        before: object = None
         while True:
-            calls = self._calls.count
-            steps = self._real_steps()
-            if before != (calls, steps):
-                before = calls, steps
-                give_up_at = loop.time() + REAL_WORK_S
+            before = self._work()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._worker.wake.wait(), GRACE_S)
                 return True
@@ -336,15 +345,17 @@ class World:
                 await asyncio.sleep(0)
             if self._worker.wake.is_set():
                 return True
-            if self._calls.under_way or calls != self._calls.count:
-                continue
-            if steps != self._real_steps():
-                continue
-            if (
-                not (steps or self._real_work.under_way(self._held_threads()))
-                or loop.time() > give_up_at
-            ):
+            if before != (now := self._work()):  # something began or ended, and may lead to more
+                give_up_at = loop.time() + REAL_WORK_S
+            elif not now.is_under_way or (not now.calls_open and loop.time() > give_up_at):
                 return False
+
+    def _work(self) -> _Work:
+        held_threads = self._held_threads()
+        return _Work(
+            self._calls.count, self._calls.under_way, self._real_steps(),
+            self._real_work.under_way(held_threads),
+        )  # fmt: skip
 
     async def advance(self, duration: Duration) -> None:
         """Let time pass; everything due on the way happens at its own instant.

@@ -7,6 +7,10 @@ import re
 import pytest
 
 from rota.cli import render
+from rota.cli.ops import workers
+from rota.client.overview import WorkerState
+from rota.core.runs.model import WorkerRecord
+from rota.settings import Settings
 from tests.cli.kit import Shell
 from tests.cli.kit.terminal import (
     on_terminal,
@@ -42,6 +46,20 @@ def test_tables_fit_a_terminal_of_80_columns(shell: Shell) -> None:
     ):  # fmt: skip
         shown = on_terminal(shell.folder, *words, columns=80)
         assert widest(table_of(shown)) <= 80, shown
+
+
+def test_the_table_of_workers_fits_with_long_names() -> None:
+    record = WorkerRecord(
+        id="0" * 32, namespace="default", host="a-machine-of-a-cluster/boot", pid=4194304,
+        pid_started="", queues='["default", "a-rather-long-queue-name", "another-long-name"]',
+        names="[]", slots=100, status="offline", version="f" * 40, started_at=0, heartbeat_at=0,
+        stopped_at=None,
+    )  # fmt: skip
+    row = workers._row(WorkerState(record, "stopped", 0.0, [], 0), Settings(), 0)
+    del row["pinned"]
+    fitted = render._fitted({head: max(len(head), len(str(row[head]))) for head in row}, 80)
+    assert "queues" not in fitted  # below its row
+    assert render._taken(fitted) <= 80
 
 
 WIDE = """

@@ -47,9 +47,10 @@ def _row(state: WorkerState, settings: Settings, now: int) -> dict[str, Any]:
     row = state.worker
     return {
         "id": short_id(row.id), "host": row.host.partition("/")[0], "pid": row.pid,
-        "queues": ", ".join(served(row)), "slots": row.slots, "status": row.status,
+        "slots": row.slots, "status": row.status,
         "version": render.short(row.version, VERSION_WIDTH), "pinned": _pinned(state),
         "heartbeat": _heartbeat(row, settings, now), "started": render.ago(row.started_at, now),
+        "queues": ", ".join(served(row)),
     }  # fmt: skip
 
 
