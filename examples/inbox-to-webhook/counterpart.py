@@ -53,8 +53,9 @@ class Visit(BaseHTTPRequestHandler):
             after = int(parse_qs(asked.query).get("after", ["0"])[0])
             self.answer(200, [one for one in self.server.messages if one["number"] > after])
         else:
-            found = asked.path.rpartition("/")[2] in self.server.taken()
-            self.answer(200 if found else 404, {"taken": found})
+            name = asked.path.rpartition("/")[2]
+            found = name in self.server.taken()
+            self.answer(200 if found else 404, {"id": name, "taken": found})
 
     def do_POST(self) -> None:
         """The webhook."""

@@ -336,3 +336,17 @@ async def test_only_a_line_that_breaks_at_the_commit_leaves_a_doubt(
     assert isinstance(verdict, Applied) == (await count(postgres_user_url) == 1)
     await settle(make(postgres_user_url), TEA)
     assert await count(postgres_user_url) == 1
+
+
+@pytest.mark.parametrize("port", ["x", "99999", "54 32", "-1"])
+async def test_a_bad_port_is_refused_before_the_call(
+    port: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"postgresql://rota:s3cr3t@db.example:{port}/shop"
+    for make in (SqlRead, SqlWrite):
+        with pytest.raises(UsageError, match="port") as raised:
+            make(url, "select 1")
+        monkeypatch.setenv("SHOP", url)
+        with pytest.raises(Rejected, match="port") as late:
+            await make(secret("SHOP"), "select 1").call({}, CALL)
+        assert "s3cr3t" not in f"{raised.value} {late.value}"

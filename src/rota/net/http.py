@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import codecs
 import contextlib
 import functools
 import logging
@@ -37,6 +38,11 @@ SHOWN_CHARS_MAX = 300
 KEPT_HEADERS = ("content-type", "date", "etag", "last-modified", "location", "retry-after")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e]*")
+
+_CHARSET = re.compile(
+    r"ascii|utf-(8|8-sig|16|16-[bl]e|32|32-[bl]e)|(iso8859|koi8|mac)-.+|cp\d+|gb\w+|big5\w*"
+    r"|euc_\w+|shift_jis\w*|iso2022_\w+|hz|johab|tis-620|ptcp154|kz1048"
+)
 
 _calling: ContextVar[bool] = ContextVar("calling", default=False)
 
@@ -367,11 +373,9 @@ def content_of(answer: HttpResponse, kind: Kind) -> dict[str, Any]:
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             if kind == "json":
                 raise Rejected(f"{answer.request.place} answered with no JSON: {error}") from error
-    if kind != "base64":
-        try:
+    if kind != "base64" and _is_charset(charset):
+        with contextlib.suppress(UnicodeError):
             return {"text": answer.body.decode(charset, "replace" if kind == "text" else "strict")}
-        except (UnicodeError, LookupError):
-            pass
     return {"base64": base64.b64encode(answer.body).decode()}
 
 
@@ -379,6 +383,15 @@ def _media(content_type: str) -> tuple[str, str]:
     media, _, rest = content_type.lower().partition(";")
     match = re.search(r"charset=[\"']?([\w.:-]+)", rest)
     return media.strip(), match.group(1) if match else "utf-8"
+
+
+def _is_charset(name: str) -> bool:
+    """Whether a charset is one of texts. Python has others, such as `unicode_escape` and `utf_7`:
+    these make surrogates, which JSON does not have, or take long."""
+    try:
+        return _CHARSET.fullmatch(codecs.lookup(name).name) is not None
+    except LookupError:
+        return False
 
 
 def merged(*many: Headers) -> dict[str, Text]:

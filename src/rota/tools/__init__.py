@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from rota.tools.command import Command
     from rota.tools.feed import FeedRead
     from rota.tools.files import FileList, FileRead, FileWrite
-    from rota.tools.http import HttpRead, HttpWrite, Lookup
+    from rota.tools.http import HttpRead, HttpWrite
+    from rota.tools.http_lookup import Lookup
     from rota.tools.mail import SendMail
     from rota.tools.sql import SqlRead, SqlWrite
 
@@ -30,7 +31,7 @@ _MODULES = {
     "FileWrite": "files",
     "HttpRead": "http",
     "HttpWrite": "http",
-    "Lookup": "http",
+    "Lookup": "http_lookup",
     "SendMail": "mail",
     "SqlRead": "sql",
     "SqlWrite": "sql",

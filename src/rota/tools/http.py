@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import string
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypedDict, Unpack, cast
-from urllib.parse import quote, urlencode, urljoin, urlsplit
+from urllib.parse import quote, urlencode, urljoin
 
 import msgspec
 
-from rota.core.fingerprint import MadeFrom
 from rota.core.runs.retry import retry_after_s
 from rota.core.suggest import check_options
 from rota.errors import BadInput, NotSent, OutcomeUnknown, PayloadTooBig, Rejected, UsageError
@@ -28,13 +26,12 @@ from rota.tools.base import (
     checked_settle_s,
     read_params,
 )
+from rota.tools.http_lookup import Found, Lookup
 from rota.tools.http_site import HttpSite, body_fields, checked_own_headers, refuse_secrets
 
 BYTES_MAX = 1024 * 1024
 REDIRECTS_MAX = 5
 METHODS = ("POST", "PUT", "PATCH", "DELETE")
-
-Found = Callable[[Any], bool | None]
 
 
 class HttpWriteParams(msgspec.Struct, forbid_unknown_fields=True):
@@ -45,45 +42,6 @@ class HttpWriteParams(msgspec.Struct, forbid_unknown_fields=True):
     form: dict[str, str] | None = None
     body: str | None = None
     headers: dict[str, str] = {}
-
-
-class Lookup(MadeFrom):
-    """The GET request that finds out whether an effect happened.
-
-    `url` may hold {key}, and names of the fields of the JSON that was sent. `found` gets the
-    body of a 2xx answer (JSON if it is JSON, otherwise text): True, False, or None for "cannot
-    tell". Without `found` the key has to be in the path: then 2xx means yes, and 404 and 410 mean
-    no.
-    """
-
-    def __init__(
-        self, url: str, *, found: Found | None = None, headers: Mapping[str, Text] | None = None
-    ) -> None:
-        try:
-            fields = [field for _, field, _, _ in string.Formatter().parse(url) if field]
-        except ValueError as error:
-            raise UsageError(f"the lookup {url!r} cannot be read: {error}") from error
-        if not fields:
-            raise UsageError(
-                f"the lookup {url!r} asks the same for every effect", hint="Put {key} into it."
-            )
-        if found is None and ("?" in url or "{" not in urlsplit(url).path):
-            raise UsageError(
-                f"the lookup {url!r} searches, and nothing says what it means to find",
-                hint="Pass found=, a function of the answer that returns True, False or None.",
-            )
-        self.url = url
-        self.found = found
-        self.headers = dict(headers or {})
-
-    def fill(self, params: HttpWriteParams, key: str) -> str:
-        """The URL for one effect; values are quoted, so that none can change the question."""
-        values = params.json if isinstance(params.json, dict) else {}
-        quoted = {name: quote(str(value), safe="") for name, value in values.items()}
-        try:
-            return self.url.format_map({**quoted, "key": quote(key, safe="")})
-        except (LookupError, ValueError, AttributeError) as error:
-            raise BadInput(f"the lookup {self.url!r} cannot be filled in: {error!r}") from error
 
 
 class HttpWrite(Tool):
@@ -154,8 +112,16 @@ class HttpWrite(Tool):
         values = read_params(HttpWriteParams, params, tool=self.name)
         self._check_body(values)
         http.checked_headers(values.headers, tool=self.name)
-        self._site.whole(values.url)
+        self._site.asked(values.url, is_write=True)
+        if self._lookup is not None:
+            self._looked_up(values, "key")
         return values
+
+    def _looked_up(self, values: HttpWriteParams, key: str) -> tuple[str, str]:
+        """The address of the lookup, and the part of it that holds no secret."""
+        assert self._lookup is not None
+        filled = self._lookup.fill(values.json, key)
+        return self._site.whole(urljoin(self._site.whole(values.url), filled)), filled
 
     def _check_body(self, values: HttpWriteParams) -> None:
         """One kind of body, to which the tool's own fields can be added."""
@@ -212,8 +178,7 @@ class HttpWrite(Tool):
         """Ask the counterpart."""
         if self._lookup is None:
             return await super().look_up(params, call)
-        filled = self._lookup.fill(params, call.key)
-        url = self._site.whole(urljoin(self._site.whole(params.url), filled))
+        url, filled = self._looked_up(params, call.key)
         headers = http.merged(self._site.headers, self._lookup.headers)
         request = self._site.request("GET", url, headers, None, filled)
         try:
@@ -230,15 +195,9 @@ class HttpWrite(Tool):
             asked_s = getattr(error, "retry_after_s", None)
             unreachable = isinstance(error, NotSent)
             return Unknown(f"the lookup failed: {error}", asked_s, unreachable)
-        return self._verdict(answer)
-
-    def _verdict(self, answer: http.HttpResponse) -> Verdict:
-        assert self._lookup is not None
-        if answer.status // 100 != 2 or not answer.whole:
-            return Unknown(f"the lookup has no whole answer: {answer.status_text}")
-        exists = True if self._lookup.found is None else self._lookup.found(_plain(answer))
-        if exists is None:
-            return Unknown(f"the lookup found no answer: {answer.status_text}")
+        exists = self._lookup.verdict(answer, params.json, call.key)
+        if isinstance(exists, Unknown):
+            return exists
         return Applied(_result(answer)) if exists else NotApplied(answer.status_text)
 
     def _sent_headers(self, params: HttpWriteParams, call: Call) -> dict[str, Text]:
@@ -327,7 +286,7 @@ class HttpRead(Tool):
         refuse_secrets(params, tool=self.name)
         values = read_params(HttpReadParams, params, tool=self.name)
         http.checked_headers(values.headers, tool=self.name)
-        self._site.whole(values.url)
+        self._site.asked(values.url)
         return values
 
     async def perform(self, params: HttpReadParams, call: Call) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import unquote, urlencode, urlsplit
 
 from rota.core import typed
 from rota.core.runs.retry import retry_after_s
@@ -74,6 +74,16 @@ class HttpSite:
                 f"{self.tool}: {url!r} is not a page below <{self.base.secret}>",
                 hint="Give a path of that site, or no url for the address itself.",
             ) from None
+
+    def asked(self, url: str, *, is_write: bool = False) -> str:
+        """The address that a call asks for. A path that servers would read as another one is
+        refused: an id that is empty or `..` would make the call about something else."""
+        if _is_unclear(url, is_write=is_write):
+            raise BadInput(
+                f"parameters of {self.tool}: the path of {url!r} means another path",
+                hint="Give the path itself; nothing was called. Look for an empty id, or for dots.",
+            )
+        return self.whole(url)
 
     def _revealed(self, base: Secret) -> str:
         try:
@@ -146,6 +156,18 @@ class HttpSite:
         if status in (307, 308):
             message = f"{message} (moved to {answer.headers.get('location', 'an unnamed place')})"
         return Rejected(message, status=status, tool=self.tool)
+
+
+def _is_unclear(url: str, *, is_write: bool) -> bool:
+    """Whether a server may read the path of an address as another one."""
+    if any(ord(char) < 32 or ord(char) == 127 for char in url):
+        return True  # the parser would drop some of them
+    try:
+        parts = [unquote(part) for part in urlsplit(url).path.split("/")]
+    except ValueError:
+        return False  # not a URL: the next check says so
+    is_other = any(part in (".", "..") or "\\" in part for part in parts)
+    return is_other or (is_write and "" in parts[1:-1])
 
 
 def checked_own_headers(

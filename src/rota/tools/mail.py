@@ -124,7 +124,7 @@ class SendMail(Tool):
             if not begun.is_set():
                 raise NotSent(problem) from error
             raise OutcomeUnknown(problem, tool=self.name) from error
-        return {"message_id": message["Message-ID"], "recipients": params.recipients()}
+        return {"message_id": self._message_id(call.key), "recipients": params.recipients()}
 
     async def look_up(self, params: MailParams, call: Call) -> Verdict:
         """Ask the lookup, if there is one."""

@@ -31,7 +31,14 @@ class Folder:
             raise UsageError(f"{tool}: {root} is not a folder")
 
     def path_of(self, path: str) -> Path:
-        """The file that `path` means, or BadInput."""
+        """The file that `path` means, or BadInput. A file is named in one way: an id that is
+        empty or `..` would make a path about another file."""
+        parts = path.removeprefix("/").split("/")
+        if not set(parts).isdisjoint(("", ".", "..")) or any(ord(char) < 32 for char in path):
+            raise BadInput(
+                f"{self.tool}: {path!r} does not name one file",
+                hint="Give its path without empty parts and without dots as parts.",
+            )
         try:
             resolved = (self.root / path).resolve()
         except (ValueError, OSError, RuntimeError) as error:
@@ -65,8 +72,11 @@ class Folder:
             os.close(handle)
 
     def name(self, path: Path) -> str:
-        """The path as a person knows it: from the folder on."""
-        return path.relative_to(self.root).as_posix()
+        """The path as a person knows it: from the folder on. Bytes that are not UTF-8, which JSON
+        cannot hold, are written as `\\xff`."""
+        return os.fsencode(path.relative_to(self.root).as_posix()).decode(
+            "utf-8", "backslashreplace"
+        )
 
 
 def _enter(handle: int, part: str, *, make: bool) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from importlib import import_module
 from typing import Any, Protocol, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -177,11 +178,23 @@ def _backend_class(url: str, tool: str) -> Any:
     if url.startswith("sqlite:///"):
         return import_module("rota.tools.sql_sqlite").Sqlite
     if url.startswith(("postgresql://", "postgres://")):
+        _check_port(url, tool)
         return import_module("rota.tools.sql_postgres").Postgres
     raise UsageError(
         f"{tool}: the database URL is neither of SQLite nor of PostgreSQL",
         hint="Write sqlite:///path/to/file.db or postgresql://user@host:5432/name.",
     )
+
+
+def _check_port(url: str, tool: str) -> None:
+    """The driver would fail on a wrong port in the midst of a call."""
+    try:
+        _ = urlsplit(url).port
+    except ValueError:
+        raise UsageError(
+            f"{tool}: the database URL has no port from 0 to 65535 after its host",
+            hint="Write postgresql://user@host:5432/name; quote / and @ in a password.",
+        ) from None
 
 
 def _matched(params: dict[str, Any], names: frozenset[str], tool: str) -> dict[str, Any]:

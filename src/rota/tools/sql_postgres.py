@@ -30,6 +30,8 @@ _PASSING = (
     *(asyncpg.DeadlockDetectedError, asyncpg.SerializationError),
     *(asyncpg.OperatorInterventionError, asyncpg.PostgresConnectionError),
 )
+# A value that Python does not have, such as the time 24:00.
+_UNREADABLE = (ValueError, OverflowError)
 _LOST = (asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError)
 
 
@@ -59,7 +61,7 @@ class Postgres:
                 await transaction.commit()
                 faults.reach("sql-after-commit")
                 return answer
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, *_UNREADABLE) as error:
             raise self._meaning(error, is_committing) from error
 
     @contextlib.asynccontextmanager
@@ -84,7 +86,7 @@ class Postgres:
             return NeedsPermission(message, service=self._place, account=self._account)
         if isinstance(error, _PASSING):
             return NotSent(message)
-        refused = isinstance(error, asyncpg.PostgresError | asyncpg.DataError)
+        refused = isinstance(error, (asyncpg.PostgresError, asyncpg.DataError, *_UNREADABLE))
         return Rejected(message) if refused else NotSent(message)
 
 

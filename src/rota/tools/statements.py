@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import math
 import re
 from collections.abc import Mapping
 from importlib.resources import files
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rota.errors import UsageError
+from rota.net.secret import mapped
 
 # Parts that may hold a colon that starts no parameter: strings, names, comments, casts.
 _TOKEN = re.compile(
@@ -87,7 +89,8 @@ def bindable(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as JSON can hold it: dates in ISO, numerics and ids as text, bytes as base64."""
+    """A row as JSON can hold it: dates in ISO, numerics, ids and what is not a number as text,
+    bytes as base64."""
     return {name: _plain(value) for name, value in row.items()}
 
 
@@ -95,6 +98,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(value).decode()
     try:
-        return msgspec.to_builtins(value, enc_hook=str)
+        return mapped(msgspec.to_builtins(value, str_keys=True, enc_hook=str), _finite)
     except (TypeError, ValueError):
         return str(value)
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -33,3 +33,15 @@ async def after_unknown(tool: Tool, params: dict[str, Any], call: Call) -> Any:
     if isinstance(verdict, Applied):
         return verdict.result
     return None if isinstance(verdict, NotApplied) else PERSON
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal and of the same types, all the way down."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        alike = one.keys() == other.keys() and all(type(name) is str for name in (*one, *other))
+        return alike and all(same(value, other[name]) for name, value in one.items())
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
