@@ -6,6 +6,8 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
 # Addresses of IPv6 that represent one of IPv4 (RFC 6052).
 _TRANSLATED = IPv6Network("64:ff9b::/96")
+# All public addresses of IPv6 (RFC 4291); others are local, of a translator, or not assigned.
+_GLOBAL = IPv6Network("2000::/3")
 
 
 def is_public(address: str) -> bool:
@@ -16,6 +18,8 @@ def is_public(address: str) -> bool:
         return False
     inner = _inner(parsed) if isinstance(parsed, IPv6Address) else None
     meant = inner or parsed
+    if isinstance(meant, IPv6Address) and meant not in _GLOBAL:
+        return False
     return meant.is_global and not meant.is_multicast
 
 

@@ -36,6 +36,13 @@ except ImportError as missing:
 
 SHOWN_CHARS_MAX = 300
 KEPT_HEADERS = ("content-type", "date", "etag", "last-modified", "location", "retry-after")
+# The client alone decides where a message begins and ends, and which host it is for. A second
+# opinion in a header would let a call smuggle in another request.
+FRAMING = frozenset((
+    *("host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer"),
+    *("upgrade", "expect", "proxy-connection", "proxy-authorization", "http2-settings"),
+    *("accept-encoding", "content-encoding"),
+))  # fmt: skip
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e]*")
 
@@ -354,11 +361,22 @@ def origin(url: str) -> tuple[str, bytes, int | None]:
     return parts.scheme, parts.raw_host, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
+def is_same_site(url: str, target: str) -> bool:
+    """Whether what belongs to one address may follow a redirect to another: the same origin, or
+    the same host with http replaced by https, each at its usual port."""
+    before, after = origin(url), origin(target)
+    return before == after or (before == ("http", after[1], 80) and after[::2] == ("https", 443))
+
+
 def checked_headers(headers: Headers, *, tool: str) -> Headers:
     """The same, or BadInput: a line break in one would be a forged header."""
     for name, value in headers.items():
         if not _NAME.fullmatch(name):
             raise BadInput(f"{tool}: {name!r} cannot be the name of a header")
+        if name.lower() in FRAMING:
+            raise BadInput(
+                f"{tool}: the header {name} is set by Rota", hint="Leave it out; nothing was sent."
+            )
         if not isinstance(value, Secret) and not _VALUE.fullmatch(value):
             raise BadInput(f"{tool}: the header {name} may hold only plain ASCII, on one line")
     return headers

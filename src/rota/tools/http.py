@@ -31,6 +31,8 @@ from rota.tools.http_site import HttpSite, body_fields, checked_own_headers, ref
 
 BYTES_MAX = 1024 * 1024
 REDIRECTS_MAX = 5
+# Headers that say who asks, and whether the page has changed.
+TRAVELLING = ("accept", "accept-language", "user-agent", "if-none-match", "if-modified-since")
 METHODS = ("POST", "PUT", "PATCH", "DELETE")
 
 
@@ -112,6 +114,7 @@ class HttpWrite(Tool):
         values = read_params(HttpWriteParams, params, tool=self.name)
         self._check_body(values)
         http.checked_headers(values.headers, tool=self.name)
+        self._site.refuse_own_headers(values.headers, self._key_header)
         self._site.asked(values.url, is_write=True)
         if self._lookup is not None:
             self._looked_up(values, "key")
@@ -121,6 +124,7 @@ class HttpWrite(Tool):
         """The address of the lookup, and the part of it that holds no secret."""
         assert self._lookup is not None
         filled = self._lookup.fill(values.json, key)
+        self._site.refuse_own_query(filled)
         return self._site.whole(urljoin(self._site.whole(values.url), filled)), filled
 
     def _check_body(self, values: HttpWriteParams) -> None:
@@ -286,6 +290,7 @@ class HttpRead(Tool):
         refuse_secrets(params, tool=self.name)
         values = read_params(HttpReadParams, params, tool=self.name)
         http.checked_headers(values.headers, tool=self.name)
+        self._site.refuse_own_headers(values.headers)
         self._site.asked(values.url)
         return values
 
@@ -330,7 +335,7 @@ class HttpRead(Tool):
             except (BadInput, ValueError) as error:
                 reason = hide(str(error), request.hidden)
                 raise Rejected(f"{request.place} redirects: {reason}") from None
-            request = request._replace(url=url)
+            request = _redirected(request, url)
         raise Rejected(f"{request.place} redirects again, after {REDIRECTS_MAX} redirects")
 
     async def _once(self, request: http.HttpRequest, call: Call) -> http.HttpResponse:
@@ -344,6 +349,17 @@ class HttpRead(Tool):
                 bytes_max=self._bytes_max,
             )
         return answer
+
+
+def _redirected(request: http.HttpRequest, url: str) -> http.HttpRequest:
+    """The request after a redirect. Another site gets no header that may be meant for this one
+    alone: a closed list, because no list knows all names of keys."""
+    if request.url.lower().startswith("https:") and not url.lower().startswith("https:"):
+        raise Rejected(f"{request.place} redirects from https to http")
+    if http.is_same_site(request.url, url):
+        return request._replace(url=url)
+    kept = {name: value for name, value in request.headers.items() if name in TRAVELLING}
+    return request._replace(url=url, headers=kept)
 
 
 def change_of(answer: http.HttpResponse, params: HttpReadParams) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from rota.core import typed
 from rota.core.runs.retry import retry_after_s
@@ -83,7 +83,23 @@ class HttpSite:
                 f"parameters of {self.tool}: the path of {url!r} means another path",
                 hint="Give the path itself; nothing was called. Look for an empty id, or for dots.",
             )
+        self.refuse_own_query(url)
         return self.whole(url)
+
+    def refuse_own_query(self, url: str) -> None:
+        """The fields of the tool's query are not for a call: a site may take either of two."""
+        query = url.partition("#")[0].partition("?")[2].replace(";", "&")
+        given = {name for name, _ in parse_qsl(query, keep_blank_values=True)}
+        if twice := sorted(given & self.query.keys()):
+            raise BadInput(
+                f"parameters of {self.tool}: the query field {twice[0]} is the tool's own"
+            )
+
+    def refuse_own_headers(self, headers: Mapping[str, str], *more: str | None) -> None:
+        """The same for the headers of the tool."""
+        own = {name.lower() for name in (*self.headers, *filter(None, more))}
+        if twice := sorted(own & {name.lower() for name in headers}):
+            raise BadInput(f"parameters of {self.tool}: the header {twice[0]} is the tool's own")
 
     def _revealed(self, base: Secret) -> str:
         try:

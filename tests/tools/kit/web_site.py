@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import NamedTuple
@@ -43,9 +44,11 @@ class Site:
         self._busy: set[asyncio.Task[None]] = set()
 
     @contextlib.asynccontextmanager
-    async def up(self) -> AsyncIterator[Site]:
-        server = await asyncio.start_server(self._serve, self.address, 0)
-        self.url = f"http://{self.address}:{server.sockets[0].getsockname()[1]}"
+    async def up(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[Site]:
+        server = await asyncio.start_server(self._serve, self.address, 0, ssl=tls)
+        self.url = (
+            f"{'https' if tls else 'http'}://{self.address}:{server.sockets[0].getsockname()[1]}"
+        )
         try:
             yield self
         finally:
