@@ -20,11 +20,11 @@ from rota.ai.finish import Finish
 from rota.ai.limiter import Limiter
 from rota.ai.limits import Limits
 from rota.ai.prices import Prices, read_mapping, read_prices
+from rota.ai.routes import MODEL_VARIABLE, Routes
 from rota.core import trace_spans
-from rota.core.suggest import did_you_mean, nearest
-from rota.errors import BadSetting, UsageError
+from rota.core.suggest import did_you_mean
+from rota.errors import BadSetting
 
-MODEL_VARIABLE = "ROTA_AI_MODEL"
 FILE_VARIABLE = "ROTA_AI_FILE"
 Env = Mapping[str, str]
 
@@ -111,6 +111,7 @@ class Switchboard:
     def __init__(self, providers: Mapping[str, Callable[[], Invoker]], model: str | None) -> None:
         self.name = "ai"
         self.model = model
+        self.routes = Routes((model or "").strip(), tuple(sorted(providers)))
         self._makers = dict(providers)
         self._made: dict[str, Invoker] = {}
         if model is not None:
@@ -133,31 +134,8 @@ class Switchboard:
         return msgspec.structs.replace(estimate, model=request.model or self.model or "")
 
     def route(self, model: str) -> tuple[str, str]:
-        """The provider and the model that a text means; UsageError if there is no such provider.
-
-        Colons are also part of models (`llama3:8b`): a text without a provider means the provider
-        of the default model.
-        """
-        text = model.strip() or self.model or ""
-        if not text:
-            raise UsageError(
-                "no model is named, and there is no default",
-                hint=f"Write `model: provider:model`, or set {MODEL_VARIABLE}.",
-            )
-        provider, colon, rest = text.partition(":")
-        if provider in self._makers and (colon or provider == text):
-            return provider, rest
-        default = (self.model or "").partition(":")[0]
-        if default in self._makers and not (colon and nearest(provider, self._makers)):
-            return default, text
-        known = ", ".join(sorted(self._makers))
-        what = (
-            f"{provider!r} is not a provider" if colon else f"{text!r} does not name its provider"
-        )
-        raise UsageError(
-            f"{what}{did_you_mean(provider, self._makers)}",
-            hint=f"Write provider:model; there are {known}.",
-        )
+        """The provider and the model that a text means; UsageError if there is no such provider."""
+        return self.routes.route(model)[:2]
 
     async def aclose(self) -> None:
         """Close what the providers hold open."""

@@ -331,29 +331,40 @@ class PipelineClient:
         fresh = self._client.starter.encoded_run(run_name(taken.pipeline_id), text, options)
         return msgspec.structs.replace(fresh, kind=KIND, trigger=trigger)
 
-    async def retry(self, run_id: str, *, queue: str | None = None) -> RunHandle[PipelineResult]:
+    async def retry(
+        self, run_id: str, *, model: str | None = None, queue: str | None = None
+    ) -> RunHandle[PipelineResult]:
         """Retry a run: results that succeeded are kept, the rest is executed.
 
         Partial, failed, cancelled and crashed runs get one more attempt. A run that waits for a
-        person continues.
+        person continues. The run keeps the models that it began with, unless `model` names another.
 
         Args:
             run_id: The id of any attempt.
+            model: The model of the calls that are left.
             queue: Another queue for a run that has not ended.
 
         Returns:
             A handle of the attempt.
+
+        Raises:
+            WrongState: Nothing is left to do, or the default model here is another one than that
+                of the run, and `model` does not choose.
         """
+        from rota.ai.routes import routes_of
+        from rota.pipelines.run import frozen_models
+
         run = (await self._client.runs.chain(run_id))[-1]
         if run.kind != "pipeline":
             raise WrongState(f"run {run_id} is not a pipeline run", hint="Use `rota run retry`.")
         now = self._client.clock.now()
+        if run.status == "completed" and run.reason != "partial":
+            raise WrongState(f"run {run.id} completed; there is nothing to retry")
+        await frozen_models.choose(self._client, run, routes_of(self._invoker()), model)
         pipeline_id = pipeline_id_of(run.name)
         self.know(pipeline_id, self._folders.get(pipeline_id))
         if not run.is_final:
             await self._client.connection.database.write(store.take_up, run, queue=queue, now=now)
-        elif run.status == "completed" and run.reason != "partial":
-            raise WrongState(f"run {run.id} completed; there is nothing to retry")
         else:
             new_id = self._client.ids.make(now)
             await self._client.connection.database.write(

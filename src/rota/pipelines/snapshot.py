@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from rota.ai.routes import Routes
 from rota.core.pipelines.templates import RESERVED
 from rota.errors import BadInput
 from rota.pipelines.definition.loader import Loaded
@@ -40,6 +41,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     given: dict[str, Any] = {}  # parameters of the start
     items: list[dict[str, Any]] | None = None
     overrides: Overrides = Overrides()
+    routes: Routes = Routes()  # as recorded when the run was first executed; not in its input
 
     @property
     def parameters(self) -> dict[str, Any]:

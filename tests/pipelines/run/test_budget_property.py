@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rota.ai.base import Reply, Request, passing
 from rota.ai.base_invoker import Priced
 from rota.ai.prices import Prices
+from rota.ai.routes import ModelRoute
 from rota.core.runs.model import StoredStep
 from rota.engine.clock import SystemClock
 from rota.errors import BadReply, BudgetSpent, Rejected, RotaError
@@ -89,7 +90,7 @@ class Disk:
 
 def question(tokens_max: int | None) -> ModelPrompt:
     return ModelPrompt(
-        "7 " * 500, "m", [], 10.0, Retry(max_retries=1, retry_delay_ms=0),
+        "7 " * 500, ModelRoute("", "m", "m"), [], 10.0, Retry(max_retries=1, retry_delay_ms=0),
         options=CallOptions(max_tokens=tokens_max),
     )  # fmt: skip
 

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.pipelines.outcome import ItemOutcome, ItemStatus
-from rota.pipelines.run.content_keys import canonical, content_key
 from rota.pipelines.run.reduce import (
     joined,
     part_instruction,
@@ -168,28 +167,3 @@ def test_parts_of_an_ai_reduce_fit_or_are_as_few_as_can_be(pieces: list[str], mo
 
 def test_a_part_knows_that_it_is_one() -> None:
     assert part_instruction(2, 5).startswith("\n\n[Part 2 of 5] These are not all")
-
-
-def test_a_key_does_not_depend_on_the_order_of_fields() -> None:
-    one = content_key("item", {"a": 1, "b": {"x": 1, "y": 2}}, "p", "m")
-    assert one == content_key("item", {"b": {"y": 2, "x": 1}, "a": 1}, "p", "m")
-    assert one.startswith("item:")
-    assert len(one) == len("item:") + 32
-
-
-def test_a_key_depends_on_item_prompt_and_model() -> None:
-    keys = {
-        content_key("item", {"a": 1}, "p", "m"), content_key("item", {"a": "1"}, "p", "m"),
-        content_key("item", {"a": 2}, "p", "m"), content_key("item", {"a": 1}, "q", "m"),
-        content_key("item", {"a": 1}, "p", None), content_key("item", {"a": 1}, "pm", ""),
-        content_key("batch", [{"a": 1}], "p", "m"), content_key("reduce", "p"),
-    }  # fmt: skip
-    assert len(keys) == 8
-
-
-@settings(deadline=None)
-@given(st.dictionaries(st.text(), st.integers() | st.text() | st.none()))
-def test_equal_items_have_equal_texts(item: dict[str, Any]) -> None:
-    turned = dict(reversed(list(item.items())))
-    assert canonical(item) == canonical(turned)
-    assert json.loads(canonical(item)) == item

@@ -228,7 +228,7 @@ def test_the_questions_of_filter_rules_are_checked_before_the_run(tmp_path: Path
     ]
     reported = examined(tmp_path / "p", {"WHO": "me", "typo": "x"})
     assert reported.problems == []  # both names are asked for
-    assert models_of(loaded) == ["offline:one", ""]
+    assert models_of(loaded.pipeline, loaded.prompts) == ["offline:one", ""]
 
 
 def test_the_model_of_a_load_node_that_makes_items_is_checked_before_the_run(
@@ -240,7 +240,8 @@ nodes:
   rows: {type: load, source: {type: ai, prompt: "Give towns", schema: [town], model: "offline:two"}}
   end: {type: reduce, from: rows, strategy: list}
 """
-    assert models_of(load(tmp_path / "p", text)) == ["offline:two"]
+    loaded = load(tmp_path / "p", text)
+    assert models_of(loaded.pipeline, loaded.prompts) == ["offline:two"]
 
 
 def test_a_file_that_a_node_before_may_write_is_left_to_the_run(tmp_path: Path) -> None:

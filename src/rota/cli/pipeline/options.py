@@ -96,7 +96,7 @@ def must_be_ready(prepared: PreparedRun, *, model: str | None, ai: Path | None) 
     _must_be_approved(prepared)
     problems = [each.message for each in obstacles(prepared.loaded, given=prepared.given)]
     answering = invoker_of(ai)
-    for name in [model] if model else models_of(prepared.loaded):
+    for name in [model] if model else models_of(prepared.loaded.pipeline, prepared.loaded.prompts):
         try:
             answering.estimate(Request(name, ""))  # makes the provider, and calls no model
         except (UsageError, MissingExtra) as error:

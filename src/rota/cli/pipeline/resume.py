@@ -26,6 +26,9 @@ def _again(name: str, text: str) -> click.Command:
     @click.command(name, cls=BaseCommand, help=text)
     @complete.PATH
     @click.option("--run", "run_id", metavar="ID", help="This run, instead of the newest one.")
+    @click.option(
+        "--model", metavar="MODEL", help="The model of the calls that are left: provider:model."
+    )
     @ending
     @click.pass_obj
     def again(
@@ -33,6 +36,7 @@ def _again(name: str, text: str) -> click.Command:
         /,
         path: str,
         run_id: str | None,
+        model: str | None,
         out: Path | None,
         ai: Path | None,
         quiet: bool,
@@ -49,7 +53,7 @@ def _again(name: str, text: str) -> click.Command:
             await _must_be_free(app, last, flag_of(call))
             _report_changes(last, place, path)
             app.pipelines.know(home.name, home)
-            return await app.pipelines.retry(last.root_id, queue=queue)
+            return await app.pipelines.retry(last.root_id, model=model, queue=queue)
 
         return live(call, path, place, begin, ai=ai, out=out, quiet=quiet)
 
@@ -113,8 +117,9 @@ resume = _again(
     """Resume an interrupted run from its finished items.
 
     For runs that were cancelled, failed, crashed, ran out of budget or wait for a login: the newest
-    run of the pipeline PATH, or --run. It continues with the definition and the parameters it began
-    with, and pays for no call twice. Exit codes are those of `rota pipeline run`.
+    run of the pipeline PATH, or --run. It continues with the definition, the parameters and the
+    models it began with, and pays for no call twice. If the default model has changed, --model has
+    to choose. Exit codes are those of `rota pipeline run`.
     """,
 )
 retry = _again(
@@ -122,7 +127,7 @@ retry = _again(
     """Retry only the failed items of a run.
 
     Then all results are reduced again. The newest run of the pipeline PATH, or --run. It continues
-    with the definition and the parameters it began with. Exit codes are those of
-    `rota pipeline run`.
+    with the definition, the parameters and the models it began with. If the default model has
+    changed, --model has to choose. Exit codes are those of `rota pipeline run`.
     """,
 )

@@ -11,6 +11,7 @@ from rota.errors import BadPipeline
 from rota.pipelines.definition.discovery import Listed
 from rota.pipelines.definition.loader import Loaded, asking_parts, entry_file, problems_of
 from rota.pipelines.definition.locate import open_pipeline
+from rota.pipelines.definition.model import Pipeline
 from rota.pipelines.definition.nodes import FilterNode
 from rota.pipelines.definition.parameters import check_given
 from rota.pipelines.definition.problems import FilePosition, Level, Problem, ordered
@@ -54,25 +55,22 @@ def _remarks(loaded: Loaded, given: Mapping[str, Any]) -> list[Problem]:
     ]
 
 
-def models_of(loaded: Loaded) -> list[str]:
+def models_of(pipeline: Pipeline, prompts: Mapping[str, str]) -> list[str]:
     """The models that its calls name, "" for the default; those that items name are skipped."""
-    pipeline = loaded.pipeline
-    parts: list[Any] = [
-        section for key, section, _ in asking_parts(pipeline) if key in loaded.prompts
-    ]
-    parts += [*_generators(loaded), *_questions(loaded)]
+    parts: list[Any] = [section for key, section, _ in asking_parts(pipeline) if key in prompts]
+    parts += [*_generators(pipeline), *_questions(pipeline)]
     named = [section.model or pipeline.settings.model or "" for section in parts]
     return [each for each in dict.fromkeys(named) if not Template(each).names]
 
 
-def _generators(loaded: Loaded) -> list[Generator]:
+def _generators(pipeline: Pipeline) -> list[Generator]:
     """The calls that make items, of the input and of load nodes."""
-    return [each for each in loaded.pipeline.sources if isinstance(each, Generator)]
+    return [each for each in pipeline.sources if isinstance(each, Generator)]
 
 
-def _questions(loaded: Loaded) -> list[AiRule]:
+def _questions(pipeline: Pipeline) -> list[AiRule]:
     """The questions to the AI within the rules of filter nodes."""
-    nodes = (loaded.pipeline.nodes or {}).values()
+    nodes = (pipeline.nodes or {}).values()
     rules = [node.rule for node in nodes if isinstance(node, FilterNode)]
     return [question for rule in rules for question in questions_of(rule)]
 
@@ -81,8 +79,8 @@ def names_of(loaded: Loaded) -> list[str]:
     """Every name that a template of the pipeline asks for."""
     pipeline = loaded.pipeline
     texts = list(loaded.prompts.values())
-    texts += [generator.prompt for generator in _generators(loaded)]
-    for question in _questions(loaded):
+    texts += [generator.prompt for generator in _generators(pipeline)]
+    for question in _questions(pipeline):
         texts += [question.prompt, question.model or ""]
     for section in (pipeline.map, pipeline.job, pipeline.reduce):
         texts.append(section.model or "" if section is not None else "")

@@ -17,7 +17,7 @@ from rota.core.runs.model import StoredStep
 from rota.errors import BadReply, ItemsFailed, TruncatedReply
 from rota.pipelines.definition.fields import BatchMismatch, Fields, read_batch, read_reply
 from rota.pipelines.definition.sections import MapStep
-from rota.pipelines.run.content_keys import content_key
+from rota.pipelines.run.content_keys import unasked_key
 from rota.pipelines.run.context import PipelineContext
 from rota.pipelines.run.model_caller import LOST, STOPPING, Usage
 from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
@@ -191,7 +191,7 @@ class MapStage:
         except (*LOST, *STOPPING):
             raise
         except Exception as error:
-            key = content or content_key("item", placed.item)
+            key = content or unasked_key(placed.item)
             record = usage.record(raw=usage.raw)
             await self._write([self._result(placed, key, record, error, started_at)], usage)
             return

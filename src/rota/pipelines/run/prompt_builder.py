@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rota.ai.base import Request
+from rota.ai.routes import ModelRoute
 from rota.core.pipelines.templates import Template
 from rota.pipelines.definition import fields as fields_
 from rota.pipelines.definition.fields import Fields, fields_of
 from rota.pipelines.definition.parameters import values_for
 from rota.pipelines.definition.sections import AiSection, CallOptions, Retry
-from rota.pipelines.run.content_keys import content_key
+from rota.pipelines.run.content_keys import CallContent, call_key, unasked_key
 from rota.pipelines.snapshot import Snapshot
 
 TIMEOUT_MS = 300_000
@@ -29,19 +30,33 @@ class ModelPrompt(NamedTuple):
     """One call to be made."""
 
     prompt: str
-    model: str  # "" means the default of the invoker
+    route: ModelRoute
     fields: Fields
     timeout_s: float
     retry: Retry
     cwd: str | None = None
     batch: int | None = None  # how many items it is about, when several
-    content: str = ""  # the content key: two questions with the same key are the same call
     options: CallOptions = CallOptions()
+
+    @property
+    def content(self) -> str:
+        """The content key: two questions with the same key are the same call."""
+        options = self.options
+        return call_key(CallContent(
+            provider=self.route.provider, model=self.route.model, prompt=self.prompt,
+            system=options.system, temperature=options.temperature, body=options.body,
+            headers=options.headers, fields=list(self.fields), batch=self.batch,
+        ))  # fmt: skip
+
+    @property
+    def model(self) -> str:
+        """The model as the invoker is asked for it."""
+        return self.route.text
 
     def request(self, prompt: str | None = None, timeout_s: float | None = None) -> Request:
         """The request to an invoker."""
         return Request(
-            model=self.model, prompt=self.prompt if prompt is None else prompt,
+            model=self.route.text, prompt=self.prompt if prompt is None else prompt,
             timeout_s=timeout_s or self.timeout_s, cwd=self.cwd,
             wants_json=bool(self.fields) and self.batch is None, **self.options.call_options,
         )  # fmt: skip
@@ -57,6 +72,7 @@ class PromptBuilder:
         self._lists = "ITEMS" in self.template.names
         self.fields = fields_of(section.output)
         self.model = Template(overrides.model or section.model or settings.model or "")
+        self._routes = snapshot.routes
         self.timeout_s = (
             overrides.timeout_ms or section.timeout_ms or settings.timeout_ms or TIMEOUT_MS
         ) / 1000
@@ -66,12 +82,6 @@ class PromptBuilder:
         cwd = snapshot.pipeline.working_directory or settings.working_directory
         self._cwd = None if cwd is None else str(snapshot.path / cwd)
         self.options = options_of(section, settings)
-        # Options that change the answer are part of the content key. `max_tokens` is not: a higher
-        # limit gives the same answer.
-        self._more = [
-            each for each in (self.options.system, self.options.temperature, self.options.body)
-            if each not in (None, {})
-        ]  # fmt: skip
 
     def for_item(self, item: Item) -> ModelPrompt:
         """The question about one item."""
@@ -79,10 +89,7 @@ class PromptBuilder:
         if self._lists:
             values["ITEMS"] = json.dumps([dict(item)], ensure_ascii=False)
         prompt = self.template.render(values) + fields_.instruction(self.fields)
-        model = self.model.render(values)
-        return self._question(
-            prompt, model, content_key("item", dict(item), prompt, model, *self._more)
-        )
+        return self._question(prompt, self.model.render(values))
 
     def for_decision(self, item: Item) -> ModelPrompt:
         """The question of a filter; without fields of its own it asks for yes or no."""
@@ -95,24 +102,21 @@ class PromptBuilder:
         listed = json.dumps([dict(item) for item in items], ensure_ascii=False)
         values = values_for(items[0], self._parameters, {"ITEMS": listed})
         prompt = self.template.render(values) + fields_.instruction(self.fields, count)
-        content = content_key("batch", [dict(item) for item in items], prompt, *self._more)
-        question = self._question(prompt, self.model.render(values), content)
-        return question._replace(batch=count)
+        return self._question(prompt, self.model.render(values))._replace(batch=count)
 
     def content_of(self, item: Item, *, in_batch: bool) -> str:
         """The content key of what became of an item: alone, or in a batch, in whatever company."""
         try:
             return (self.for_batch([item]) if in_batch else self.for_item(item)).content
         except Exception:  # it has no value for a name: it fails, under a key of its own
-            return content_key("item", item)
+            return unasked_key(item)
 
     def without_item(self, filled: Mapping[str, Any] | None = None, more: str = "") -> ModelPrompt:
         """The question that is about no single item; `more` is put after the template."""
         values = values_for({}, self._parameters, filled)
         text = self.template.render(values) + more
         prompt = text + fields_.instruction(self.fields)
-        model = self.model.render(values)
-        return self._question(prompt, model, content_key("call", prompt, model, *self._more))
+        return self._question(prompt, self.model.render(values))
 
     def for_unknown(
         self, filled: Mapping[str, Any] | None = None, batch: int | None = None
@@ -121,7 +125,8 @@ class PromptBuilder:
         values = values_for({}, self._parameters, filled)
         prompt = self.template.render(values, keeps_missing=True)
         prompt += fields_.instruction(self.fields, batch)
-        return self._question(prompt, self.model.render(values, keeps_missing=True), "")
+        model = self.model.render(values, keeps_missing=True)
+        return self._routed(prompt, ModelRoute("", model, model))
 
     def shared(self, item: Item) -> tuple[str, ...]:
         """The values that the items of a batch share: the model, and all names but ITEMS."""
@@ -132,11 +137,13 @@ class PromptBuilder:
             *(Template(f"{{{{{n}}}}}").render(values) for n in names),
         )
 
-    def _question(self, prompt: str, model: str, content: str) -> ModelPrompt:
+    def _question(self, prompt: str, model: str) -> ModelPrompt:
+        return self._routed(prompt, self._routes.route(model))
+
+    def _routed(self, prompt: str, route: ModelRoute) -> ModelPrompt:
         return ModelPrompt(
-            prompt, model, self.fields, self.timeout_s, self.retry, self._cwd, content=content,
-            options=self.options,
-        )  # fmt: skip
+            prompt, route, self.fields, self.timeout_s, self.retry, self._cwd, options=self.options
+        )
 
 
 def options_of(section: CallOptions, settings: CallOptions) -> CallOptions:

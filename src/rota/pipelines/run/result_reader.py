@@ -23,6 +23,7 @@ from rota.pipelines.outcome import (
     OutcomeWord,
     PipelineResult,
 )
+from rota.pipelines.run.frozen_models import frozen
 from rota.pipelines.run.reduce import OUTPUT, reduced
 from rota.pipelines.run.run_store import RunReader
 from rota.pipelines.run.summary import item_outcomes, result_of, save_results
@@ -54,7 +55,7 @@ async def find(client: Client, run_id: str) -> PipelineRun:
     if run.kind != "pipeline":
         raise WrongState(f"run {run_id} is not a pipeline run", hint="See `rota run show`.")
     reader = RunReader(client.connection.database, run.root_id)
-    return PipelineRun(run, snapshots.read(run.input), reader)
+    return PipelineRun(run, await frozen(reader, snapshots.read(run.input)), reader)
 
 
 async def result(client: Client, run_id: str) -> PipelineResult:

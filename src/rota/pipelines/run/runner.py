@@ -31,6 +31,7 @@ from rota.pipelines.outcome import OutcomeWord, PipelineResult
 from rota.pipelines.run import conditions, withheld_items
 from rota.pipelines.run.context import PipelineContext, ProgressReporter, context_of
 from rota.pipelines.run.filter_stage import ask_again, filter_items, sieve_of_filter
+from rota.pipelines.run.frozen_models import freeze
 from rota.pipelines.run.generated_items import generated
 from rota.pipelines.run.graph_runner import GraphRunner
 from rota.pipelines.run.inputs import Item, items_of
@@ -105,8 +106,10 @@ class PipelineRunner:
         return Outcome(self._claim, "complete", reason, json_text(result)), result.outcome
 
     async def _run(self, snapshot: Snapshot, progress: ProgressReporter) -> None:
+        ai = self._pipelines._invoker()
+        snapshot = await freeze(self._run_store, snapshot, ai)
         context = self._context = context_of(
-            snapshot, self._run_store, self._pipelines._invoker(), progress,
+            snapshot, self._run_store, ai, progress,
             budget=snapshot.pipeline.settings.budget,
             stdin=self._pipelines.stdin.pop(self._claim.root_id, None),
         )  # fmt: skip

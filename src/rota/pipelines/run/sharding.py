@@ -23,6 +23,7 @@ from rota.pipelines import snapshot as snapshots
 from rota.pipelines.executor import PART_NAME, PART_QUEUE
 from rota.pipelines.run import withheld_items
 from rota.pipelines.run.context import PipelineContext, ProgressReporter, context_of
+from rota.pipelines.run.frozen_models import frozen
 from rota.pipelines.run.map_stage import linear_map
 from rota.pipelines.run.model_caller import LOST
 from rota.pipelines.run.run_store import (
@@ -162,14 +163,14 @@ async def perform_shard(
     """Map the items of the shard. The parent run maps those that are left."""
     given = msgspec.json.decode(claim.input or "", type=ShardInput)
     try:
-        snapshot = await _snapshot(base, given)
+        whole = RunReader(base.database, given.whole)
+        snapshot = await frozen(whole, await _snapshot(base, given))
         store = RunStore(base.database, journal, claim)
         progress = ProgressReporter(claim, snapshot.pipeline_id, ())
         context = context_of(snapshot, store, pipelines._invoker(), progress)
         step = snapshot.pipeline.map
         assert step is not None
         stage = linear_map(context, step, given.end)
-        whole = RunReader(base.database, given.whole)
         held = await withheld_items.read(whole, FILTER)
         items = _items(whole, given)
         await stage.perform(placed async for placed in items if placed.position not in held)

@@ -21,6 +21,7 @@ class StepKey(NamedTuple):
     run_attempt: int
 
 
+MODELS = "md/models"  # the key of the step that records the models of a run
 PROVIDER_WAIT = "wt/provider"  # the key of the step that records why a run waits
 
 
@@ -68,3 +69,9 @@ async def take_up(tx: Tx, run: Run, *, queue: str | None, now: int) -> None:
         await resolve_run(tx, run.id, now=now)
     if queue is not None:
         await tx.rows("move_to_queue", root_id=run.root_id, queue=queue)
+
+
+async def choose_model(tx: Tx, *, root_id: str, model: str, now: int) -> None:
+    """Record the model of the calls that are left; the next execution completes the record."""
+    output = msgspec.json.encode({"model": model}).decode()
+    await tx.rows("put_models", root_id=root_id, key=MODELS, output=output, now=now)
