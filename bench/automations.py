@@ -20,7 +20,7 @@ from bench import raw_postgres, raw_sqlite
 from bench.hits import Pen
 from bench.ours import SLOTS
 from rota import Rota
-from rota.automations import Automation, Context, MutationResult, Prepared
+from rota.automations import Automation, Change, Context, MutationResult, Prepared
 from rota.tools import tool
 
 TOPIC = "mail"
@@ -75,8 +75,8 @@ def _declare(automation: Automation, take: int, seen: Seen) -> None:
             seen(event.payload, began)
         return Prepared(events, [event.payload for event in events])
 
-    async def mutate(ctx: Context, prepared: Prepared) -> None:
-        await ctx.call(touch, numbers=prepared.data)
+    async def mutate(_: Context, prepared: Prepared) -> Change:
+        return touch.change(numbers=prepared.data)
 
     async def following(_: Context, _prepared: Prepared, _mutation: MutationResult) -> None:
         return None

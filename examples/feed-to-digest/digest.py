@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rota import Rota
-from rota.automations import Context, MutationResult, Prepared
+from rota.automations import Change, Context, MutationResult, Prepared
 from rota.testing import virtual
 from rota.tools import FeedRead, FileWrite
 
@@ -62,10 +62,10 @@ class Digest:
         title = f"Digest of {day}: {len(events)} articles"
         return Prepared(events, {"day": day, "text": text}, title, wake_at)
 
-    async def mutate(self, ctx: Context, prepared: Prepared) -> None:
+    async def mutate(self, ctx: Context, prepared: Prepared) -> Change:
         """Write the file. Writing it twice has the same result, so the tool is idempotent."""
         path = f"{prepared.data['day']}.md"
-        await ctx.call(write_digest, path=path, text=prepared.data["text"])
+        return write_digest.change(path=path, text=prepared.data["text"])
 
     async def next(self, ctx: Context, prepared: Prepared, mutation: MutationResult) -> Any:
         """Remember the day, even when there was no news."""

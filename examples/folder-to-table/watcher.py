@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rota import Rota
-from rota.automations import Context, MutationResult, Prepared
+from rota.automations import Change, Context, MutationResult, Prepared
 from rota.tools import FileList, FileRead, SqlWrite
 
 HERE = Path(__file__).resolve().parent
@@ -82,11 +82,12 @@ class Load:
         rows = list(csv.DictReader(io.StringIO(text)))
         return Prepared(events, {"file": path, "rows": rows}, f"Load {len(rows)} rows of {path}")
 
-    async def mutate(self, ctx: Context, prepared: Prepared) -> None:
-        """Make the one change of this run; its transaction shows after a crash if it happened."""
-        if prepared.data is not None:
-            rows = json.dumps(prepared.data["rows"])
-            await ctx.call(load_rows, file=prepared.data["file"], rows=rows)
+    async def mutate(self, ctx: Context, prepared: Prepared) -> Change | None:
+        """The one change of this run; its transaction shows after a crash if it happened."""
+        if prepared.data is None:
+            return None
+        rows = json.dumps(prepared.data["rows"])
+        return load_rows.change(file=prepared.data["file"], rows=rows)
 
     async def next(self, ctx: Context, prepared: Prepared, mutation: MutationResult) -> Any:
         """Rota calls this after every outcome; this consumer keeps no state."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rota import RetryPolicy, Rota, Transient, gather, sleep, wait_for
-from rota.automations import Context, Prepared
+from rota.automations import Change, Context, Prepared
 from rota.tools import FileAppend
 
 app = Rota("sqlite:///hello.db")
@@ -80,6 +80,6 @@ class Sign:
             return None
         return Prepared(events, events[0].payload, f"Sign for {events[0].payload['name']}")
 
-    async def mutate(self, ctx: Context, prepared: Prepared) -> None:
-        """Make the one side effect; Rota records it before and after."""
-        await ctx.call(write_entry, path="guestbook.txt", text=f"{prepared.data['name']} was here")
+    async def mutate(self, ctx: Context, prepared: Prepared) -> Change:
+        """Return the one side effect; Rota makes it, and records it before and after."""
+        return write_entry.change(path="guestbook.txt", text=f"{prepared.data['name']} was here")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rota import Rota
-from rota.automations import Context, MutationResult, Prepared
+from rota.automations import Change, Context, MutationResult, Prepared
 from rota.tools import HttpRead, HttpWrite, Lookup
 
 HERE = Path(__file__).resolve().parent
@@ -52,9 +52,9 @@ class Deliver:
             return None
         return Prepared(events, events[0].payload, f"Deliver {events[0].id}")
 
-    async def mutate(self, ctx: Context, prepared: Prepared) -> None:
+    async def mutate(self, ctx: Context, prepared: Prepared) -> Change:
         """If the answer is lost, Rota checks /hook/ID before it sends the message again."""
-        await ctx.call(hook, url="/hook", json=prepared.data)
+        return hook.change(url="/hook", json=prepared.data)
 
     async def next(self, ctx: Context, prepared: Prepared, mutation: MutationResult) -> Any:
         """Rota calls this after every outcome. The line is in `rota automation activity --logs`."""

@@ -242,7 +242,7 @@ class NotAllowed(UsageError):
 
     code = "not_allowed"
     http_status = 403
-    hint = "Do reads in prepare, one change in mutate, publish in next; see the guide."
+    hint = "Read in prepare, return one change from mutate, publish in next; see the guide."
 
 
 class BadToken(UsageError):
@@ -567,8 +567,8 @@ class ContinueAsNew(BaseException):
 class HostStop(BaseException):
     """Unwinds a handler when the host has stopped it; `cause` says why. Never to be caught."""
 
-    def __init__(self, cause: Exception | None = None) -> None:
-        super().__init__(str(cause) if cause else "the side effect is done")
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
         self.cause = cause
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rota import Rota
-from rota.automations import Context, MutationResult, Prepared
+from rota.automations import Change, Context, MutationResult, Prepared
 from rota.core.time.instants import moment
 from rota.errors import BadInput, NotSent, OutcomeUnknown, UnknownOption, UsageError, WrongState
 from rota.testing import virtual
@@ -172,8 +172,8 @@ class Many(Rota):
         async def prepare(ctx: Context, state: Any) -> Prepared:
             return Prepared(await ctx.peek(work, limit=1))
 
-        async def mutate(ctx: Context, prepared: Prepared) -> None:
-            await ctx.call(outside)
+        async def mutate(ctx: Context, prepared: Prepared) -> Change:
+            return outside.change()
 
         async def emit(ctx: Context, prepared: Prepared, mutation: MutationResult) -> None:
             self.reported[name].append(mutation)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rota import Rota
-from rota.automations import Automation, Context, DeadLetter, Prepared, Topic
+from rota.automations import Automation, Change, Context, DeadLetter, Prepared, Topic
 from rota.automations.executor import AutomationExecutor
 from rota.errors import BadAutomation, NeedsLogin, NotSent, WrongState
 from rota.explain.automation import explain_automation
@@ -39,12 +39,12 @@ class Letters(Rota):
         events = await ctx.peek(self.work, limit=1)
         return Prepared(events, [event.id for event in events])
 
-    async def _mutate(self, ctx: Context, prepared: Prepared) -> None:
+    async def _mutate(self, ctx: Context, prepared: Prepared) -> Change:
         [name] = prepared.data
         self.tries.append(name)
         if name.startswith(self.bad):
             raise self.error
-        await ctx.call(self.outside, id=name)
+        return self.outside.change(id=name)
 
     async def feed(self, *ids: str) -> None:
         for one in ids:
@@ -124,9 +124,9 @@ class Killers(Letters):
             await self._die_of(given.data)
         return given
 
-    async def _mutate(self, ctx: Context, prepared: Prepared) -> None:
+    async def _mutate(self, ctx: Context, prepared: Prepared) -> Change:
         await self._die_of(prepared.data)
-        await ctx.call(self.outside, id=prepared.data[0])
+        return self.outside.change(id=prepared.data[0])
 
     async def _die_of(self, ids: list[str]) -> None:
         if ids and ids[0].startswith(self.bad):

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from rota import Rota
-from rota.automations import Automation, Context, Prepared
+from rota.automations import Automation, Change, Context, Prepared
 from rota.errors import BadAutomation, UnknownAutomation, UsageError
 from rota.testing import virtual
 from tests.automations.kit import QUIET, Line, begun, open_run_state, plain, sound, started
@@ -274,9 +274,8 @@ async def test_sync_handlers_run_in_threads_with_the_same_words(database_url: st
         events = ctx.peek("work")
         return Prepared(events, [one.id for one in events])
 
-    def mutate(ctx: Context, prepared: Prepared) -> None:
-        ctx.call(app.outside, items=prepared.data)
-        raise AssertionError("never executed")
+    def mutate(ctx: Context, prepared: Prepared) -> Change:
+        return app.outside.change(items=prepared.data)
 
     def emit(ctx: Context, prepared: Prepared, mutation: Any) -> Any:
         return mutation.status

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rota import Rota
-from rota.automations import Context, MutationResult, Prepared
+from rota.automations import Change, Context, MutationResult, Prepared
 from rota.client.doctor import Doctor
 from rota.errors import BadAutomation, UnknownAutomation, UsageError
 from rota.explain.automation import explain_automation
@@ -353,8 +353,8 @@ async def test_a_run_that_waits_for_a_person_goes_on_under_the_new_name(
             events = await ctx.peek("work")
             return Prepared(events) if events else None
 
-        async def mutate(ctx: Context, _prepared: Prepared) -> None:
-            await ctx.call(outside)
+        async def mutate(ctx: Context, _prepared: Prepared) -> Change:
+            return outside.change()
 
         async def following(_ctx: Context, _prepared: Prepared, _done: MutationResult) -> int:
             return answer()

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rota.automations import Context, Prepared
+from rota.automations import Change, Context, Prepared
 from rota.errors import (
     NeedsLogin,
     NotSent,
@@ -81,25 +81,6 @@ async def test_a_consumer_without_a_call_shows_next_none_and_uses_its_events(
         assert [one.status for one in app.reported] == ["none"]
         assert await event_statuses(app) == {"e1": "consumed"}
         assert await ledger(app) == []
-
-
-async def test_what_is_after_the_call_is_not_executed(database_url: str) -> None:
-    app = Line()
-    after: list[str] = []
-    async with begun(app, database_url) as world:
-
-        async def chatty(ctx: Context, prepared: Prepared) -> None:
-            try:
-                await ctx.call(app.outside, items=1)
-            except Exception:
-                after.append("caught")
-            after.append("went on")
-
-        app.line.handlers["worker"].functions["mutate"] = chatty
-        await app.feed("e1")
-        await world.settle()
-        assert after == []
-        assert app.applied[0][0] == "applied"
 
 
 @pytest.mark.parametrize(
@@ -395,8 +376,8 @@ async def test_agreeing_to_other_parameters_is_not_agreeing(database_url: str) -
     amount = [1]
     async with begun(app, database_url) as world:
 
-        async def pay(ctx: Context, prepared: Prepared) -> None:
-            await ctx.call(app.outside, amount=amount[0])
+        async def pay(ctx: Context, prepared: Prepared) -> Change:
+            return app.outside.change(amount=amount[0])
 
         app.line.handlers["worker"].functions["mutate"] = pay
         await app.feed("e1")

@@ -4,7 +4,6 @@ wrong; tests elsewhere prove the rest of the list.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -269,23 +268,6 @@ async def test_bad_parameters_of_a_tool_fail_the_run_instead_of_looping(database
         assert await last(app, 1) == ["mutating failed:logic"]
         assert await app.automations.outputs("line") == []
         assert len(app.prepared) == 1
-
-
-async def test_a_mutation_in_the_background_is_seen_to_its_end(database_url: str) -> None:
-    """mutate returns before its call has: the call decides, not the return."""
-    app = Line()
-    async with begun(app, database_url) as world:
-        tasks: list[Any] = []
-
-        async def hasty(ctx: Context, prepared: Prepared) -> None:
-            tasks.append(asyncio.ensure_future(ctx.call(app.outside, items=1)))
-            await asyncio.sleep(0)
-
-        app.line.handlers["worker"].functions["mutate"] = hasty
-        await app.feed("e1")
-        await world.settle()
-        assert app.applied == [("applied", "done")]
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_two_workers_never_run_one_automation_at_once(database_url: str) -> None:

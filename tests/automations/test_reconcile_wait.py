@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rota.automations import Context, Prepared, effects
+from rota.automations import Change, Context, Prepared, effects
 from rota.core.time.instants import SECOND
 from rota.errors import OutcomeUnknown, UsageError
 from rota.testing import World
@@ -53,8 +53,8 @@ class SlowCounterpart:
             there = any(key == call.key and at <= shown for key, at in self.taken)
             return Applied("paid") if there else NotApplied("nothing is there")
 
-        async def mutate(ctx: Context, prepared: Prepared) -> None:
-            await ctx.call(pay)
+        async def mutate(ctx: Context, prepared: Prepared) -> Change:
+            return pay.change()
 
         app.line.handlers["worker"].functions["mutate"] = mutate
 
@@ -182,8 +182,8 @@ async def test_a_timeout_never_counts_as_did_not_happen(
     async with begun(app, database_url) as world:
         late = Overrunning()
 
-        async def mutate(ctx: Context, prepared: Prepared) -> None:
-            await ctx.call(late)
+        async def mutate(ctx: Context, prepared: Prepared) -> Change:
+            return late.change()
 
         app.line.handlers["worker"].functions["mutate"] = mutate
         await app.feed("e1")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rota import Rota
-from rota.automations import Context, Prepared
+from rota.automations import Change, Context, Prepared
 from rota.errors import BadInput, OutcomeUnknown, UnknownInput, WrongState
 from rota.testing import virtual
 from tests.automations.kit import (
@@ -47,8 +47,8 @@ class Stages(Rota):
                 name = "+".join(one.id for one in prepared.events)
                 ctx.publish(self.sorted_, name, name)
 
-        async def change(ctx: Context, prepared: Prepared) -> None:
-            await ctx.call(self.outside, what=[one.id for one in prepared.events])
+        async def change(ctx: Context, prepared: Prepared) -> Change:
+            return self.outside.change(what=[one.id for one in prepared.events])
 
         auto.consumer(
             "sort", subscribes=[self.mail], publishes=[self.sorted_], prepare=self._take(self.mail),

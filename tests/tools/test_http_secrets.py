@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from rota import Rota
-from rota.automations import Context, Prepared
+from rota.automations import Change, Context, Prepared
 from rota.errors import (
     BadInput,
     NeedsLogin,
@@ -206,8 +206,8 @@ async def test_the_database_never_holds_a_secret(
     async def prepare(ctx: Context, state: Any) -> Prepared:
         return Prepared((await ctx.peek(work))[:1])
 
-    async def mutate(ctx: Context, prepared: Prepared) -> None:
-        await ctx.call(send, json={"id": prepared.events[0].id})
+    async def mutate(ctx: Context, prepared: Prepared) -> Change:
+        return send.change(json={"id": prepared.events[0].id})
 
     line.consumer("worker", subscribes=[work], prepare=prepare, mutate=mutate)
     async with Site().up() as site, virtual(app, url=database_url) as world:

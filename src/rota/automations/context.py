@@ -10,21 +10,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import sys
-import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
-from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar
 
-from rota.automations.call_sites import (
-    LEAVES,
-    CallSite,
-    is_captured,
-    site_of,
-    use_after,
-    use_elsewhere,
-)
 from rota.automations.definition import Automation, Handler, Topic
 from rota.core import redaction
 from rota.core.automations.model import NewEvent, NewInput, StoredEvent
@@ -37,32 +26,32 @@ if TYPE_CHECKING:
     from rota.automations.handler_runner import HandlerRunner
 
 log = logging.getLogger("rota.automations")
+P = TypeVar("P")
 
 PEEK_MAX = 1000
 IDS_MAX = 1000
 LOG_LINES_MAX = 1000
 LOG_CHARS_MAX = 1000
 NAME_CHARS_MAX = 500
-# By version of Python, the result of `sys.getrefcount` for a context that only the host refers to,
-# and while the handler asks for its change. More means that a task may have it too: the search for
-# one reads the frames of all tasks of the event loop. An unknown version always searches.
-_HELD = {(3, 11): (4, 10), (3, 12): (4, 10), (3, 13): (4, 9)}
-HELD_BY_HOST, HELD_IN_CHANGE = _HELD.get(sys.version_info[:2], (0, 0))
-ONE_CHANGE = (
-    "Write `return await ctx.call(...)` where either of several calls is meant; make several "
-    "changes with one tool, or with a consumer for each."
-)
 
 
-class Event(NamedTuple):
+class Event(NamedTuple, Generic[P]):
     """An event as a handler sees it; `id` is its message id."""
 
     topic: str
     id: str
-    payload: Any
+    payload: P
     status: str
     created_at: datetime
     attempt: int
+
+
+def event_of(topic: Topic, stored: StoredEvent) -> Event[Any]:
+    """A stored event with its payload typed, or BadInput."""
+    redaction.learn(stored.payload)
+    payload = topic.decode(stored.payload, stored.message_id)
+    at = moment(stored.created_at)
+    return Event(topic.name, stored.message_id, payload, stored.status, at, stored.attempt)
 
 
 class Prepared(NamedTuple):
@@ -74,7 +63,7 @@ class Prepared(NamedTuple):
     events.
     """
 
-    events: Sequence[Event] = ()
+    events: Sequence[Event[Any]] = ()
     data: Any = None
     title: str | None = None
     wake_at: datetime | str | None = None
@@ -90,7 +79,7 @@ class MutationResult(NamedTuple):
 
 
 class _HandlerCall(NamedTuple):
-    """A call of `ctx` by a handler: its line, and its coroutines."""
+    """A call of `ctx` by a handler: its words, and its coroutines."""
 
     asks: str
     guarded: Coroutine[Any, Any, Any]
@@ -119,11 +108,9 @@ class Context:
         self.inputs: list[NewInput] = []
         self.logs: list[str] = []
         self.refused: list[str] = []  # events with an unreadable payload
-        self.seen: dict[tuple[str, str], int] = {}  # revisions, by topic and message id
+        self.seen: dict[tuple[str, str], StoredEvent] = {}  # by topic and message id
         self.stopped: HostStop | None = None
-        self.thread: int | None = None  # the one of a sync handler
         self._is_over = False
-        self._change: CallSite | None = None
         self._numbers = itertools.count()
         # Calls that the handler made and did not await yet.
         self._unawaited: dict[int, _HandlerCall] = {}
@@ -192,87 +179,48 @@ class Context:
     def peek(self, topic: Topic | str, limit: int = 100) -> Any:
         """Pending events of a subscribed topic, oldest first. Await it in async handlers."""
         self._allow(Act.PEEK)
-        asks = f"ctx.peek in {site_of(sys._getframe(1))}"
         found = self._topic(topic, self._handler.node.subscribes, "subscribes to")
         if not isinstance(limit, int) or not 1 <= limit <= PEEK_MAX:
             self._refuse(f"peek takes a limit of 1 to {PEEK_MAX}, not {limit!r}")
-        return self._answer(asks, self._seen(found, lambda: self._host.peek(found.name, limit)))
+        asked = self._seen(found, lambda: self._host.peek(found.name, limit))
+        return self._answer(f"ctx.peek({found.name})", asked)
 
     def get(self, topic: Topic | str, ids: Sequence[str]) -> Any:
         """Events of a subscribed topic by id, in any status. Await it in async handlers."""
         self._allow(Act.PEEK)
-        asks = f"ctx.get in {site_of(sys._getframe(1))}"
         found = self._topic(topic, self._handler.node.subscribes, "subscribes to")
         wanted = [str(one) for one in ids]
         if len(wanted) > IDS_MAX:
             self._refuse(f"get takes at most {IDS_MAX} ids, not {len(wanted)}")
-        return self._answer(asks, self._seen(found, lambda: self._host.named(found.name, wanted)))
+        asked = self._seen(found, lambda: self._host.named(found.name, wanted))
+        return self._answer(f"ctx.get({found.name})", asked)
 
     def call(self, tool: Tool, /, **params: Any) -> Any:
-        """Call a tool. Reads belong to producers and prepare; mutate makes one change, and what
-        is after that call is not executed. Await it in async handlers."""
+        """Call a tool that reads, in a producer or in prepare. Await it in async handlers."""
         if not isinstance(tool, Tool):
             self._refuse(f"{tool!r} is not a tool")
-        frame = sys._getframe(1)
-        asks = f"ctx.call in {site_of(frame)}"
-        if tool.safety is Safety.READ:
-            self._allow(Act.READ)
-            return self._answer(asks, self._host.read(tool, params))
-        self._allow(Act.MUTATE)
-        self._only_change(frame)
-        return self._answer(asks, self._host.mutate(tool, params))
-
-    def _only_change(self, frame: FrameType) -> None:
-        """Refuse a second change, and a first behind which a second may be: the first ends the
-        phase, so the second would be lost silently."""
-        here = site_of(frame)
-        if self._change is not None:
+        self._still_open(Act.READ)
+        if tool.safety is not Safety.READ:
             self._refuse(
-                f"a run makes one change: {here} asks for a second one, after {self._change}",
-                hint="The first counts and the second was not made. " + ONE_CHANGE,
+                f"ctx.call reads, and {tool.name} makes a change",
+                hint=f"Nothing was sent. Return the change from mutate: "
+                f"`return {tool.name}.change(...)`.",
             )
-        if self._loop is not None and threading.get_ident() != self.thread:
-            self._refuse(
-                f"the call in {here} runs in another thread; a change must be made in the "
-                "handler's own thread",
-                hint="Nothing was called. Make the call in mutate itself.",
-            )
-        later = use_after(frame, self)
-        if later is None and self._loop is None and self._may_be_shared(frame):
-            later = use_elsewhere(self)
-        if later is not None:
-            lost = "the next iteration of the loop around it" if later == here else str(later)
-            self._refuse(
-                f"a run makes one change, and its call ends mutate: after the call in {here}, "
-                f"{lost} would never be executed",
-                hint="Nothing was called. " + ONE_CHANGE,
-            )
-        self._change = here
-
-    def _may_be_shared(self, frame: FrameType) -> bool:
-        """Whether other code than the calling one may refer to the context. A variable that
-        closures share counts as one reference, so it is looked for."""
-        return sys.getrefcount(self) > HELD_IN_CHANGE or is_captured(frame, self)
+        self._allow(Act.READ)
+        return self._answer(f"ctx.call({tool.name})", self._host.read(tool, params))
 
     # -- how it is answered ----------------------------------------------------------------
 
     async def _seen(
         self, topic: Topic, ask: Callable[[], Awaitable[list[StoredEvent]]]
-    ) -> list[Event]:
-        return [
-            Event(
-                topic.name, one.message_id, self._decoded(topic, one), one.status,
-                moment(one.created_at), one.attempt,
-            )
-            for one in await ask()
-        ]  # fmt: skip
+    ) -> list[Event[Any]]:
+        return [self._read_event(topic, one) for one in await ask()]
 
-    def _decoded(self, topic: Topic, stored: StoredEvent) -> Any:
-        """The payload, typed. A payload of another type is recorded, so that it can be skipped."""
-        self.seen[topic.name, stored.message_id] = stored.revision
-        redaction.learn(stored.payload)
+    def _read_event(self, topic: Topic, stored: StoredEvent) -> Event[Any]:
+        """The event. One that does not fit its type is recorded, so that it can be skipped."""
+        self.seen[topic.name, stored.message_id] = stored
         try:
-            return topic.decode(stored.payload, stored.message_id)
+            return event_of(topic, stored)
         except RotaError as error:
             self.refused.append(stored.id)
             self._stop(error)
@@ -285,18 +233,6 @@ class Context:
             self._unawaited[number] = _HandlerCall(asks, guarded, work)
             return guarded
         return asyncio.run_coroutine_threadsafe(guarded, self._loop).result()
-
-    def left_behind(self) -> NotAllowed | None:
-        """The error about a task that may use `ctx` after its handler has returned."""
-        if self._loop is not None or sys.getrefcount(self) <= HELD_BY_HOST:
-            return None
-        site = use_elsewhere(self, LEAVES)
-        if site is None:
-            return None
-        return NotAllowed(
-            f"the handler has returned, but a task that it started may still use ctx in {site}",
-            hint="Await the tasks that the handler starts.",
-        )
 
     def end(self) -> NotAllowed | None:
         """The handler is over: what it asked for and did not await is dropped, and is an error."""
@@ -343,13 +279,16 @@ class Context:
         return text
 
     def _allow(self, act: Act) -> None:
+        self._still_open(act)
+        if act not in ALLOWED.get(self._phase, ()):
+            name = self._handler.node.name
+            self._refuse(f"{name} may not {act} while {self._phase}")
+
+    def _still_open(self, act: Act) -> None:
         if self._is_over:
             self._refuse_late(act)
         if self.stopped is not None:
             raise self.stopped
-        if act not in ALLOWED.get(self._phase, ()):
-            name = self._handler.node.name
-            self._refuse(f"{name} may not {act} while {self._phase}")
 
     def _refuse_late(self, act: Act) -> NoReturn:
         """Refuse a call that comes after the end of the handler. The run fails, unless it is

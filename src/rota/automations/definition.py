@@ -9,14 +9,15 @@ import hashlib
 import inspect
 import tokenize
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType, ModuleType
-from typing import Any, NamedTuple, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 
 from msgspec.structs import replace
 
 from rota.automations.auto_fix import Fixer
+from rota.automations.returned import shape_problems
 from rota.core import typed
 from rota.core.automations.failure_policy import (
     FailurePolicy,
@@ -35,9 +36,15 @@ from rota.core.typed import json_text
 from rota.errors import BadAutomation, BadInput, RotaError, UsageError
 from rota.schedules.host_zone import host_zone_name
 from rota.store.automations.deploy import NewHandler, NewVersion, topic_rows
+from rota.tools.base import Change
+
+if TYPE_CHECKING:
+    from rota.automations.context import Context, Prepared
 
 F = TypeVar("F")
 Function = Callable[..., Any]
+# One change or none: a function that returns several does not type-check.
+Mutate = Callable[["Context", "Prepared"], Change | Coroutine[Any, Any, Change | None] | None]
 PUBLISHED_HINT = "Compare the payload with the type of the topic; nothing was published."
 STORED_HINT = "Skip the event (`rota automation skip`), or deploy a type of the topic that it fits."
 
@@ -191,7 +198,7 @@ class Automation:
         subscribes: Sequence[Topic | str],
         publishes: Sequence[Topic | str] = (),
         prepare: Function | None = None,
-        mutate: Function | None = None,
+        mutate: Mutate | None = None,
         next: Function | None = None,  # noqa: A002 - the word of the model
         approval: bool | None = None,
         renamed_from: str | None = None,
@@ -200,7 +207,7 @@ class Automation:
     ) -> Any:
         """Declare a consumer: three functions, or (as a decorator) a class with such methods.
 
-        `prepare(ctx, state)` chooses events, `mutate(ctx, prepared)` makes at most one change,
+        `prepare(ctx, state)` chooses events, `mutate(ctx, prepared)` returns one change or None,
         `next(ctx, prepared, mutation)` publishes and returns the new state. `renamed_from` is the
         name it had before: it keeps the state of that one.
 
@@ -264,6 +271,8 @@ class Automation:
             for one in self._handlers
             if one.node.kind == "consumer" and "prepare" not in one.functions
         ]
+        for each in self._handlers:
+            found += shape_problems(f"{each.node.kind} {each.node.name}", each.functions)
         letters = {one.node.dead_letter for one in self._handlers}
         found += [
             f"topic {one.name} receives dead letters; declare it with DeadLetter, or without a type"

@@ -19,6 +19,7 @@ from rota.automations.definition import Automation, Function, Handler
 from rota.automations.environment import AutomationEnvironment, HandlerSuspended
 from rota.automations.handler_runner import HandlerRunner
 from rota.automations.journal import HandlerJournal
+from rota.automations.returned import shape_problems
 from rota.automations.threads import HandlerThreads
 from rota.core.automations.failure_policy import FailedAttempt
 from rota.core.runs.failures import Kind, describe, is_outage
@@ -30,7 +31,7 @@ from rota.engine.context import EngineContext
 from rota.engine.outcome import JudgedFailure, judge_handler
 from rota.engine.run_log import count_ends
 from rota.engine.wakeups import READY, TIMER
-from rota.errors import LeaseLost, ReadFailed, RotaError, StoreError
+from rota.errors import LeaseLost, ReadFailed, RotaError, StoreError, UsageError
 from rota.store.automations import state
 from rota.store.automations.events import AutomationKey
 from rota.store.automations.handler_runs import commit
@@ -233,7 +234,10 @@ class AutomationExecutor:
                 runner.remark("no fix was found")
                 return None
             handler = declared.handlers[work.run.handler]
-            compiled(handler.functions, fix.source)
+            changed = compiled(handler.functions, fix.source)
+            wrong = list(shape_problems(f"consumer {work.run.handler}", changed))
+            if wrong:
+                raise UsageError("; ".join(wrong))
             sources = {**sources, work.run.handler: {**earlier, **fix.source}}
             return NewFix(json_text(declared.graph()), json_text(sources), str(fix.comment)[:2000])
         except Exception as problem:  # the failure must survive a fixer that fails

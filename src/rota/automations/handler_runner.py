@@ -14,11 +14,19 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rota.automations.context import Context, Event, MutationResult, Prepared, as_prepared
+from rota.automations.context import (
+    Context,
+    Event,
+    MutationResult,
+    Prepared,
+    as_prepared,
+    event_of,
+)
 from rota.automations.definition import Automation, Handler
 from rota.automations.effects import Effects
 from rota.automations.environment import AutomationEnvironment
 from rota.automations.invoke import call
+from rota.automations.returned import refuse_lost, the_change
 from rota.core import trace_spans
 from rota.core.automations.failure_policy import EffectivePolicy, Pace, effective
 from rota.core.automations.model import HandlerPlan, LedgerRow, StoredEvent
@@ -26,13 +34,12 @@ from rota.core.automations.phases import Mutation, Phase, Way
 from rota.core.automations.planner import clamp_wake
 from rota.core.runs.model import Claim
 from rota.core.runs.stored_errors import read_error
-from rota.core.time.instants import iso, micros, moment
+from rota.core.time.instants import iso, micros
 from rota.core.time.occurrences import next_after
 from rota.core.time.spec import Spec
 from rota.engine.journal import insist
 from rota.errors import (
     BadReservation,
-    HostStop,
     NotAllowed,
     PayloadTooBig,
     ReadFailed,
@@ -46,7 +53,7 @@ from rota.store.automations.handler_runs import checkpoint
 from rota.store.automations.handler_runs.begin import HandlerRunSettled, Notes, Work
 from rota.store.automations.handler_runs.commit import Commit
 from rota.store.backend.database import BRIEF
-from rota.tools.base import Call, Tool
+from rota.tools.base import Call, Change, Tool, changes_built
 
 T = TypeVar("T")
 _PLAN = msgspec.json.Decoder(HandlerPlan)
@@ -82,9 +89,8 @@ class HandlerRunner:
         self._key = AutomationKey(claim.namespace, automation.name)
         self._effects = Effects(environment, claim, self.policy)
         self._effect: asyncio.Task[LedgerRow] | None = None
-        self._tool: Tool | None = None  # the tool of the change that is reconciled
+        self._events: dict[tuple[str, str], StoredEvent] = {}  # what prepare has read
         self._failures: list[tuple[Exception, Tool]] = []
-        self._title: str | None = None
         self._remarks: list[str] = []
         self._logs: list[str] = list(msgspec.json.decode(work.run.logs or "[]"))
         self._ctx: Context | None = None
@@ -141,7 +147,12 @@ class HandlerRunner:
         if not plan.count:
             return
         assert self._ctx is not None
-        database, clock, seen = self._environment.database, self._environment.clock, self._ctx.seen
+        database, clock, events = (
+            self._environment.database,
+            self._environment.clock,
+            self._ctx.seen,
+        )
+        seen = {name: one.revision for name, one in events.items()}
         write = database.write_brief if plan.count <= BRIEF else database.write
         notes, now = self.notes(), clock.now()
         await insist(
@@ -149,6 +160,7 @@ class HandlerRunner:
             lambda: write(checkpoint.prepared, self.claim, self.work, plan, notes, seen, now=now),
             "a reservation",
         )
+        self._events = events
         self.phase = Phase.PREPARED
 
     def _plan(self, given: Prepared) -> HandlerPlan:
@@ -171,28 +183,26 @@ class HandlerRunner:
         return HandlerPlan(wanted, msgspec.Raw(text), title, wake.at)
 
     async def _mutate(self, plan: HandlerPlan) -> LedgerRow | None:
-        """Make at most one change. Once the call is made, only its outcome counts, not what user
-        code does after it."""
+        """Make the change that `mutate` returns, if it returns one."""
         if not self._known().node.has_mutate:
             return None
         self.phase = Phase.MUTATING
-        self._title = plan.title
-        refused: NotAllowed | None = None
-        try:
-            await self._run("mutate", Phase.MUTATING, _given(plan))
-        except HostStop:
-            pass
-        except Exception as error:
-            if self._effect is None:
-                raise
-            refused = error if isinstance(error, NotAllowed) else None
-        if refused is not None:
-            self._remarks.append(str(refused))  # in case that the first change must be looked up
-        mutation = None if self._effect is None else await self._effect
+        change = await self._change(plan)
+        mutation = None
+        if change is not None:
+            self._effect = asyncio.create_task(self._make(change, plan.title))
+            await asyncio.wait([self._effect])  # a cancelled run lets go of it in `close`
+            mutation = self._effect.result()
         self.phase = Phase.MUTATED
-        if refused is not None:
-            raise refused
         return mutation
+
+    async def _change(self, plan: HandlerPlan) -> Change | None:
+        change: Change | None = await self._run("mutate", Phase.MUTATING, await self._given(plan))
+        return change
+
+    async def _make(self, change: Change, title: str | None) -> LedgerRow:
+        make = self._effects.make(change.tool, change.params, self._known().node, title)
+        return await self._noting(make, change.tool)
 
     async def _emit(self, plan: HandlerPlan, mutation: LedgerRow | None) -> HandlerRunSettled:
         self.phase = Phase.EMITTING
@@ -203,7 +213,7 @@ class HandlerRunner:
                 f"the change was applied, but its result is lost: {change.problem}"
             )
         if self._handler is not None and self._handler.node.has_next:
-            value = await self._run("next", Phase.EMITTING, _given(plan), change)
+            value = await self._run("next", Phase.EMITTING, await self._given(plan), change)
         return await self._commit(plan, value, "next", None)
 
     async def _commit(
@@ -232,17 +242,17 @@ class HandlerRunner:
         ctx = Context(self._automation, handler, phase, self, self._environment.clock.now, loop)
         self._ctx = ctx
         function = handler.bound(name)
-        left_behind: NotAllowed | None = None
-        try:
-            value = await call(self._environment, function, is_async, ctx, *args)
-            left_behind = ctx.left_behind()
-        finally:
-            forgotten = ctx.end()
-            self._logs += ctx.logs
-            self.refused += ctx.refused
-        error = forgotten or left_behind
-        if error is not None:
-            raise error
+        with changes_built() as built:
+            try:
+                value = await call(self._environment, function, is_async, ctx, *args)
+            finally:
+                forgotten = ctx.end()
+                self._logs += ctx.logs
+                self.refused += ctx.refused
+        if forgotten is not None:
+            raise forgotten
+        change = the_change(handler.node.name, value) if name == "mutate" else None
+        refuse_lost(f"{name} of {handler.node.name}", change, built)
         return value
 
     def _known(self) -> Handler:
@@ -250,18 +260,18 @@ class HandlerRunner:
         return self._handler
 
     async def _find_tool(self, plan: HandlerPlan) -> Tool | None:
-        """The tool behind an entry of the ledger: the code is asked again, and stopped at its call.
-        The ledger has the call and its arguments."""
+        """The tool behind an entry of the ledger: the code is asked for its change again. The
+        ledger has the call and its arguments."""
         if self._handler is None or not self._handler.node.has_mutate:
             return None
         try:
-            await self._run("mutate", Phase.MUTATING, _given(plan))
-        except (HostStop, Exception) as error:
-            if self._tool is None:
-                self._remarks.append(f"mutate did not come to its call again: {error}")
+            change = await self._change(plan)
+        except Exception as error:
+            self._remarks.append(f"mutate did not return its change again: {error}")
+            return None
         row = self.work.mutation
-        same = self._tool is not None and row is not None and self._tool.name == row.tool
-        return self._tool if same else None
+        same = change is not None and row is not None and change.tool.name == row.tool
+        return change.tool if change is not None and same else None
 
     # -- what the context asks of its host -------------------------------------------------
 
@@ -318,25 +328,6 @@ class HandlerRunner:
         """The topic that receives what is skipped."""
         return None if self._handler is None else self._handler.node.dead_letter
 
-    async def mutate(self, tool: Tool, params: dict[str, Any]) -> Any:
-        """The one change; ends the handler's phase whatever comes of it."""
-        if self.work.way is Way.RECONCILE:  # the call was made: only its tool is wanted
-            self._tool = self._tool or tool
-            raise HostStop(None)
-        # Tasks that were started together come to their calls before anything is sent: a second
-        # change among them stops the run while nothing has happened yet.
-        await asyncio.sleep(0)
-        if self._ctx is not None and self._ctx.stopped is not None:
-            raise self._ctx.stopped
-        self._effect = asyncio.get_running_loop().create_task(self._make(tool, params))
-        # Whatever becomes of user code, the call is seen to its end.
-        await asyncio.wait([self._effect])
-        raise HostStop(None)
-
-    async def _make(self, tool: Tool, params: dict[str, Any]) -> LedgerRow:
-        make = self._effects.make(tool, params, self._known().node, self._title)
-        return await self._noting(make, tool)
-
     # -- what is kept ----------------------------------------------------------------------
 
     def notes(self) -> Notes:
@@ -364,20 +355,25 @@ class HandlerRunner:
         text = self.work.run.state_before
         return None if text is None else msgspec.json.decode(text)
 
+    async def _given(self, plan: HandlerPlan) -> Prepared:
+        """The plan as later phases see it: by value, as it was stored, with its events."""
+        for topic, ids in plan.reservations.items():
+            if any((topic, one) not in self._events for one in ids):
+                found = await self.named(topic, ids)
+                self._events |= {(topic, one.message_id): one for one in found}
+        pinned = [
+            self._pinned(topic, one) for topic, ids in plan.reservations.items() for one in ids
+        ]
+        wake_at = None if plan.wake_at is None else iso(plan.wake_at)
+        return Prepared(pinned, msgspec.json.decode(plan.data), plan.title, wake_at)
+
+    def _pinned(self, topic: str, message_id: str) -> Event[Any]:
+        stored = msgspec.structs.replace(self._events[topic, message_id], status="reserved")
+        return event_of(self._automation.topics[topic], stored)
+
     def _stored_plan(self) -> HandlerPlan:
         text = self.work.run.prepared
         return HandlerPlan() if text is None else _PLAN.decode(text)
-
-
-def _given(plan: HandlerPlan) -> Prepared:
-    """The plan as later phases see it: by value, as it was stored."""
-    pinned = [
-        Event(topic, message_id, None, "reserved", moment(0), 0)
-        for topic, ids in plan.reservations.items()
-        for message_id in ids
-    ]
-    wake_at = None if plan.wake_at is None else iso(plan.wake_at)
-    return Prepared(pinned, msgspec.json.decode(plan.data), plan.title, wake_at)
 
 
 def _result(mutation: LedgerRow | None) -> MutationResult:

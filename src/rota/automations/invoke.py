@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+import contextvars
 from typing import Any
 
 from rota.automations.context import Context
@@ -21,8 +21,7 @@ UNWIND_S = 2.0
 async def call(
     environment: AutomationEnvironment, function: Function, is_async: bool, ctx: Context, *args: Any
 ) -> Any:
-    """The return value of the function. Raises what it raised, or why the host stopped it; HostStop
-    without a cause when the run's one change ended it."""
+    """The return value of the function. Raises what it raised, or why the host stopped it."""
     body = (
         _plain(function, ctx, *args) if is_async else _threaded(environment, function, ctx, *args)
     )
@@ -38,9 +37,7 @@ async def call(
         ctx.stopped = ctx.stopped or HostStop(error)
         raise error from None
     except HostStop as stop:
-        # Another task may have been refused something while this one made its change.
-        first = ctx.stopped or stop
-        raise (first.cause or stop.cause or stop) from None
+        raise (ctx.stopped or stop).cause from None
     except asyncio.CancelledError:
         if task.cancelled() and not _is_cancelled():
             automation, handler = ctx.caller
@@ -50,7 +47,7 @@ async def call(
             ) from None
         raise
     if ctx.stopped is not None:  # it swallowed the stop, which counts all the same
-        raise ctx.stopped.cause or ctx.stopped
+        raise ctx.stopped.cause
     return value
 
 
@@ -81,7 +78,6 @@ async def _threaded(
     environment: AutomationEnvironment, function: Function, ctx: Context, *args: Any
 ) -> Any:
     def run() -> Any:
-        ctx.thread = threading.get_ident()
         try:
             return function(ctx, *args)
         except (Exception, HostStop):
@@ -89,7 +85,8 @@ async def _threaded(
         except BaseException as error:
             raise _tamed(error) from error
 
-    return await environment.threads.run(*ctx.caller, run)
+    context = contextvars.copy_context()
+    return await environment.threads.run(*ctx.caller, lambda: context.run(run))
 
 
 def _tamed(error: BaseException) -> UsageError:

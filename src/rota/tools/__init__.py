@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rota.net.secret import Secret, secret
-from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict
+from rota.tools.base import Applied, Call, Change, NotApplied, Safety, Tool, Unknown, Verdict
 from rota.tools.decorator import tool
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "Applied",
     "Call",
+    "Change",
     "Command",
     "FeedRead",
     "FileAppend",

@@ -22,6 +22,9 @@ from __future__ import annotations
 import copy
 import functools
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import StrEnum
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar, Unpack
 
@@ -66,6 +69,27 @@ class Call(NamedTuple):
 
     key: str
     timeout_s: float
+
+
+class Change(NamedTuple):
+    """One change, as a consumer returns it. Nothing is sent before Rota has recorded it."""
+
+    tool: Tool
+    params: dict[str, Any]
+
+
+_BUILT: ContextVar[list[Change] | None] = ContextVar("rota_changes", default=None)
+
+
+@contextmanager
+def changes_built() -> Iterator[list[Change]]:
+    """The changes that code builds inside of this block: in its tasks and threads too."""
+    made: list[Change] = []
+    token = _BUILT.set(made)
+    try:
+        yield made
+    finally:
+        _BUILT.reset(token)
 
 
 class Applied(NamedTuple):
@@ -121,6 +145,19 @@ class Tool(MadeFrom, ABC):
     def label(self) -> str:
         """The tool and its service, for people."""
         return f"{self.name} ({self.service})" if self.service else self.name
+
+    def change(self, /, **params: Any) -> Change:
+        """The change that a call with these parameters makes, for a consumer to return."""
+        if self.safety is Safety.READ:
+            raise UsageError(
+                f"{self.name} reads, so it makes no change",
+                hint="Call it in `prepare`: `await ctx.call(tool, ...)`.",
+            )
+        made = Change(self, params)
+        built = _BUILT.get()
+        if built is not None:
+            built.append(made)
+        return made
 
     def check(self, params: dict[str, Any]) -> None:
         """Raise BadInput if `call` would refuse these parameters; has no effect."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from rota import Rota, faults
 from rota.app import KEPT_KINDS
-from rota.automations import Automation, Context, MutationResult, Prepared
+from rota.automations import Automation, Change, Context, MutationResult, Prepared
 from rota.core.automations.phases import shown
 from rota.core.runs.recovery import runs_alone
 from rota.store import invariants
@@ -145,9 +145,9 @@ class Line(Rota):
         self.prepared.append([event.id for event in events])
         return Prepared(events, [event.payload for event in events], "Work", self.wake_at)
 
-    async def _mutate(self, ctx: Context, prepared: Prepared) -> None:
+    async def _mutate(self, ctx: Context, prepared: Prepared) -> Change:
         await _hook(self.in_mutate)
-        await ctx.call(self.outside, items=prepared.data)
+        return self.outside.change(items=prepared.data)
 
     async def _next(self, ctx: Context, prepared: Prepared, mutation: MutationResult) -> int:
         await _hook(self.in_next)

@@ -14,7 +14,7 @@ from typing import Any
 
 from rota import Rota, Transient, gather, sleep, wait_for
 from rota.ai import Offline, Prices, Request
-from rota.automations import Prepared
+from rota.automations import Change, Prepared
 from rota.testing import World, virtual
 from rota.tools import Applied, Call, Safety, Tool, Unknown, Verdict
 
@@ -204,8 +204,8 @@ class Shop(Rota):
                 title = f"Pay {data['amount']} to {data['to']}" if data else None
                 return Prepared(events, data, title)
 
-            async def mutate(self, ctx: Any, prepared: Any) -> None:
-                await ctx.call(bank, **prepared.data)
+            async def mutate(self, ctx: Any, prepared: Any) -> Change:
+                return bank.change(**prepared.data)
 
         refunds = self.automation("refunds", timezone="Europe/Berlin")
         refund = refunds.topic("refund", external=True)
@@ -219,8 +219,8 @@ class Shop(Rota):
                 title = f"Refund of {data['amount']} for order {data['order']}" if data else None
                 return Prepared(events, data, title)
 
-            async def mutate(self, ctx: Any, prepared: Any) -> None:
-                await ctx.call(payments, **prepared.data)
+            async def mutate(self, ctx: Any, prepared: Any) -> Change:
+                return payments.change(**prepared.data)
 
 
 class EmptyShop(Shop):

@@ -56,7 +56,7 @@ def declare(name: str, approval: bool) -> None:
         async def mutate(self, ctx, prepared):
             if prepared.data == "bad" and not Path("token").exists():
                 raise ValueError("an order without a customer")
-            await ctx.call(send_mail, to="ann@example.com", text=f"Your tea: {prepared.data}")
+            return send_mail.change(to="ann@example.com", text=f"Your tea: {prepared.data}")
 
 declare("asking", True)
 declare("mails", False)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rota import Rota, faults, testing
-from rota.automations import Automation, Context, MutationResult, Prepared, Topic
+from rota.automations import Automation, Change, Context, MutationResult, Prepared, Topic
 from rota.core.time.instants import MINUTE, SECOND
 from rota.errors import OutcomeUnknown
 from rota.testing import START, virtual
@@ -177,22 +177,24 @@ _MAKERS = {
 }  # fmt: skip
 
 
-async def call_once(ctx: Context, send: Tool, params: dict[str, Any]) -> None:
+def one_change(send: Tool, params: dict[str, Any]) -> Change:
     """The work of every other kind."""
-    await ctx.call(send, **params)
+    return send.change(**params)
 
 
-async def _call_twice(ctx: Context, send: Tool, params: dict[str, Any]) -> None:
-    await ctx.call(send, **params)
-    await ctx.call(send, **params)
+def _two_changes(send: Tool, params: dict[str, Any]) -> Any:
+    return [send.change(**params), send.change(**params)]
 
 
-async def _call_without_await(ctx: Context, send: Tool, params: dict[str, Any]) -> None:
-    ctx.call(send, **params)
+def _no_return(send: Tool, params: dict[str, Any]) -> Any:
+    send.change(**params)
 
 
-# Kinds with a mutate that would lose a call: it must stop instead.
-CALLS = {"append with two calls": _call_twice, "append without await": _call_without_await}
+# Kinds with a mutate that would lose a change: it must stop instead.
+CALLS: dict[str, Any] = {
+    "append with two changes": _two_changes,
+    "append without return": _no_return,
+}
 
 
 def make_app(life: Life) -> Rota:
@@ -218,9 +220,9 @@ def make_app(life: Life) -> Rota:
             events = await ctx.peek(found)
             return Prepared(events, [event.id for event in events], "Send them")
 
-        async def mutate(self, ctx: Context, prepared: Prepared) -> None:
+        async def mutate(self, ctx: Context, prepared: Prepared) -> Any:
             assert "-".join(prepared.data) == EFFECT
-            await CALLS.get(life.kind, call_once)(ctx, send, params)
+            return CALLS.get(life.kind, one_change)(send, params)
 
         async def next(self, ctx: Context, prepared: Prepared, mutation: MutationResult) -> Any:
             user.write()

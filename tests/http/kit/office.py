@@ -7,7 +7,7 @@ from typing import Any
 
 from rota import Rota, wait_for
 from rota.ai import Offline
-from rota.automations import Prepared
+from rota.automations import Change, Prepared
 from rota.core.automations.text import Word
 from rota.tools import Call, Safety, Tool, Unknown, Verdict
 from tests.kit import until
@@ -99,8 +99,8 @@ class Office(Rota):
                 events = await ctx.peek(topic, limit=1)
                 return Prepared(events, events[0].payload if events else None, "Pay")
 
-            async def mutate(self, ctx: Any, prepared: Any) -> None:
-                await ctx.call(bank, **prepared.data)
+            async def mutate(self, ctx: Any, prepared: Any) -> Change:
+                return bank.change(**prepared.data)
 
     async def fill(self) -> None:
         """Deploy, work, and wait until there is something of everything."""

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from rota import Rota, gather
-from rota.automations import Prepared
+from rota.automations import Change, Prepared
 from rota.http.pages import PAGES, automation_tables, overview, schedule_ledger, schedules
 from rota.http.pages.attention import FAILED_LOOK
 from rota.store.runs import lists
@@ -49,8 +49,8 @@ def shop() -> Rota:
             events = await ctx.peek(due, limit=1)
             return Prepared(events, [one.payload for one in events], "Pay 5 EUR")
 
-        async def mutate(self, ctx: Any, prepared: Any) -> None:
-            await ctx.call(pay, amount=prepared.data[0])
+        async def mutate(self, ctx: Any, prepared: Any) -> Change:
+            return pay.change(amount=prepared.data[0])
 
     return app
 

@@ -19,9 +19,11 @@ from rota import (
     this_run,
     this_step,
 )
+from rota.automations import Change, Context, Prepared
 from rota.blocking import BlockingClient, BlockingRun, block_on
 from rota.core.runs.model import Run
 from rota.pipelines.outcome import PipelineResult
+from rota.tools import tool
 
 app = Rota("sqlite:///rota.db", slots=5, keep_days=3, namespace="red")
 
@@ -124,3 +126,27 @@ async def other_calls(client: Client) -> None:
     await client.schedules.update("s", when="6m", end=None, max_runs=3)
     app.queue("slow", worker_concurrency=1, concurrency=2, concurrency_per_key=1, rate=(10, "1m"))
     app.automation("mail", approval=True, queue="slow", timezone="UTC")
+
+
+@tool(safety="idempotent")
+async def send(text: str) -> int:
+    return len(text)
+
+
+async def take(ctx: Context, state: Any) -> Prepared:
+    return Prepared()
+
+
+async def one_change(ctx: Context, prepared: Prepared) -> Change:
+    return send.change(text="a")
+
+
+def one_or_none(ctx: Context, prepared: Prepared) -> Change | None:
+    return send.change(text="a") if prepared.events else None
+
+
+def consumers() -> None:
+    mail = app.automation("letters")
+    topic = mail.topic("mail", external=True)
+    mail.consumer("one", subscribes=[topic], prepare=take, mutate=one_change)
+    mail.consumer("two", subscribes=[topic], prepare=take, mutate=one_or_none)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from rota import Client, Rota, run_step, step, this_step
+from rota.automations import Change, Context, Prepared
 from rota.blocking import BlockingClient
+from rota.tools import tool
 from rota.tools.feed import FeedRead
 
 app = Rota()
@@ -82,3 +84,31 @@ async def misspelt_options(client: Client) -> None:
     await client.schedules.create("s", fetch, "5m", overlp="skip")  # type: ignore[call-arg]
     await client.schedules.update("s", overlp="skip")  # type: ignore[call-arg]
     FeedRead("news", bass="https://example.org")  # type: ignore[call-arg]
+
+
+@tool(safety="idempotent")
+async def send(text: str) -> int:
+    return len(text)
+
+
+async def take(ctx: Context, state: object) -> Prepared:
+    return Prepared()
+
+
+async def two_changes(ctx: Context, prepared: Prepared) -> list[Change]:
+    return [send.change(text="a"), send.change(text="b")]
+
+
+def a_pair(ctx: Context, prepared: Prepared) -> tuple[Change, Change]:
+    return send.change(text="a"), send.change(text="b")
+
+
+def returns_both(ctx: Context, prepared: Prepared) -> Change | None:
+    return send.change(text="a"), send.change(text="b")  # type: ignore[return-value]
+
+
+def several_changes() -> None:
+    mail = app.automation("letters")
+    topic = mail.topic("mail", external=True)
+    mail.consumer("a", subscribes=[topic], prepare=take, mutate=two_changes)  # type: ignore[arg-type]
+    mail.consumer("b", subscribes=[topic], prepare=take, mutate=a_pair)  # type: ignore[arg-type]

@@ -39,7 +39,6 @@ class Act(StrEnum):
     """The calls that a handler may make."""
 
     READ = "call a read tool"
-    MUTATE = "call a tool that changes something"
     PEEK = "read events"
     PUBLISH = "publish"
     INPUT = "register an input"
@@ -49,7 +48,7 @@ class Act(StrEnum):
 ALLOWED: dict[Phase, frozenset[Act]] = {
     Phase.EXECUTING: frozenset({Act.READ, Act.PUBLISH, Act.INPUT, Act.LOG}),
     Phase.PREPARING: frozenset({Act.READ, Act.PEEK, Act.LOG}),
-    Phase.MUTATING: frozenset({Act.MUTATE, Act.LOG}),
+    Phase.MUTATING: frozenset({Act.LOG}),
     Phase.EMITTING: frozenset({Act.PUBLISH, Act.LOG}),
 }
 

@@ -27,7 +27,7 @@ FIRST_S = int((datetime(2, 1, 1, tzinfo=UTC) - _EPOCH).total_seconds())
 LAST_S = int((datetime(9998, 12, 31, tzinfo=UTC) - _EPOCH).total_seconds())
 
 
-class Change(NamedTuple):
+class OffsetChange(NamedTuple):
     """The clock is moved at `at`: forward over a gap, or back into a repeat."""
 
     at: int
@@ -53,7 +53,7 @@ def offset_at(zone: ZoneInfo, at: int) -> int:
     return offset.days * DAY_S + offset.seconds
 
 
-def changes_between(name: str, start: int, stop: int) -> list[Change]:
+def changes_between(name: str, start: int, stop: int) -> list[OffsetChange]:
     """Every change of the zone's offset with start <= at < stop."""
     start, stop = max(start, FIRST_S), min(stop, LAST_S)
     changes = []
@@ -66,7 +66,7 @@ def changes_between(name: str, start: int, stop: int) -> list[Change]:
 
 
 @lru_cache(maxsize=16_384)
-def _chunk_changes(name: str, chunk: int) -> tuple[Change, ...]:
+def _chunk_changes(name: str, chunk: int) -> tuple[OffsetChange, ...]:
     """The changes within one chunk and its margins on both sides."""
     zone = zone_named(name)
     if zone.utcoffset(None) is not None:
@@ -82,7 +82,7 @@ def _chunk_changes(name: str, chunk: int) -> tuple[Change, ...]:
         now = zone.fromutc(moment).utcoffset()
         if now != was:
             before, after = offset_at(zone, at), offset_at(zone, at + STEP_S)
-            changes.append(Change(_instant_of(zone, at, at + STEP_S, before), before, after))
+            changes.append(OffsetChange(_instant_of(zone, at, at + STEP_S, before), before, after))
         was = now
     return tuple(changes)
 
@@ -139,7 +139,7 @@ class Timeline:
         bounds = [low, *inside, high]
         return tuple(self._period(lo, hi, changes) for lo, hi in pairwise(bounds))
 
-    def _period(self, lo: int, hi: int, changes: tuple[Change, ...]) -> OffsetPeriod:
+    def _period(self, lo: int, hi: int, changes: tuple[OffsetChange, ...]) -> OffsetPeriod:
         """Chunks cut periods too, so changes a little outside still count for the rule."""
         offset = offset_at(self._zone, max(lo, FIRST_S))
         entry, end = lo + offset, min(hi, LAST_S) + offset

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rota.core.time.calendar import Walls
 from rota.core.time.cron import read_cron
-from rota.core.time.dst import DAY_S, Change, changes_between, offset_at
+from rota.core.time.dst import DAY_S, OffsetChange, changes_between, offset_at
 from rota.core.time.instants import SECOND, clock_text
 from rota.core.time.occurrences import times_of
 from rota.core.time.resolve import rule_of
@@ -64,7 +64,7 @@ def _affecting(timing: Timing, start: int, stop: int) -> Iterator[Remark]:
         start = until
 
 
-def _note(timing: Timing, change: Change, second: int) -> str | None:
+def _note(timing: Timing, change: OffsetChange, second: int) -> str | None:
     if change.gap:
         if second != change.at or timing.cron is None:
             return None
@@ -83,7 +83,7 @@ def _rule(timing: Timing) -> tuple[str, str]:
     return rule_of(read_cron(timing.cron or ""), timing.gap, timing.repeat)
 
 
-def _change_text(timing: Timing, change: Change) -> str | None:
+def _change_text(timing: Timing, change: OffsetChange) -> str | None:
     """The outcome of the wall times that this clock change skips or repeats."""
     low, high = change.walls
     walls = Walls(read_cron(timing.cron or ""))
@@ -102,7 +102,7 @@ def _change_text(timing: Timing, change: Change) -> str | None:
     return f"{text}; {_outcome(change, gap if change.gap else repeat, count, first)}"
 
 
-def _outcome(change: Change, rule: str, count: int, first: int) -> str:
+def _outcome(change: OffsetChange, rule: str, count: int, first: int) -> str:
     if change.gap and rule == "skip":
         return "not run" if count == 1 else "not run: the clock is moved past them"
     if change.gap:
