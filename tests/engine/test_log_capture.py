@@ -11,7 +11,7 @@ import rota
 from rota import Rota
 from rota.engine import log_capture
 from rota.errors import StoreUnreachable
-from tests.engine.kit import StoreTap, eventually, live, pass_time
+from tests.engine.kit import Gate, StoreTap, eventually, live, pass_time
 from tests.workflows.kit import result
 
 log = logging.getLogger("shop.orders")
@@ -80,7 +80,7 @@ async def test_values_of_secret_fields_are_not_in_the_lines(database_url: str) -
 
 
 async def test_a_replay_does_not_repeat_lines(database_url: str) -> None:
-    app = Rota()
+    app = Rota(warm_runs=0)
 
     @app.step
     async def look(n: int) -> int:
@@ -106,7 +106,7 @@ async def test_a_replay_does_not_repeat_lines(database_url: str) -> None:
 
 
 async def test_a_replay_of_branches_does_not_repeat_lines(database_url: str) -> None:
-    app = Rota()
+    app = Rota(warm_runs=0)
 
     @app.workflow
     async def flow() -> None:
@@ -128,6 +128,34 @@ async def test_a_replay_of_branches_does_not_repeat_lines(database_url: str) -> 
     assert [line[2] for line in lines] == [
         *("branch 1", "branch 2", "branch 3"), *("woke 1", "woke 2", "woke 3"),
     ]  # fmt: skip
+
+
+async def test_lines_after_the_last_recorded_end_are_kept_by_the_next_worker(
+    database_url: str,
+) -> None:
+    """The worker may have ended before the code reacted to that end."""
+    app, gate = Rota(warm_runs=0), Gate()
+
+    @app.step
+    async def look() -> None:
+        log.info("look")
+
+    @app.workflow
+    async def flow() -> None:
+        log.info("one")
+        await look()
+        log.info("two")
+        await gate("waits")
+
+    async with live(app, database_url):
+        run = await app.start(flow)
+        await kept(app, run.id, 3)
+        await eventually(lambda: gate.under_way == 1)
+    gate.open.set()
+    async with live(app, database_url):
+        await result(run)
+        lines = await kept(app, run.id, 4)
+    assert [line[2] for line in lines] == ["one", "look", "two", "two"]
 
 
 async def test_the_last_lines_are_written_when_the_worker_stops(

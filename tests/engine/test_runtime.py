@@ -19,7 +19,17 @@ from rota.engine import runtime as runtime_
 from rota.engine.clock import SystemClock
 from rota.engine.journal import insist
 from rota.engine.watchdog import Watchdog
-from rota.errors import StoreBusy, StoreCorrupt, StoreFull, StoreUnreachable
+from rota.errors import (
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreGone,
+    StoreIOError,
+    StoreNoSharedMemory,
+    StoreReadOnly,
+    StoreUnreachable,
+)
 from rota.testing import VirtualClock, virtual
 from tests.engine.kit import Gate, StoreTap, eventually, live, pass_time, timer_set
 from tests.workflows.kit import result
@@ -150,6 +160,32 @@ async def test_insisting_waits_longer_each_time_and_stops_at_a_real_error() -> N
         await task
     waits = [b - a for a, b in itertools.pairwise(at)]
     assert waits == [50_000, 100_000, 200_000, 400_000, 800_000, 1_600_000, 2_000_000, 2_000_000]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreUnreachable, StoreBusy, StoreFull, StoreIOError, StoreReadOnly, StoreNoSharedMemory,
+        StoreGone,
+    ],
+)  # fmt: skip
+async def test_steps_are_recorded_when_the_database_is_well_again(
+    error: type[StoreError],
+) -> None:
+    app, flow = plain()
+    failed: list[str] = []
+    async with virtual(app) as world:
+
+        async def fail(name: str) -> None:
+            if name == "record" and len(failed) < 2:
+                failed.append(name)
+                raise error("for a while")
+
+        StoreTap(app).before = fail
+        run = await app.start(flow, 1)
+        await world.advance("10s")
+        assert await result(run) == 1
+        assert len(failed) == 2
 
 
 async def test_a_healthy_app_says_so(database_url: str) -> None:

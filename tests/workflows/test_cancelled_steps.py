@@ -251,3 +251,72 @@ async def test_a_step_that_raises_cancelled_error_by_itself_fails(database_url: 
             "odd raised CancelledError, although nothing cancelled it"
             in (await trouble(run))["message"]
         )
+
+
+async def test_code_that_no_longer_cancels_the_step_makes_no_new_call(database_url: str) -> None:
+    app = Rota()
+    slow = Slow(app)
+    deployed: list[int] = []
+    waits: list[str] = []
+
+    @app.step
+    async def note() -> None:
+        waits.append("note")
+
+    @app.workflow
+    async def flow() -> None:
+        task = asyncio.create_task(slow.step())
+        await asyncio.sleep(1)
+        if not deployed:
+            task.cancel()
+        await sleep("1h")
+        await note()
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await until(run, world, "sleeping:sleep")
+        deployed.append(1)
+        await world.drain()
+        assert await run.status() == "failed:stranded"
+        assert "the code cancelled slow#0" in (await trouble(run))["message"]
+        assert (slow.begun, waits) == (1, [])
+
+
+@pytest.mark.parametrize("end", ["returns", "fails"])
+async def test_a_step_that_swallows_its_cancellation_counts_as_cancelled(
+    database_url: str, end: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever it does then, live and at every replay, and nothing is tried again."""
+    app = Rota()
+    begun: list[int] = []
+
+    @app.step(retries=3)
+    async def stubborn() -> str:
+        begun.append(1)
+        try:
+            with held():
+                await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if end == "fails":
+                raise ConnectionError("while it closed") from None
+        return "a result"
+
+    @app.workflow
+    async def flow() -> str:
+        task = asyncio.create_task(stubborn())
+        await asyncio.sleep(1)
+        task.cancel()
+        await asyncio.wait([task])
+        for _ in range(2):
+            await sleep("1h")
+        return "cancelled" if task.cancelled() else "not cancelled"
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.drain()
+        assert await result(run) == "cancelled"
+        [step] = [one for one in await app.runs.steps(run.id) if one.key == "stubborn#0"]
+        assert (step.status, read_error(step.error)["type"]) == ("failed", "CancelledError")
+        assert len(begun) == 1
+        assert "while it closed" not in caplog.text
+        await sound(app)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -46,13 +48,13 @@ def version(code: Code) -> tuple[Rota, list[str]]:
     return app, calls
 
 
-async def change(url: str, before: Code, after: Code) -> tuple[str, list[str]]:
+async def change(url: str, before: Code, after: Code, wait: str = "0s") -> tuple[str, list[str]]:
     """Begin a run with one code, continue with another; returns its end and what the new one
     did."""
     old, _ = version(before)
     async with virtual(old, url=url) as world:
         run = await old.start("flow")
-        await world.settle()
+        await world.advance(wait)
         assert (await old.runs.get(run.id)).status == "sleeping"
         later = world.clock.now() + 7_200_000_000
     fresh, calls = version(after)
@@ -262,3 +264,26 @@ async def test_parallel_branches_raise_no_false_alarm(database_url: str, code: C
         assert row.label == "completed", row.error
         recorded = [step.key for step in await app.runs.steps(run.id) if step.kind == "step"]
         assert len(calls) == len(recorded)
+
+
+@pytest.mark.parametrize("end", ["fires", "cancelled"])
+async def test_a_timeout_that_never_fired_may_become_another_one(
+    database_url: str, end: str
+) -> None:
+    """It has done nothing; one that fired is a call like any other."""
+
+    def timed(seconds: float) -> Code:
+        async def code(s: Steps) -> list[str]:
+            found = [await s.a()]
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await (sleep("1m") if end == "fires" else s.b())
+            await sleep("1h")
+            return [*found, await s.c()]
+
+        return code
+
+    if end == "fires":
+        assert await change(database_url, timed(5), timed(6), wait="6s") == ("failed:stranded", [])
+    else:
+        assert await change(database_url, timed(5), timed(6)) == ("completed", ["c"])

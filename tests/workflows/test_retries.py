@@ -10,7 +10,9 @@ from rota import (
     Rota,
     StepFailed,
     Transient,
+    gather,
     sleep,
+    wait_for,
 )
 from rota.core.runs.stored_errors import RecordedError
 from rota.testing import virtual
@@ -19,6 +21,7 @@ from tests.workflows.kit import (
     app_with_step,
     attempts,
     result,
+    sound,
     step_named,
     trouble,
 )
@@ -213,3 +216,29 @@ async def test_an_error_without_a_readable_text_fails_like_any_other(
         await world.drain()
         assert await run.status() == "failed:logic"
         assert (await trouble(run))["type"] == "Mute"
+
+
+@pytest.mark.parametrize("warm", [False, True])
+async def test_a_signal_does_not_cut_the_wait_for_the_next_attempt_short(
+    database_url: str, warm: bool
+) -> None:
+    flaky = Flaky(ConnectionError("down"))
+    app = Rota()
+
+    @app.step(retries=RetryPolicy(attempts=2, delay_s=300))
+    async def shaky() -> str:
+        return flaky()
+
+    @app.workflow
+    async def flow() -> list[str]:
+        return await gather(shaky(), wait_for("go"))
+
+    async with virtual(app, url=database_url, warm=warm) as world:
+        flaky.world = world
+        run = await app.start(flow)
+        await world.advance("1m")
+        await run.signal("go", "gone")
+        await world.drain()
+        assert await result(run) == ["done", "gone"]
+        assert flaky.waits == [300]
+        await sound(app)

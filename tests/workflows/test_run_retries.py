@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
@@ -15,6 +16,7 @@ from rota import (
     StepFailed,
     Transient,
     sleep,
+    this_run,
     wait_for,
 )
 from rota.core.time.instants import SECOND
@@ -333,3 +335,74 @@ async def test_the_last_failure_is_logged_with_its_hint(
     assert run.id in caplog.text
     assert "broken for good" in caplog.text
     assert Fatal.hint in caplog.text
+
+
+async def test_a_step_is_tried_again_with_other_arguments_and_replayed_with_these(
+    database_url: str,
+) -> None:
+    app = Rota()
+    paid: list[int] = []
+
+    @app.step
+    async def pay(attempt: int) -> int:
+        paid.append(attempt)
+        if attempt == 1:
+            raise ConnectionError("down")
+        return attempt
+
+    @app.workflow(retries=1)
+    async def flow() -> int:
+        found = await pay(this_run().attempt)
+        await sleep("1h")
+        return found
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.drain()
+        assert await result(run) == 2
+        assert paid == [1, 2]
+        await sound(app)
+
+
+async def test_a_failure_that_open_code_still_handles_is_not_repeated(database_url: str) -> None:
+    """Another failure has ended the attempt: the code may yet catch this one."""
+    app = Rota()
+    calls: list[str] = []
+
+    @app.step
+    async def bad() -> None:
+        calls.append("bad")
+        raise ConnectionError("down")
+
+    @app.step
+    async def note() -> None:
+        calls.append("note")
+
+    @app.step
+    async def other() -> str:
+        calls.append("other")
+        if calls.count("other") == 1:
+            raise ConnectionError("down too")
+        return "done"
+
+    async def guarded() -> None:
+        try:
+            await bad()
+        except StepFailed:
+            await note()
+            await wait_for("never")
+
+    @app.workflow(retries=1)
+    async def flow() -> str:
+        task = asyncio.create_task(guarded())
+        await sleep("1m")
+        found = await other()
+        task.cancel()
+        return found
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.drain()
+        assert await result(run) == "done"
+        assert calls == ["bad", "note", "other", "other"]
+        await sound(app)

@@ -48,11 +48,7 @@ class Replay:
     def __init__(self, claim: Claim, recorded: Sequence[StoredStep]) -> None:
         # A failure that ended an earlier attempt is forgotten, with the calls that handled it: a
         # retry makes them again. A failure that user code caught is raised again at every replay.
-        kept = {
-            step.key: step
-            for step in recorded
-            if not step.is_forgotten or step.run_attempt >= claim.attempt
-        }
+        kept = {step.key: step for step in recorded if not step.is_forgotten}
         ended = [step for step in kept.values() if has_end(step)]
         ended.sort(key=lambda step: (step.finished_at or 0, step.position))
         self._claim = claim

@@ -91,6 +91,15 @@ async def test_a_chain_whose_retry_is_too_young_stays(db: Database) -> None:
     assert await prune(db) == 0
 
 
+@pytest.mark.parametrize("verb", ["release", "suspend", "ask"])
+async def test_a_child_whose_parent_waits_stays(db: Database, verb: str) -> None:
+    parent = await begin(db, name="parent")
+    child = await _over(db, parent_id=parent.id)
+    await settle(db, parent, verb, wake_at=later(1))
+    assert await prune(db) == 0
+    assert child.id in await left(db)
+
+
 async def test_a_child_whose_parent_is_open_stays(db: Database) -> None:
     parent = await begin(db, name="parent")
     child = await _over(db, parent_id=parent.id)

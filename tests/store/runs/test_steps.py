@@ -333,6 +333,7 @@ async def test_a_fork_remembers_what_was_finished_before_the_step(db: Database) 
             step_of(held, "a", position=1, output="1"),
             step_of(held, "b", position=2, status="failed", wake_at=0),
             step_of(held, "c", position=3, output="3"),
+            step_of(held, "c (attempt 1)", position=3, output="0", wake_at=0),
             step_of(held, "d", position=4, output="4"),
         ],
     )
@@ -344,7 +345,7 @@ async def test_a_fork_remembers_what_was_finished_before_the_step(db: Database) 
     assert [(step.key, step.output) for step in copied] == [("a", "1"), ("c", "3")]
     originals = {step.key: step for step in await load(db, held.id)}
     assert copied[0] == msgspec.structs.replace(originals["a"], root_id=fork.id)
-    assert len(originals) == 4
+    assert len(originals) == 5
     await settle(db, held)
     [forked] = await claim(db)
     assert (forked.id, forked.input, forked.is_fresh) == (fork.id, BIG, False)

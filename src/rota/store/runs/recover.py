@@ -53,8 +53,7 @@ async def reap_runs(
         (run.id, run.claim_count, "lapsed" if run.lease_owner not in gone else "worker gone", None)
         for run in lapsed
     ]
-    done = {row[0] for row in await tx.many("crash_runs", crashed, now=now)}
-    lapsed = [run for run in lapsed if run.id in done]
+    await tx.many("crash_runs", crashed, now=now)
     follows = {run.id for run in lapsed if is_recovered(run, recoveries_max, kept_kinds)}
     pairs = zip(lapsed, new_ids, strict=False)
     successors = [_recovery(run, new_id, now) for run, new_id in pairs if run.id in follows]

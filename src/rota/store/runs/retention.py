@@ -106,8 +106,9 @@ async def _finished(
 
 
 async def without_needed_children(tx: Tx, chains: Sequence[FinishedChain]) -> list[str]:
-    """The chains without those that a retry of their parent may ask for: the parent did not
-    complete, and stays. Parents come before their children. Only the newest segment is retried."""
+    """The chains without those that their parent may ask for: it is open, or did not complete and
+    may be retried, and stays. Parents come before their children. Only the newest segment counts:
+    the code of the parent has forgotten children of an earlier one."""
     parents = {chain.parent_id for chain in chains if chain.parent_id is not None}
     if not parents:
         return [chain.root_id for chain in chains]

@@ -14,6 +14,7 @@ limit :limit
 {skip_locked}
 
 -- name: crash_runs
+-- Those of `lapsed_runs`, in the same transaction: their rows are locked.
 update runs
 set status = 'crashed', reason = item.reason, finished_at = :now, lease_owner = null, lease_until = null,
     error = item.error

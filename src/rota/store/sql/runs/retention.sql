@@ -16,8 +16,7 @@ select id from runs where id {in ids} order by id
 {skip_locked}
 
 -- name: prunable_chains
--- Finished first runs: nothing that is open or young, or that has an open parent, goes. A child of an
--- earlier segment does: the code of its parent has forgotten it.
+-- Finished first runs: nothing that is open or young goes.
 select root.id, root.parent_id from runs as root
 where root.id {in ids}
     and not exists (select 1 from runs as later where later.root_id = root.id
@@ -25,10 +24,6 @@ where root.id {in ids}
         and (later.finished_at is null
             or (later.finished_at, root.id) >= (:before_at, :before_root_id)
             or later.id >= :before_id))
-    and not exists (select 1 from runs as parent where root.parent_id is not null
-        and (parent.id = root.parent_id or (parent.root_id = root.parent_id and parent.retry_of is not null))
-        and (parent.segment_id is null or root.id > parent.segment_id)
-        and parent.status in ('pending', 'running', 'sleeping', 'waiting'))
 order by root.id
 
 -- name: retryable_chains
