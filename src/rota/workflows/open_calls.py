@@ -247,7 +247,7 @@ class OpenCalls:
         """The end of a call that is written later, with what the code does then."""
         self.waits.discard(call)
         # Alone it has one possible place in the order; otherwise a crash must not change its place.
-        is_urgent = len(self._calls) > 1 or bool(self._coming)
+        is_urgent = len(self._calls) > 1
         call.record = completed(record, self.expect(call))
         call.is_written = True
         self._run.records.note(call.record, is_urgent=is_urgent)
