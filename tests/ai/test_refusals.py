@@ -92,6 +92,28 @@ def test_a_throttling_provider_says_how_long_to_wait(
 
 
 @pytest.mark.parametrize(
+    ("status", "may_be_billed"),
+    [
+        (400, False), (401, False), (404, False), (408, True), (413, False), (429, False),
+        (499, True), (500, False), (502, False), (503, False), (504, True), (520, True),
+        (522, False), (524, True), (529, False), (598, True),
+    ],
+)  # fmt: skip
+def test_behind_a_timeout_of_a_gateway_the_model_may_have_worked(
+    status: int, *, may_be_billed: bool
+) -> None:
+    for error in (judged(status, {}), judged(500, {"error": {"code": status}})):
+        assert bool(error.facts.get("sent")) is may_be_billed
+    if may_be_billed:
+        assert isinstance(judged(status, {}), Transient)
+
+
+def test_a_refusal_shows_the_providers_name_for_the_call() -> None:
+    error = judged(500, {"error": {"message": "oops"}}, {"x-request-id": "req_7"})
+    assert error.message == "them answered 500: oops (request req_7)"
+
+
+@pytest.mark.parametrize(
     ("text", "seconds"),
     [("1s", 1.0), ("6m0s", 360.0), ("20ms", 0.02), ("1h2m3.5s", 3723.5), ("", None), ("5", None)],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Unpack
 
-from rota.ai.base import Request, passing
+from rota.ai.base import Request, TokenUsage, passing
 from rota.ai.base_invoker import count
 from rota.ai.finish import MESSAGES
 from rota.ai.provider_call import Home, HttpInvoker, HttpInvokerOptions, ReplyParser
@@ -47,16 +47,20 @@ class _MessageParser(ReplyParser):
         content = value.get("content")
         if not isinstance(content, list):
             raise passing(f"{self.provider} answered without content", sent=True)
-        self._head(value)
+        self._head(value, is_whole=True)
         for block in content:
             if isinstance(block, dict) and block.get("type") == "text":
                 self._add(block.get("text"))
         self._stop(value.get("stop_reason"))
 
-    def _head(self, message: Any) -> None:
+    def _head(self, message: Any, *, is_whole: bool = False) -> None:
         if isinstance(message, dict):
             self.model = str(message["model"]) if message.get("model") else None
-            self._count(message.get("usage"))
+            self.named(message.get("id"))
+            usage = message.get("usage")
+            if isinstance(usage, dict) and not is_whole:  # the answer is not counted yet
+                usage = {name: value for name, value in usage.items() if name != "output_tokens"}
+            self._count(usage)
 
     def _add(self, text: Any) -> None:
         if isinstance(text, str):
@@ -75,7 +79,8 @@ class _MessageParser(ReplyParser):
         }
         asked, answered = self._usage.get("input_tokens"), self._usage.get("output_tokens")
         if asked is not None and answered is not None:
-            self.used = asked + sum(self._usage.get(name, 0) for name in _CACHED), answered
+            cached = sum(self._usage.get(name, 0) for name in _CACHED)
+            self.used = TokenUsage(asked + cached, answered)
 
 
 class Anthropic(HttpInvoker):

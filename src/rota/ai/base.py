@@ -11,6 +11,7 @@ The errors of `ask` name the next action; each is decided where the failure is s
 
 A cancelled or timed-out `ask` leaves nothing behind: the connection is closed, the program killed.
 The fact `sent` of an error is True when the provider may have worked, and so may charge for it.
+Its fact `request_id` is the provider's name for the call, where it gave one.
 Its facts `tokens_in`, `tokens_out` and `cost_usd` are what the provider charges, where it said so.
 Its fact `throttled` is True when the provider is well and only asks us to slow down.
 """
@@ -24,7 +25,7 @@ import msgspec
 
 from rota.ai import tokens
 from rota.ai.finish import Finish
-from rota.errors import Transient
+from rota.errors import RotaError, Transient
 
 TIMEOUT_S = 120.0
 # The length of an answer without a limit; only estimates are made of it.
@@ -50,6 +51,17 @@ class Request(msgspec.Struct, frozen=True):
     begin: Callable[[], Awaitable[None]] | None = None
 
 
+class TokenUsage(msgspec.Struct, frozen=True):
+    """The tokens of one call, as its provider counts them."""
+
+    tokens_in: int  # those that were written to and read from a cache are among them
+    tokens_out: int  # those of thinking are among them
+
+    def is_believable(self, text: str) -> bool:
+        """Whether a call with this answer can take so little: each prompt and text has tokens."""
+        return self.tokens_in > 0 and (self.tokens_out > 0 or not text.strip())
+
+
 class Reply(msgspec.Struct, frozen=True):
     """One answer. It is complete only if `finish` is `Finish.WHOLE`."""
 
@@ -60,7 +72,9 @@ class Reply(msgspec.Struct, frozen=True):
     cost_usd: float | None  # None: no price is known for the model
     finish: Finish = Finish.WHOLE
     finish_word: str = ""  # as the provider says it
-    guessed: bool = False  # the provider did not count the tokens, so we estimated them
+    guessed: bool = False  # without a believable count of the provider: tokens are estimated
+    is_cost_stated: bool = False  # by the provider; otherwise it comes from the prices
+    request_id: str | None = None  # the provider's name for the call
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -147,6 +161,12 @@ def prompt_tokens_max(request: Request) -> int:
     """Tokens of the question at most: vocabularies are made of bytes, so a byte is a token."""
     texts = (request.prompt, request.system or "", str(request.body or ""))
     return sum(len(text.encode(errors="replace")) for text in texts) + tokens.FRAME_MAX
+
+
+def request_id_of(error: BaseException) -> str | None:
+    """The provider's name for a call that failed, where it gave one."""
+    found = error.facts.get("request_id") if isinstance(error, RotaError) else None
+    return found if isinstance(found, str) else None
 
 
 def passing(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from rota.ai import tokens
@@ -11,6 +10,7 @@ from rota.ai.base import (
     Estimate,
     Reply,
     Request,
+    TokenUsage,
     estimated_tokens,
     prompt_tokens_max,
 )
@@ -20,6 +20,8 @@ from rota.ai.request_fields import body_problems, header_problems
 from rota.core.process_metrics import AI_COST, AI_TOKENS
 from rota.core.runs.names import is_whole
 from rota.errors import UsageError
+
+TOKENS_MAX = 1_000_000_000  # of one call: a larger count is a mistake of the provider
 
 
 class Priced:
@@ -57,12 +59,16 @@ class Priced:
         text: str,
         *,
         model: str | None = None,
-        used: tuple[int, int] | None = None,
+        used: TokenUsage | None = None,
         finish: Finish = Finish.WHOLE,
         finish_word: str = "",
+        request_id: str | None = None,
     ) -> Reply:
-        """The answer with its tokens counted, or estimated if the provider did not count."""
-        asked, answered = used or (estimated_tokens(request)[0], tokens.estimate(text))
+        """The answer with its tokens counted, or estimated if the count cannot be believed."""
+        if used is not None and not used.is_believable(text):
+            used = None
+        counted = used or TokenUsage(estimated_tokens(request)[0], tokens.estimate(text))
+        asked, answered = counted.tokens_in, counted.tokens_out
         # People set prices by the name that they ask for.
         cost = self._prices.cost(self.name, request.model, asked, answered)
         if cost is None and model:
@@ -72,7 +78,10 @@ class Priced:
         AI_TOKENS.add(named, "out", by=answered)
         if cost is not None:
             AI_COST.add(named, by=cost)
-        return Reply(text, named, asked, answered, cost, finish, finish_word, guessed=used is None)
+        return Reply(
+            text, named, asked, answered, cost, finish, finish_word, guessed=used is None,
+            request_id=request_id,
+        )  # fmt: skip
 
 
 def check(request: Request, *, model: bool = True) -> None:
@@ -90,14 +99,14 @@ def check(request: Request, *, model: bool = True) -> None:
         raise UsageError(f"timeout_s is {request.timeout_s:g}; it has to be more than 0")
 
 
-def counts(usage: Any, asked: str, answered: str) -> tuple[int, int] | None:
+def counts(usage: Any, asked: str, answered: str) -> TokenUsage | None:
     """Tokens in and out, by the names that a provider has for them; None if one is not there."""
     if not isinstance(usage, dict):
         return None
     tokens_in, tokens_out = count(usage.get(asked)), count(usage.get(answered))
-    return None if tokens_in is None or tokens_out is None else (tokens_in, tokens_out)
+    return None if tokens_in is None or tokens_out is None else TokenUsage(tokens_in, tokens_out)
 
 
 def count(value: object) -> int | None:
     """A number of tokens as a provider reports it, or None if it makes no sense."""
-    return value if is_whole(value, 0, sys.maxsize) else None
+    return value if is_whole(value, 0, TOKENS_MAX) else None

@@ -183,9 +183,7 @@ class Budget:
     def _of_reply(self, call: Hold) -> Amount:
         if call.reply is None:
             return NOTHING
-        used = _amount(call.reply.cost_usd, call.reply.tokens_in + call.reply.tokens_out)
-        if call.reply.cost_usd is None:  # priced by the estimate, so better that than nothing
-            used = Amount(call.amount.nano_usd, used.tokens, calls=1)
+        used = amount_of(call.reply, call.amount)
         self.excess = Amount(
             max(self.excess.nano_usd, used.nano_usd - call.amount.nano_usd),
             max(self.excess.tokens, used.tokens - call.amount.tokens), calls=0,
@@ -237,6 +235,16 @@ class Budgeted(Wrapper):
             reply = await self._invoker.ask(request)
             call.paid(reply)
         return reply
+
+
+def amount_of(reply: Reply, reserved: Amount) -> Amount:
+    """The usage of a reply. A part that the provider does not state takes what was reserved."""
+    known = _amount(reply.cost_usd, reply.tokens_in + reply.tokens_out)
+    has_cost = reply.is_cost_stated or not (reply.guessed or reply.cost_usd is None)
+    return Amount(
+        known.nano_usd if has_cost else reserved.nano_usd,
+        reserved.tokens if reply.guessed else known.tokens, calls=1,
+    )  # fmt: skip
 
 
 def may_be_billed(error: BaseException) -> bool:

@@ -105,7 +105,7 @@ class CommandInvoker(Priced):
         reply = self.reply(request, text, model=request.model or self.name, used=used)
         cost = value.get("total_cost_usd")
         if isinstance(cost, int | float) and not isinstance(cost, bool) and cost >= 0:
-            return msgspec.structs.replace(reply, cost_usd=float(cost))
+            return msgspec.structs.replace(reply, cost_usd=float(cost), is_cost_stated=True)
         return reply
 
     async def _run(self, request: Request) -> ExitStatus:

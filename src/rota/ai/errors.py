@@ -15,6 +15,9 @@ from rota.core.runs.retry import capped_delay_s, retry_after_s
 from rota.errors import FilteredReply, NeedsLogin, NeedsPermission, Rejected, RotaError
 
 SHOWN_CHARS_MAX = 300
+ID_CHARS_MAX = 100
+# The headers with the provider's name for a call, best first.
+REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id", "x-amzn-requestid")
 
 # Values that providers write into `type` or `code` of an error, where the status alone would
 # mislead: a used-up account answers 429 as well, and a stream breaks after it has said 200.
@@ -49,7 +52,10 @@ _HINTS = {
     "content_filter": "The provider will not answer this; change the prompt or the item.",
     "unknown_model": "Check the name of the model and the address of the provider.",
 }
-_BUSY = (408, 425, 429)
+_BUSY = (408, 425, 429, 499)
+# The status of a server that did not work on the question. Behind any other 5xx, as behind 408 and
+# 499, the model may work, and its provider charges for it: 504 of a gateway, 524 of Cloudflare.
+_FREE = (500, 501, 502, 503, 505, 521, 522, 523, 525, 526, 529, 530)
 _ANTHROPIC = "anthropic-ratelimit-"
 _RESET = re.compile(
     r"x-ratelimit-reset-(?P<openai>[a-z-]{1,40})"
@@ -83,17 +89,22 @@ class _ProviderText(NamedTuple):
 
 def judge(refusal: Refusal) -> RotaError:
     """The error to raise. One that came after a 200 may be charged for, whatever it says."""
-    error = _judged(refusal)
-    if not refusal.status:
+    reply = _provider_text(refusal.body)
+    error = _judged(refusal, reply)
+    if any(map(_may_have_worked, (refusal.status, reply.status or refusal.status))):
         error.facts["sent"] = True
     return error
 
 
-def _judged(refusal: Refusal) -> RotaError:
-    reply = _provider_text(refusal.body)
+def _may_have_worked(status: int) -> bool:
+    return status in (0, 408, 499) or (status >= 500 and status not in _FREE)
+
+
+def _judged(refusal: Refusal, reply: _ProviderText) -> RotaError:
     status = refusal.status or reply.status  # gateways put the status of others into the body
     message = f"{refusal.who} " + (f"answered {status}" if status else "broke off its answer")
     message += f": {reply.message}" if reply.message else ""
+    message += request_text(refusal.headers)
     if reply.words & _LOGIN or status in (401, 407) or reply.says(*_LOGIN_SAID):
         return _login(refusal, status, message)
     if reply.words & _PERMISSION or status in (402, 403) or reply.says(*_PERMISSION_SAID):
@@ -114,6 +125,7 @@ def filtered(who: str, explanation: str, reply: Reply) -> FilteredReply:
     """The provider answered by refusing to; it charges for that as for any answer."""
     why = explanation[:SHOWN_CHARS_MAX] or f"it stopped with {reply.finish_word!r}"
     text = f"{who} would not answer: {why}"
+    text += f" (request {reply.request_id})" if reply.request_id else ""
     error = FilteredReply(text, reason="content_filter", sent=True)
     if not reply.guessed:
         error.facts |= {
@@ -121,6 +133,12 @@ def filtered(who: str, explanation: str, reply: Reply) -> FilteredReply:
             "cost_usd": reply.cost_usd, "model": reply.model,
         }  # fmt: skip
     return error
+
+
+def request_text(headers: Mapping[str, str]) -> str:
+    """The provider's name for the call, for its support."""
+    found = next((headers[name] for name in REQUEST_IDS if name in headers), "")
+    return f" (request {found[:ID_CHARS_MAX]})" if found else ""
 
 
 def _login(refusal: Refusal, status: int, message: str) -> NeedsLogin:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rota.ai import tokens
-from rota.ai.base import Reply, Request, estimated_tokens
+from rota.ai.base import Reply, Request, TokenUsage, estimated_tokens
 from rota.ai.base_invoker import Priced, check
 from rota.ai.finish import Finish
 from rota.ai.prices import Prices
@@ -72,7 +72,8 @@ class Offline(Priced):
             raise text
         text = made_up(request) if text is None else text
         text, finish = _cut(text, request.max_tokens)
-        return self.reply(request, text, model=request.model or self.name, finish=finish)
+        used = TokenUsage(estimated_tokens(request)[0], tokens.estimate(text))
+        return self.reply(request, text, model=request.model or self.name, used=used, finish=finish)
 
 
 def _cut(text: str, tokens_max: int | None) -> tuple[str, Finish]:

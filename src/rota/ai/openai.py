@@ -40,7 +40,9 @@ class _CompletionParser(ReplyParser):
     def _take(self, value: dict[str, Any], field: str) -> None:
         if isinstance(value.get("model"), str) and value["model"]:
             self.model = value["model"]
-        self.used = counts(value.get("usage"), "prompt_tokens", "completion_tokens") or self.used
+        self.named(value.get("id"))
+        if value.get("usage") is not None:  # some count in every chunk: the last one is the total
+            self.used = counts(value["usage"], "prompt_tokens", "completion_tokens")
         choices = value.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
         if not isinstance(choice, dict):

@@ -17,9 +17,9 @@ from urllib.parse import SplitResult, urlunsplit
 
 import msgspec
 
-from rota.ai.base import Reply, Request, passing
+from rota.ai.base import Reply, Request, TokenUsage, passing
 from rota.ai.base_invoker import Priced, check
-from rota.ai.errors import Refusal, filtered, judge
+from rota.ai.errors import ID_CHARS_MAX, REQUEST_IDS, Refusal, filtered, judge
 from rota.ai.finish import Finish, Words, finish_of
 from rota.ai.prices import Prices
 from rota.errors import BadSetting, Rejected, RotaError, UsageError
@@ -37,7 +37,14 @@ from rota.net.secret import ApiKey, Text, hide_bytes
 BYTES_MAX = 32 * 1024 * 1024
 REFUSAL_BYTES_MAX = 64 * 1024
 LINGER_S = 1.0  # for the end of a stream that has said all: a connection read to its end is kept
-KEPT_HEADERS = ("retry-after", "retry-after-ms", "date", "x-ratelimit-", "anthropic-ratelimit-")
+KEPT_HEADERS = (
+    "retry-after",
+    "retry-after-ms",
+    "date",
+    "x-ratelimit-",
+    "anthropic-ratelimit-",
+    *REQUEST_IDS,
+)
 
 
 class ReplyParser(ABC):
@@ -48,7 +55,8 @@ class ReplyParser(ABC):
         self.done = False  # the reply is complete
         self.parts: list[str] = []
         self.model: str | None = None
-        self.used: tuple[int, int] | None = None  # tokens in and out, as the provider counts
+        self.used: TokenUsage | None = None
+        self.request_id: str | None = None
         self.finish_word = ""  # why the model stopped, as the provider says
 
     @property
@@ -63,6 +71,11 @@ class ReplyParser(ABC):
     @abstractmethod
     def whole(self, value: dict[str, Any]) -> None:
         """Read the reply in one piece."""
+
+    def named(self, request_id: object) -> None:
+        """The provider's name for the call; the first one counts."""
+        if self.request_id is None and isinstance(request_id, str) and request_id:
+            self.request_id = request_id[:ID_CHARS_MAX]
 
     def ended(self) -> bool:
         """Whether a stream may end here, for servers that do not mark the end."""
@@ -141,13 +154,18 @@ class HttpInvoker(Priced, ABC):
         """Ask once; see `rota.ai.base` for what may be raised."""
         check(request)
         parser = self.parser(self.name)
-        await self._post(request, parser)
+        try:
+            await self._post(request, parser)
+        except RotaError as error:
+            if parser.request_id is not None:
+                error.facts.setdefault("request_id", parser.request_id)
+            raise
         finish = finish_of(parser.finish_word, self._words)
         if parser.refusal:
             finish = Finish.FILTERED
         reply = self.reply(
             request, "".join(parser.parts), model=parser.model, used=parser.used,
-            finish=finish, finish_word=parser.finish_word,
+            finish=finish, finish_word=parser.finish_word, request_id=parser.request_id,
         )  # fmt: skip
         if finish is Finish.FILTERED:
             raise filtered(self.name, parser.refusal, reply)
@@ -198,9 +216,12 @@ class HttpInvoker(Priced, ABC):
     async def _parse(
         self, answer: StreamedResponse, parser: ReplyParser, limit: asyncio.Timeout
     ) -> None:
+        headers = {name.lower(): value for name, value in answer.headers.items()}
+        for name in REQUEST_IDS:
+            parser.named(headers.get(name))
         if answer.status // 100 != 2:
             raise await self._refusal(answer)
-        kind = answer.headers.get("content-type", "").lower()
+        kind = headers.get("content-type", "").lower()
         if "event-stream" in kind:
             await self._parse_stream(answer, parser, limit)
         else:

@@ -45,9 +45,12 @@ class PipelineResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     result_file: str | None = None  # relative to the pipeline's folder
     calls: int = 0  # that were or may be charged: answered, or sent without an answer
     unanswered_calls: int = 0  # of these: timed out, cut off, or lost in a crash
-    tokens_in: int = 0  # of the answered calls, as are tokens_out and cost_usd
+    estimated_calls: int = 0  # of these: answered, without a believable count of tokens
+    tokens_in: int = 0  # as the provider counted, as are tokens_out and cost_usd
     tokens_out: int = 0
     cost_usd: float = 0.0  # of the calls with a known price
+    assumed_tokens: int = 0  # the most that unanswered and estimated calls took
+    assumed_cost_usd: float = 0.0  # the same
     unpriced_calls: int = 0
     duration_ms: int = 0
     errors: list[ItemError] = []
@@ -118,6 +121,7 @@ class ItemOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     cost_usd: float | None = None
     duration_ms: int = 0
     finished_at: str | None = None  # RFC 3339
+    requests: list[str] = []  # the names that the provider gave to its calls
 
 
 class UsageSum(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from rota import Rota
-from rota.ai.base import Reply, Request, announced, estimated_tokens, passing
+from rota.ai.base import Reply, Request, TokenUsage, announced, estimated_tokens, passing
 from rota.ai.offline import Offline
 from rota.pipelines.outcome import PipelineResult
 from rota.pipelines.run.call_ledger import Slot
@@ -59,7 +59,7 @@ class Charging(Offline):
         self._effects.add(f"{asked + said} {slot.key} {'answers' if answers else 'hangs-up'}")
         if not answers:
             raise passing("hung up", sent=True)
-        return self.reply(request, "said", used=(asked, said))
+        return self.reply(request, "said", used=TokenUsage(asked, said))
 
 
 async def live(url: str, effects: Effects, folder: Path) -> PipelineResult:

@@ -70,6 +70,10 @@ class World:
         await until(over)
         return await self.app.pipelines.result(run_id)
 
+    def stream(self, on: bool) -> None:
+        """Whether answers come as streams."""
+        self.app.pipelines.use(ai_settings(self.model.url, stream=on))
+
     @property
     def prompts(self) -> list[str]:
         """Everything the model was asked."""

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.ai.base import Reply, Request, passing
-from rota.ai.base_invoker import Priced
+from rota.ai.base import Request, passing
+from rota.ai.budget import NANO
+from rota.ai.finish import CHAT
+from rota.ai.openai import OpenAI
 from rota.ai.prices import Prices
+from rota.ai.provider_call import ReplyParser
 from rota.ai.routes import ModelRoute
 from rota.core.runs.model import StoredStep
 from rota.engine.clock import SystemClock
-from rota.errors import BadReply, BudgetSpent, Rejected, RotaError
+from rota.errors import BadReply, BudgetSpent, RotaError
 from rota.pipelines.definition.sections import CallOptions, PipelineBudget, Retry
 from rota.pipelines.run import call_ledger
 from rota.pipelines.run.call_ledger import CallLedger, CallTotals, Slot
@@ -24,29 +27,35 @@ from rota.pipelines.run.model_caller import ModelCaller, Usage
 from rota.pipelines.run.prompt_builder import ModelPrompt
 
 PRICES = Prices({"bank:*": [1.0, 2.0]})
+EXACT = "exact"
+NOT_CHARGED = (429, 500, 503, 529)
 
 
 class Answer(NamedTuple):
     """How the provider behaves about one call."""
 
     tokens: int  # it would like to say
-    way: str  # answer, refuse (not charged), break (charged, no reply), filter
+    way: str  # answer, break (charged, no reply)
     rounds: int  # of the event loop until then
+    status: int = 200
+    finish: str = "stop"
+    usage: Any = EXACT  # what it reports
 
 
-class Bank(Priced):
-    """A provider that keeps to `max_tokens`, and counts what it charges."""
+class Bank(OpenAI):
+    """A provider that keeps to `max_tokens`, and counts what it charges. Only the network is not
+    real."""
 
     def __init__(self, answers: list[Answer]) -> None:
-        super().__init__("bank", PRICES)
+        super().__init__("bank", prices=PRICES, env={"OPENAI_API_KEY": "sk"})
         self._answers = iter(answers)
         self.calls = self.tokens = 0
         self.cost_usd = 0.0
 
-    async def ask(self, request: Request) -> Reply:
+    async def _post(self, request: Request, parser: ReplyParser) -> None:
         answer = next(self._answers, Answer(1, "answer", 0))
-        if answer.way == "refuse":
-            raise passing("busy")
+        if answer.status in NOT_CHARGED:
+            raise self._refused(answer.status, b"{}", {})
         asked = len(request.prompt)
         said = min(answer.tokens, request.max_tokens or answer.tokens)
         self.calls += 1  # charged from here on, whatever the caller gets
@@ -56,12 +65,12 @@ class Bank(Priced):
             await asyncio.sleep(0)
         if answer.way == "break":
             raise passing("hung up", sent=True)
-        reply = self.reply(request, "x", used=(asked, said))
-        if answer.way == "filter":
-            raise Rejected(
-                "no", sent=True, tokens_in=asked, tokens_out=said, cost_usd=reply.cost_usd
-            )
-        return reply
+        if answer.status != 200:
+            raise self._refused(answer.status, b"{}", {})
+        exact = {"prompt_tokens": asked, "completion_tokens": said}
+        usage = exact if answer.usage == EXACT else answer.usage
+        choice = {"message": {"content": "x"}, "finish_reason": answer.finish}
+        parser.whole({"model": "m", "choices": [choice], "usage": usage})
 
 
 class Disk:
@@ -95,11 +104,18 @@ def question(tokens_max: int | None) -> ModelPrompt:
     )  # fmt: skip
 
 
+counts = st.sampled_from([None, 0, -5, 12.7, 1e20, "12", True, 10**30])
+usages: st.SearchStrategy[Any] = st.none() | st.just({}) | st.just("many") | st.fixed_dictionaries(
+    {"prompt_tokens": counts, "completion_tokens": counts}
+)  # fmt: skip
 answers = st.builds(
     Answer,
     st.integers(1, 9000),
-    st.sampled_from(["answer", "answer", "answer", "refuse", "break", "filter"]),
+    st.sampled_from(["answer", "answer", "answer", "break"]),
     st.integers(0, 6),
+    st.sampled_from([200] * 12 + [408, 499, 504, 520, 524, *NOT_CHARGED]),
+    st.sampled_from(["stop"] * 10 + [*CHAT, "quantum_flux"]) | st.text(max_size=5),
+    st.just(EXACT) | st.just(EXACT) | usages,
 )
 budgets = st.builds(
     PipelineBudget,
@@ -150,6 +166,13 @@ class Scenario:
             raise BadReply("no number")
         return text
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether something bounds the answers: without that, nothing is the most they take."""
+        limits = self._budget
+        bounds = (limits.max_cost, limits.max_tokens, self._question.options.max_tokens)
+        return any(bound is not None for bound in bounds)
+
     def check(self) -> None:
         bank, budget = self.bank, self._budget
         assert budget.max_calls is None or bank.calls <= budget.max_calls
@@ -182,13 +205,22 @@ def test_no_run_is_charged_more_than_its_budget(
     found = asyncio.run(reported())
     trace.check()
     assert found.calls - found.unanswered <= trace.bank.calls <= found.calls
-    if not found.unanswered:
-        assert found.tokens_in + found.tokens_out == trace.bank.tokens
+    # The bill is at least the certain part, and at most the certain and the assumed part.
+    assert found.tokens <= trace.bank.tokens
+    assert found.cost_usd <= trace.bank.cost_usd + 1e-9
+    if trace.is_bounded:
+        assert trace.bank.tokens <= found.tokens + found.assumed_tokens
+        most_usd = found.cost_usd + found.assumed_nano_usd / NANO
+        assert trace.bank.cost_usd <= most_usd + 1e-9
+    if not found.unanswered and not found.estimated:
+        assert found.tokens == trace.bank.tokens
 
 
 async def test_a_failed_try_is_written_before_the_next_one() -> None:
     """A kill during the next try must not count the failed one, which was never charged."""
-    trace = Scenario(PipelineBudget(), [Answer(1, "refuse", 0), Answer(1, "answer", 50)], None)
+    trace = Scenario(
+        PipelineBudget(), [Answer(1, "answer", 0, status=500), Answer(1, "answer", 50)], None
+    )
     life = asyncio.create_task(trace.live(0, 1, None))
     while not trace.bank.calls:
         await asyncio.sleep(0)

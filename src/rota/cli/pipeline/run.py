@@ -252,10 +252,14 @@ def summary(result: PipelineResult, outcome: str | None = None) -> str:
     calls = render.count(result.calls, "call")
     if result.unanswered_calls:
         calls += f" ({result.unanswered_calls} without an answer)"
+    if result.estimated_calls:
+        calls += f" ({result.estimated_calls} without a count of tokens)"
     cost = money(result.cost_usd)
     if result.unpriced_calls:
         unpriced = f"{render.count(result.unpriced_calls, 'call')} without a price"
         cost = f"{cost} and {unpriced}" if result.cost_usd else unpriced
+    if result.assumed_cost_usd:
+        cost += f" certain and up to {money(result.assumed_cost_usd)} assumed"
     took = render.took(0, result.duration_ms * 1000)
     return (
         f"{outcome or result.outcome}: {', '.join(counts)}; {calls}, "

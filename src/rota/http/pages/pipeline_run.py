@@ -215,6 +215,10 @@ def tiles_of(result: PipelineResult, snapshot: Snapshot) -> list[Tile]:
         if result.unanswered_calls
         else "all answered"
     )
+    if result.estimated_calls:
+        lost += f", {number(result.estimated_calls)} without a count of tokens"
+    if result.assumed_cost_usd:
+        unpriced += f", up to {money(result.assumed_cost_usd)} assumed"
     return [
         Tile("Items", number(ended), f"of {number(total)}", f"{counts}{filtered}", meter=bars,
             meter_label=f"{counts}, of {number(total)}"),

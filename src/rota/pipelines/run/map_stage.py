@@ -346,7 +346,7 @@ def reader_of(fields: Fields) -> Callable[[str], Any]:
 def free(record: ItemRecord) -> ItemRecord:
     """The record without its usage: it was paid for elsewhere."""
     return msgspec.structs.replace(
-        record, calls=0, tokens_in=0, tokens_out=0, cost_usd=None, unpriced=0, ms=0
+        record, calls=0, tokens_in=0, tokens_out=0, cost_usd=None, unpriced=0, requests=[], ms=0
     )
 
 

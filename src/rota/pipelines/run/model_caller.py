@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from rota.ai.base import Estimate, Invoker, Reply, Request, announced, announces
+from rota.ai.base import (
+    Estimate,
+    Invoker,
+    Reply,
+    Request,
+    announced,
+    announces,
+    request_id_of,
+)
 from rota.ai.budget import Budget, usage_of
 from rota.ai.finish import Finish
 from rota.core.runs.retry import RetryPolicy
@@ -71,6 +79,7 @@ class Usage:
         self.totals = CallTotals()
         self.raw: str | None = None  # the last reply
         self.model: str | None = None
+        self.requests: list[str] = []  # the names that the provider gave to the calls
         self.owed: list[Slot] = []  # calls that are written together with the result
         self._began = asyncio.get_running_loop().time()
 
@@ -78,6 +87,7 @@ class Usage:
         """One more answer."""
         self.totals += of_reply(reply)
         self.raw, self.model = reply.text, reply.model
+        self._name(reply.request_id)
 
     def failed(self, error: Exception) -> None:
         """One more call without an answer; it is counted if it may be on the bill."""
@@ -85,18 +95,24 @@ class Usage:
         known = usage_of(error)
         if known is not None:
             self.model = known.model or self.model
+        self._name(request_id_of(error))
+
+    def _name(self, request_id: str | None) -> None:
+        if request_id is not None:
+            self.requests.append(request_id)
 
     def record(self, share: int = 1, *, first: bool = True, raw: str | None = None) -> ItemRecord:
         """The stored usage of one of `share` items: tokens are split, and the first item has the
         remainder and the calls."""
         totals = self.totals
-        has_price = totals.calls > totals.unanswered + totals.unpriced
+        unknown = totals.unanswered + totals.estimated + totals.unpriced
+        has_price = bool(totals.cost_usd) or totals.calls > unknown
         return ItemRecord(
             raw=raw, model=self.model, calls=totals.calls if first else 0,
             tokens_in=_part(totals.tokens_in, share, first=first),
             tokens_out=_part(totals.tokens_out, share, first=first),
             cost_usd=totals.cost_usd / share if has_price else None,
-            unpriced=totals.unpriced if first else 0,
+            unpriced=totals.unpriced if first else 0, requests=self.requests if first else [],
             ms=round((asyncio.get_running_loop().time() - self._began) * 1000),
         )  # fmt: skip
 
@@ -208,14 +224,14 @@ class ModelCaller:
     async def _once(self, request: Request, estimate: Estimate, usage: Usage) -> Reply:
         async with (
             self._budget.spending(estimate) as hold,
-            self._ledger.call(hold.amount, usage.owed) as slot,
+            self._ledger.call(hold.amount, estimate.model, usage.owed) as slot,
         ):
             request = msgspec.structs.replace(request, begin=slot.begin)
             if not announces(self._ai):
                 request = await announced(request)
             reply = await self._ai.ask(request)
             hold.paid(reply)
-            slot.end(of_reply(reply))
+            slot.answered(reply)
         return reply
 
 

@@ -197,7 +197,7 @@ def outcome_of(placed: PositionedItem, step: StoredStep | None) -> ItemOutcome:
         error_type=error["type"] if error else None,
         model=record.model, calls=record.calls, tokens_in=record.tokens_in,
         tokens_out=record.tokens_out, cost_usd=record.cost_usd, duration_ms=record.ms,
-        finished_at=iso_if_known(step.finished_at),
+        finished_at=iso_if_known(step.finished_at), requests=record.requests,
     )  # fmt: skip
 
 

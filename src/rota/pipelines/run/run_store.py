@@ -7,6 +7,7 @@ Keys sort by stage and position, so a page is a range of the primary key and mem
     to/<name>/<writer>/<number>      a piece of a text; `to/<name>/~end/<attempt>` names the writer
     pt/<position>                    the run of a shard
     us/<writer>/<slot>               what the calls of a slot took, and the one in progress
+    as/<writer>/<number>             a call whose usage is assumed
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class ItemRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tokens_out: int = 0
     cost_usd: float | None = None
     unpriced: int = 0
+    requests: list[str] = []  # the names that the provider gave to the calls
     ms: int = 0
 
 
@@ -217,9 +219,10 @@ class RunStore(RunReader):
     def _slot_steps(self, slots: Sequence[Slot]) -> list[StoredStep]:
         # The store replaces a completed step only if `started_at` is the same.
         began = self.claim.started_at
+        records: list[tuple[str, Any]] = [(slot.key, slot.record) for slot in slots]
+        records += [(slot.assumed_key, slot.assumed) for slot in slots if slot.assumed]
         return [
-            self.made(slot.key, kind="usage", output=slot.record, started_at=began)
-            for slot in slots
+            self.made(key, kind="usage", output=record, started_at=began) for key, record in records
         ]
 
     def fill(self, name: str) -> ItemListWriter:

@@ -15,6 +15,7 @@ from typing import IO, Any
 
 import msgspec
 
+from rota.ai.budget import NANO
 from rota.pipelines.definition.nodes import FilterNode, MapNode
 from rota.pipelines.files import prune_results, write_result
 from rota.pipelines.outcome import ItemOutcome, OutcomeWord, PipelineResult
@@ -66,7 +67,9 @@ async def result_of(
         output=text, output_chars=chars, output_fields=await _fields(reader, snapshot, chars),
         calls=totals.calls, tokens_in=totals.tokens_in, tokens_out=totals.tokens_out,
         cost_usd=round(totals.cost_usd, 9), unpriced_calls=totals.unpriced,
-        unanswered_calls=totals.unanswered, errors=tally.errors,
+        unanswered_calls=totals.unanswered, estimated_calls=totals.estimated,
+        assumed_tokens=totals.assumed_tokens,
+        assumed_cost_usd=round(totals.assumed_nano_usd / NANO, 9), errors=tally.errors,
         failed_by=dict(sorted(tally.failed_by.items())), **more,
     )  # fmt: skip
 
