@@ -550,6 +550,13 @@ class OutcomeUnknown(Fatal):
         self.retry_after_s = retry_after_s
 
 
+class CodeExit(RotaError):
+    """Code that Rota called raised SystemExit or its like; its worker continues."""
+
+    code = "code_exit"
+    hint = "Return, or raise an error of your own; a call may not end its worker."
+
+
 class Suspended(BaseException):
     """Unwinds user code when its run gives its slot back; never to be caught."""
 

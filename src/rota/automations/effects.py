@@ -26,6 +26,7 @@ from rota.core.runs.failures import describe, is_outage, kind_of
 from rota.core.runs.model import Claim
 from rota.core.runs.retry import capped_delay_s, next_try_us
 from rota.core.time.instants import SECOND, after, micros, moment
+from rota.engine.invoke import contained
 from rota.errors import NeedsLogin, NeedsPermission, NotSent, Rejected, RotaError, UsageError
 from rota.store.automations.effects import Wanted
 from rota.store.automations.handler_runs import checkpoint
@@ -58,7 +59,7 @@ class Effects:
     ) -> LedgerRow:
         """Call the tool once. Returns the applied entry; raises the error of the tool if the effect
         certainly did not happen, or HandlerSuspended if it must be approved or looked up first."""
-        tool.check(params)  # a malformed call is not an effect, and leaves no trace in the ledger
+        await contained(_checked(tool, params))
         text = self._environment.encode(params, f"parameters of {tool.name}")
         wanted = Wanted(self._claim.name, handler.name, tool.name, tool.safety, text, title)
         row = await self._environment.write(
@@ -224,6 +225,11 @@ class Effects:
 
     def _now(self) -> int:
         return self._environment.clock.now()
+
+
+async def _checked(tool: Tool, params: dict[str, Any]) -> None:
+    """A malformed call is not an effect, and leaves no trace in the ledger."""
+    tool.check(params)
 
 
 def _cause(row: LedgerRow) -> str:

@@ -12,7 +12,7 @@ from rota.core import typed
 from rota.core.runs.ids import IdMaker
 from rota.core.time.instants import after, micros
 from rota.engine.clock import Clock
-from rota.engine.invoke import DeadlinePassed, within
+from rota.engine.invoke import DeadlinePassed, contained, within
 from rota.engine.journal import insist
 from rota.errors import Transient
 from rota.settings import Settings
@@ -37,11 +37,11 @@ class AutomationEnvironment(NamedTuple):
         return typed.encode(value, what=what, bytes_max=self.settings.payload_bytes_max)
 
     async def within(self, work: Awaitable[T], limit_s: float) -> T:
-        """Await the work. After this time on the engine's clock, cancel it and raise TimeoutError.
+        """Await user code. After this time on the engine's clock, cancel it and raise TimeoutError.
         Network timeouts inside of a tool stay in real time, which sockets follow."""
         try:
             at = after(self.clock.now(), micros(limit_s))
-            return await within(asyncio.ensure_future(work), self.clock, at)
+            return await within(asyncio.ensure_future(contained(work)), self.clock, at)
         except DeadlinePassed:
             raise TimeoutError(f"it did not end within {limit_s:g} s") from None
 

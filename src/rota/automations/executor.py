@@ -14,7 +14,7 @@ from functools import cached_property
 
 import msgspec
 
-from rota.automations.auto_fix import HandlerFailure, compiled
+from rota.automations.auto_fix import Fix, Fixer, HandlerFailure, compiled
 from rota.automations.definition import Automation, Function, Handler
 from rota.automations.environment import AutomationEnvironment, HandlerSuspended
 from rota.automations.handler_runner import HandlerRunner
@@ -228,7 +228,7 @@ class AutomationExecutor:
         try:
             sources = await self._environment.journal.fix_sources(work.automation)
             earlier = sources.get(work.run.handler, {})
-            asked = declared.fix(await self._failure(runner, error, earlier))
+            asked = _asked(declared.fix, await self._failure(runner, error, earlier))
             fix = await self._environment.within(asked, self._environment.settings.phase_s)
             if fix is None:
                 runner.remark("no fix was found")
@@ -260,6 +260,10 @@ class AutomationExecutor:
             source, work.automation.version, work.automation.fixes + 1,
             tuple(one.comment for one in made if one.comment),
         )  # fmt: skip
+
+
+async def _asked(fixer: Fixer, failure: HandlerFailure) -> Fix | None:
+    return await fixer(failure)
 
 
 def _is_outage(error: Exception, failure: JudgedFailure, tool: Tool | None) -> bool:

@@ -80,6 +80,8 @@ async def _threaded(
     def run() -> Any:
         try:
             return function(ctx, *args)
+        except StopIteration as error:  # no future can carry it
+            raise RuntimeError("the handler raised StopIteration") from error
         except (Exception, HostStop):
             raise
         except BaseException as error:

@@ -19,6 +19,7 @@ from rota.client.findings import (
     block_findings,
     disk_findings,
     grant_findings,
+    orphan_findings,
     session_findings,
     sqlite_findings,
     thread_finding,
@@ -40,7 +41,7 @@ from rota.schedules.ledger_check import ledger_faults
 from rota.settings import Settings
 from rota.store import disarm, invariants
 from rota.store.automations import refused, views
-from rota.store.automations.state import digests, versions_without_worker
+from rota.store.automations.state import digests, orphaned_chains, versions_without_worker
 from rota.store.backend import migrate
 from rota.store.backend.database import Database, Tx, open_url
 from rota.store.backend.migrate import PlannedMigration
@@ -156,8 +157,7 @@ async def repair(url: str, settings: Settings) -> list[Finding]:
         )  # fmt: skip
     if not count:
         return []
-    says = f"released {counted(count, 'run')} that waited for no other run"
-    return [Finding("ok", "repaired", says)]
+    return [Finding("ok", "repaired", f"released {counted(count, 'run')} that waited for no other")]
 
 
 class Doctor:
@@ -179,7 +179,7 @@ class Doctor:
             self.store, self.grants, self.schema, self.disarmed, self.clock, self.rules,
             self.retention, self.ledger, self.schedules,
             self.worker_rows, self.queues, self.deploys, self.pending, self.overdue,
-            self.leases, self.quarantined, self.people, self.hung_handlers,
+            self.leases, self.orphans, self.quarantined, self.people, self.hung_handlers,
         ]  # fmt: skip
 
     # -- the database ----------------------------------------------------------------------
@@ -221,8 +221,7 @@ class Doctor:
         found = await self._database.read(disarm.state)
         if found is None:
             return []
-        says = f"this database {disarmed_clause(found)}"
-        return [Finding("warn", "disarmed", says, ARM_HINT)]
+        return [Finding("warn", "disarmed", f"this database {disarmed_clause(found)}", ARM_HINT)]
 
     async def clock(self) -> list[Finding]:
         """How far this machine's clock is from the database's."""
@@ -257,6 +256,11 @@ class Doctor:
             )
             for one in broken
         ]  # fmt: skip
+
+    async def orphans(self) -> list[Finding]:
+        """Automations with a change or events of a chain that has ended."""
+        found = await self._database.read(orphaned_chains, namespace=self._namespace)
+        return orphan_findings(found)
 
     async def retention(self) -> list[Finding]:
         """Whether workers delete finished runs that are older than `keep_days` in time."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
 from rota.core.plurals import counted, some
+from rota.core.runs.ids import short_id
 from rota.core.runs.model import WorkerRecord, WorkflowBlock
 from rota.core.time.instants import span
 from rota.engine.step_threads import named
 from rota.settings import Settings
+from rota.store.automations.state import OrphanedChain
 from rota.store.backend.postgres_grants import RoleGrants
 from rota.store.backend.postgres_session import RoleSettings
 
@@ -193,3 +196,17 @@ def thread_finding(worker: WorkerRecord) -> Finding:
     says = f"threads of {who} are held by steps that timed out: {named(threads_held(worker))}"
     hint = "Give the calls in these steps timeouts of their own, then restart the worker."
     return Finding("warn", "workers", says, hint)
+
+
+def orphan_findings(found: Sequence[OrphanedChain]) -> list[Finding]:
+    """The findings about chains that have ended and left their change or their events open."""
+    return [
+        Finding(
+            "bad", "automations",
+            f"run {short_id(one.run_id)} of automation {one.automation} ended without an answer "
+            "about its change, or still holds events",
+            f"`rota automation resume {one.automation}` takes them up: Rota looks the change up, "
+            "makes it again with its key, or asks you.",
+        )
+        for one in found
+    ]  # fmt: skip

@@ -8,10 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor as Threads
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from rota.core.user_code import exit_of
 from rota.engine.clock import Clock, Timer
 
 log = logging.getLogger("rota.engine")
@@ -20,6 +23,44 @@ T = TypeVar("T")
 
 class DeadlinePassed(Exception):
     """The work did not end in time; it was cancelled."""
+
+
+async def contained(work: Awaitable[T]) -> T:
+    """Await user code. An exception that would end the process or the event loop becomes an error
+    of this call, unless it comes from outside."""
+    task = asyncio.current_task()
+    try:
+        return await work
+    except Exception:
+        raise
+    except BaseException as error:
+        if is_from_outside(error, task):
+            raise
+        raise failure_of(error) from error
+
+
+def failure_of(error: BaseException) -> Exception:
+    """The error of a call with code that raised this."""
+    if isinstance(error, asyncio.CancelledError):
+        return RuntimeError("the code raised CancelledError, although nothing cancelled it")
+    return exit_of(error)
+
+
+def is_from_outside(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
+    """Whether an exception in `task` is a cancellation by the host, the end of the event loop, or
+    Ctrl-C."""
+    if isinstance(error, asyncio.CancelledError):
+        return task is not None and task.cancelling() > 0
+    if isinstance(error, GeneratorExit):  # a task that is deleted closes its coroutine
+        try:
+            return asyncio.current_task() is not task
+        except RuntimeError:  # no event loop runs
+            return True
+    # Ctrl-C raises KeyboardInterrupt where Python's own handler of SIGINT is installed. `rota up`
+    # and `asyncio.run` install others, which cancel the main task.
+    by_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    in_main = threading.current_thread() is threading.main_thread()
+    return isinstance(error, KeyboardInterrupt) and in_main and by_default
 
 
 def in_thread(threads: Threads, function: Callable[[], T]) -> asyncio.Future[T]:

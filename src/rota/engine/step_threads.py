@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from rota.core.user_code import in_its_thread
+
 log = logging.getLogger("rota.engine")
 
 
@@ -80,7 +82,7 @@ class StepThreads:
                 continue
             call.has_begun = True
             self._running[call] = None
-            work = loop.run_in_executor(self._pool, call.context.run, call.function)
+            work = loop.run_in_executor(self._pool, call.context.run, in_its_thread, call.function)
             work.add_done_callback(functools.partial(self._ended, call))
 
     def _is_done(self, call: asyncio.Future[Any]) -> None:

@@ -18,11 +18,11 @@ from rota.engine import run_log
 from rota.engine.context import EngineContext
 from rota.engine.executor import Executor, traced
 from rota.engine.journal import insist
-from rota.engine.run_task import RunTask
+from rota.engine.run_task import RunTask, is_stopped
 from rota.engine.slots import AloneRuns, QueueSlots, claimable, divided, filled, lacks_slots
 from rota.engine.unstorable_outcome import settle_one
 from rota.engine.wakeups import ANY, CANCEL, DONE, READY, TIMER
-from rota.errors import LeaseLost, StoreError, UsageError
+from rota.errors import LeaseLost, StoreError
 from rota.store.backend.batching import Batch
 from rota.store.backend.database import BRIEF
 from rota.store.runs import claim as claiming
@@ -395,10 +395,10 @@ class Worker:
     def _cancelled(self, claim: Claim) -> Outcome | None:
         if self.held.get(claim.id) is not claim:
             return None  # another worker has it
-        if self._stopping:
-            return Outcome(claim, "release")  # otherwise fail: every worker would repeat the error
-        text = f"workflow {claim.name} raised CancelledError, although its run was not cancelled"
-        return Outcome(claim, "fail", reason=Kind.LOGIC, error=describe(UsageError(text)))
+        if self._stopping or is_stopped(self._tasks.get(claim.id)):
+            return Outcome(claim, "release")  # otherwise its lease lapses: a recovery is counted
+        log.error("code outside of Rota cancelled run %s (%s)", claim.id, claim.name)
+        return None
 
     def _free_slot(self, claim: Claim, outcome: Outcome | None) -> None:
         self._queues[claim.queue].active -= 1

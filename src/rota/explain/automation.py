@@ -59,7 +59,7 @@ class _AutomationExplainer:
         if status == "paused" and (open_run is None or open_run.status != Status.RUNNING):
             return RunState("paused", "does not run: it was paused", {}, resume)
         if open_run is None:
-            clause = "has no open run: its last run crashed too often"
+            clause = "has no open run: none followed its last run"
             return RunState("no_turn", clause, {}, resume)
         missing_code = missing_code_state(self._view)
         if open_run.status != Status.RUNNING and missing_code is not None:

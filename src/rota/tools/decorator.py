@@ -10,6 +10,7 @@ from typing import Any, Unpack, cast, overload
 from rota.core import typed
 from rota.core.automations.failure_policy import ToolPolicyOptions, checked_policy
 from rota.core.suggest import check_options
+from rota.core.user_code import in_its_thread
 from rota.errors import BadInput, OutcomeUnknown, Transient, UsageError
 from rota.tools.base import (
     PARAMS_BYTES_MAX,
@@ -165,6 +166,6 @@ class _CallChecker:
     def _in_thread(self, values: dict[str, Any], key: str) -> Any:
         self.at_work.add(key)
         try:
-            return self.function(**values)
+            return in_its_thread(lambda: self.function(**values))
         finally:
             self.at_work.discard(key)

@@ -25,7 +25,13 @@ from rota.core.runs.stored_errors import RecordedError, read_error
 from rota.core.time.instants import Duration, after, timeout_micros
 from rota.core.typed import returns_of
 from rota.engine import run_log
-from rota.engine.invoke import DeadlinePassed, within
+from rota.engine.invoke import (
+    DeadlinePassed,
+    contained,
+    failure_of,
+    is_from_outside,
+    within,
+)
 from rota.engine.outcome import retry_delay_us
 from rota.engine.step_threads import ThreadCall
 from rota.errors import StepFailed, StepTimeout, UsageError
@@ -37,6 +43,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 log = logging.getLogger("rota.workflows")
+# The exceptions that the code of a step may raise; the control flow of Rota is not among them.
+_OF_THE_CODE = (
+    Exception, SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError,
+)  # fmt: skip
 
 
 class Step(Generic[P, R]):
@@ -315,7 +325,8 @@ class StepCall(DurableCall):
                 # Read back at once: live and replayed code see the same value, and one that does
                 # not fit its hint fails here instead of in every replay.
                 self.value = step.returns.read_back(result, output, what=step.result_name)
-            except (Exception, SystemExit, asyncio.CancelledError) as error:
+            except _OF_THE_CODE as error:
+                _pass_on(error, self.task)
                 if self._is_wanted():
                     output, trouble = None, _own_failure(now, step, error, self._obstacle())
                     problem, wake_at = self._failure(trouble)
@@ -362,7 +373,8 @@ class StepCall(DurableCall):
             return cast(Awaitable[Any], step.function(*self.args, **self.kwargs))
         work: asyncio.Future[Any]
         if step.is_async:
-            work = run.host.create_task(_contained(step, self.args, self.kwargs))
+            code = cast(Awaitable[Any], step.function(*self.args, **self.kwargs))
+            work = run.host.create_task(contained(code))
         else:
             function = functools.partial(_plain, step, self.args, self.kwargs)
             work = run.context.threads.begin(step.name, function)
@@ -432,6 +444,12 @@ def _are_fixed(values: Iterable[object]) -> bool:
     return _FIXED.issuperset(map(type, values))
 
 
+def _pass_on(error: BaseException, task: asyncio.Task[Any] | None) -> None:
+    """Raise what comes from outside again. The run knows of its own cancellations."""
+    if not isinstance(error, asyncio.CancelledError) and is_from_outside(error, task):
+        raise error
+
+
 def _own_failure(
     now: StepAttempt, step: Step[..., Any], error: BaseException, obstacle: str | None
 ) -> Exception:
@@ -447,15 +465,9 @@ def _own_failure(
             )
         failure.__suppress_context__ = True
         return failure
-    if isinstance(error, SystemExit):
-        failure = SystemError(f"step {step.name} called exit ({error})")
-    elif isinstance(error, asyncio.CancelledError):
-        failure = RuntimeError(
-            f"step {step.name} raised CancelledError, although nothing cancelled it"
-        )
-    else:
-        assert isinstance(error, Exception)
+    if isinstance(error, Exception):
         return error
+    failure = failure_of(error)
     failure.__cause__ = error
     return failure
 
@@ -470,14 +482,6 @@ def _plain(step: Step[..., Any], args: Any, kwargs: Any) -> Any:
             hint="Pass the async function itself and its arguments, without a lambda.",
         )
     return value
-
-
-async def _contained(step: Any, args: Any, kwargs: Any) -> Any:
-    """A task that ends with SystemExit would take the event loop with it."""
-    try:
-        return await step.function(*args, **kwargs)
-    except SystemExit as leaving:
-        raise SystemError(f"step {step.name} called exit ({leaving})") from leaving
 
 
 async def _traced(work: Awaitable[Any], name: str, key: str, attempt: int, within: Any) -> Any:

@@ -419,6 +419,28 @@ def test_repair_releases_a_run_that_is_queued_behind_nobody(either: Shell) -> No
     assert "a queued occurrence has a run before it" in found["says"]
     assert found["hint"].startswith("`rota doctor --repair`")
     page = either.run("doctor", "--repair").stdout
-    assert "released 1 run that waited for no other run" in page
+    assert "released 1 run that waited for no other" in page
     assert about(either, "invariants")["level"] == "ok"
     assert "repaired" not in either.run("doctor", "--repair").stdout
+
+
+def test_a_change_of_a_chain_that_has_ended_is_found_with_the_command_that_takes_it_up(
+    either: Shell,
+) -> None:
+    sign_on(either, mine("a"))
+    change(
+        either,
+        "insert into runs (id, namespace, kind, name, queue, priority, status, reason, root_id, "
+        "attempt, recoveries, trigger, created_at, finished_at) values ('0a', 'default', "
+        "'automation', 'bad', 'default', 0, 'failed', 'logic', '0a', 1, 0, 'event', 1, 2) "
+        "returning id",
+    )
+    change(
+        either,
+        "insert into mutations (id, root_id, run_id, namespace, automation, handler, tool, safety, "
+        "params, status, created_at, updated_at) values ('0a-001', '0a', '0a', 'default', 'bad', "
+        "'worker', 'send', 'unknowable', '{}', 'in_flight', 1, 1) returning id",
+    )
+    found = about(either, "automations", code=1)
+    assert "automation bad ended without an answer about its change" in found["says"]
+    assert found["hint"].startswith("`rota automation resume bad` takes them up")

@@ -128,7 +128,7 @@ def _say(
     if automation.status == "paused" and not waiting:
         return "Paused by you", ("resume",)
     if open_run is None:
-        return "It has no open run; its last run crashed too often", ("resume",)
+        return "It has no open run: none followed its last run", ("resume",)
     if waiting:
         return _waits(open_run, error, mutation, skips)
     if open_run.status in (Status.RUNNING, Status.PENDING):

@@ -200,11 +200,49 @@ async def put_open_runs(tx: Tx, open_runs: Sequence[NewOpenRun], *, now: int) ->
         )
 
 
+class OrphanedChain(NamedTuple):
+    """The last run of a chain that has ended, although its change or its events are open."""
+
+    automation: str
+    run_id: str
+    root_id: str
+    attempt: int
+
+
+async def orphaned_chains(tx: Tx, *, namespace: str, automation: str = "") -> list[OrphanedChain]:
+    """The chains that no open run continues, oldest first; of one automation if it is given."""
+    rows = await tx.rows("orphaned_chains", namespace=namespace, automation=automation)
+    return [OrphanedChain(*row) for row in rows]
+
+
+async def _take_up(
+    tx: Tx, automation: DeployedAutomation, open_run: Run | None, *, now: int, new_id: str
+) -> bool:
+    """Continue the oldest orphaned chain, so that nothing that it left open is forgotten. Returns
+    whether there was one, and the open run had nothing else to do."""
+    found = await orphaned_chains(tx, namespace=automation.namespace, automation=automation.name)
+    if not found or automation.status != "active":
+        return False
+    orphan = found[0]
+    if open_run is not None:
+        joined = await tx.rows(
+            "join_chain", id=open_run.id, retry_of=orphan.run_id, root_id=orphan.root_id,
+            attempt=orphan.attempt + 1, now=now,
+        )  # fmt: skip
+        return bool(joined)
+    at = NextStart(Status.PENDING, None, now, Trigger.RETRY)
+    planned = NewOpenRun(automation, new_id, at, orphan.run_id, orphan.root_id, orphan.attempt + 1)
+    await put_open_runs(tx, [planned], now=now)
+    return True
+
+
 async def ensure_open_run(tx: Tx, automation: DeployedAutomation, *, now: int, new_id: str) -> None:
     """Make sure that there is an open run, and that it is awake when there is work."""
     key = AutomationKey(automation.namespace, automation.name)
     at = next_start_of(automation, await handlers(tx, key), now)
     open_run = await read_open_run(tx, key)
+    if await _take_up(tx, automation, open_run, now=now, new_id=new_id):
+        return
     if open_run is None:
         await put_open_runs(tx, [NewOpenRun(automation, new_id, at)], now=now)
     elif open_run.status == Status.SLEEPING and open_run.reason == PAUSED and at.reason != PAUSED:

@@ -197,6 +197,34 @@ select {run columns} from runs
 where namespace = :namespace and serial_key {in serial_keys} and serial_key is not null
     and finished_at is null
 
+-- name: orphaned_chains
+-- The last run of each chain that has ended and left something open: a side effect that is not
+-- settled, or events that it still holds.
+select left_open.automation, latest.id, latest.root_id, latest.attempt from (
+    select namespace, automation, root_id from mutations
+    where namespace = :namespace and status <> 'applied' and status <> 'failed'
+        and status <> 'skipped'
+    union
+    select events.namespace, events.automation, owner.root_id
+    from events join runs as owner on owner.id = events.reserved_by
+    where events.namespace = :namespace and events.status = 'reserved'
+) as left_open
+join runs as latest on latest.id = left_open.root_id
+    or (latest.root_id = left_open.root_id and latest.retry_of is not null)
+where (:automation = '' or left_open.automation = :automation) and latest.finished_at is not null
+    and not exists (select 1 from runs as successor where successor.retry_of = latest.id)
+order by latest.id
+
+-- name: join_chain
+-- An open run that has done nothing yet continues a chain instead.
+update runs set status = 'pending', reason = null, available_at = :now, trigger = 'retry',
+    retry_of = :retry_of, root_id = :root_id, attempt = :attempt
+where id = :id and root_id = id
+    and (status = 'pending' or (status = 'sleeping'
+        and (reason = 'idle' or reason = 'event' or reason = 'paused')))
+    and not exists (select 1 from handler_runs where handler_runs.run_id = runs.id)
+returning id
+
 -- name: poke_open_run
 -- Only an open run that has nothing to do is moved: a pause, a back-off or a reconciliation continues.
 update runs set status = 'pending', reason = null, available_at = :now
