@@ -131,12 +131,14 @@ class WorkflowExecutor:
         if workflow.is_pinned and claim.pinned_version is None:
             claim = await self._journal.pin(claim, self._version)  # before it has any effect
         options = StoredRunOptions.read(claim.options)
-        warm = self.warm.take(claim)
-        run = warm or WorkflowRun(
-            self._context, claim, steps, began_at=options.begins_at(claim.started_at),
-            seed=options.seed,
-        )  # fmt: skip
-        run.claim = claim  # that of a warm run is the one before
+        run = None if claim.is_fresh else self.warm.take(claim)
+        if run is None:
+            run = WorkflowRun(
+                self._context, claim, steps, began_at=options.begins_at(claim.started_at),
+                seed=options.seed,
+            )  # fmt: skip
+        else:
+            run.claim = claim  # before, it is the one under which the run came to rest
         limit = _Deadline(run, claim, options, workflow)
         retry = options.retry or workflow.retry
         run.undo.is_wanted = lambda end: self._failure_to_undo(run, end, workflow, retry, limit)
@@ -324,9 +326,10 @@ class _Deadline:
         self._timer: Timer | None = None
         if self._timeout_us is not None:
             self._timeout_at = after(options.begins_at(claim.started_at), self._timeout_us)
-        run.deadline_at = self._timeout_at
+            run.deadline_at = self._timeout_at
         run.ending.changed = self._set
-        self._set()
+        if self.at is not None:
+            self._set()
 
     @property
     def at(self) -> int | None:
@@ -368,7 +371,8 @@ class _Deadline:
 
     def check(self) -> None:
         """Raise an error if the time is over."""
-        is_over = self._has_passed or (self.at is not None and self.at <= self._run.clock.now())
+        at = self.at
+        is_over = self._has_passed or (at is not None and at <= self._run.clock.now())
         if not is_over or (not self._has_passed and self._is_put_off()):
             return
         if self._run.ending.is_asked:

@@ -56,6 +56,10 @@ class EndCall(DurableCall):
         self.run.ending.deliver(self, ended)
 
 
+def _nothing() -> None:
+    pass
+
+
 class GracefulEnd:
     """Whether and why the code of a run has to end, and until when it may clean up."""
 
@@ -67,8 +71,13 @@ class GracefulEnd:
         self._waits = False  # asked, and the end is not on its way to the code
         self.end: EndCall | None = None  # the one that the code has got
         self.until: int | None = None  # when the time to clean up is over
-        self.changed: Callable[[], None] = lambda: None
-        found = [step for key in CAUSES if (step := run.records.replay.ask(key)) is not None]
+        self.changed: Callable[[], None] = _nothing
+        if not run.records.replay.is_finished:
+            self._take_recorded()
+
+    def _take_recorded(self) -> None:
+        replay = self._run.records.replay
+        found = [step for key in CAUSES if (step := replay.ask(key)) is not None]
         for record in sorted(found, key=lambda step: not has_end(step)):
             self._take(record.key, EndRequest.read(record.output), record)
 

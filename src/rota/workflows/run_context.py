@@ -53,16 +53,16 @@ class ReadyRuns:
 
     def proceed_at_once(self, run: WorkflowRun) -> None:
         """Let a run continue now. The caller is a task of the worker's event loop."""
-        self.between(lambda: self._proceed_with(run))
+        self.between(self._proceed_with, run)
 
-    def between(self, work: Callable[[], None]) -> None:
+    def between(self, work: Callable[[WorkflowRun], None], run: WorkflowRun) -> None:
         """Do this between the tasks of the event loop: a thread executes one task at a time, so the
         task of the caller pauses."""
         task = asyncio.current_task(self._host)
         assert task is not None
         asyncio._leave_task(self._host, task)
         try:
-            work()
+            work(run)
         finally:
             asyncio._enter_task(self._host, task)
 

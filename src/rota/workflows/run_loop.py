@@ -138,6 +138,8 @@ class LoopTask(asyncio.Task[Any]):
     ) -> None:
         self.parent = parent
         self.handles = handles  # failures that the code which makes the task handles
+        if loop.hash_base is None:
+            loop.hash_base = crc32(loop.owner.segment.encode()) << 29
         self._hash = (loop.hash_base + number * _SPREAD) & _HASH_MAX
         text = f"Task-{number}" if name is None else str(name)
         super().__init__(work, loop=loop, name=text, context=context, **options)
@@ -168,22 +170,25 @@ def _refused(what: str, verb: str) -> Any:
 class RunLoop(asyncio.AbstractEventLoop):
     """The event loop of one run."""
 
+    is_closing = False  # its owner drops the rest of the run: no reports about it
+    is_yielding = False  # whether the code yields in a loop, and waits until something else happens
+    hash_base: int | None = None  # of its tasks
+    _makes_main = False
+    _prune_at = 64
+    _made = 0
+    _count = 0  # callbacks since the code has come to rest
+    _rounds = 0  # of the ready queue, since the last completion
+    _round = 0  # callbacks that are left of this round
+    _factory: Any = None
+    _handler: ExceptionHandler | None = None
+
     def __init__(self, owner: WorkflowRun, host: asyncio.AbstractEventLoop) -> None:
         self.owner = owner
         self.workflow_run = owner  # by which the code of a workflow is recognised
         self.host = host
-        self.hash_base = crc32(owner.segment.encode()) << 29
-        self.is_closing = False  # its owner drops the rest of the run: no reports about it
         self._ready: deque[LoopCallback | LoopTimer] = deque()
         self._tasks: list[asyncio.Task[Any]] = []
-        self._prune_at = 64
-        self._made = 0
         self._debug = host.get_debug()
-        self._count = 0  # callbacks since the code has come to rest
-        self._rounds = 0  # of the ready queue, since the last completion
-        self._round = 0  # callbacks that are left of this round
-        self._factory: Any = None
-        self._handler: ExceptionHandler | None = None
 
     # -- for the owner ---------------------------------------------------------------------
 
@@ -193,11 +198,9 @@ class RunLoop(asyncio.AbstractEventLoop):
 
     def create_main(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """The task of the function of a workflow."""
-        asyncio._set_running_loop(self)
-        try:
-            task = asyncio.Task(work, loop=self, name=name)
-        finally:
-            asyncio._set_running_loop(self.host)
+        self._makes_main = True
+        task = asyncio.Task(work, loop=self, name=name)
+        self._makes_main = False
         self._tasks.append(task)
         return task
 
@@ -228,19 +231,19 @@ class RunLoop(asyncio.AbstractEventLoop):
                 self.call_exception_handler(
                     {"message": what, "exception": error, "handle": callback}
                 )
-        self._count = self._count + most - left if ready else 0
+        if not ready:
+            self._count = 0
+            self.is_yielding = False
+            return True
+        self.is_yielding = self._rounds == ROUNDS_MAX and not self._round
+        self._count += most - left
         if self._count > CALLBACKS_MAX:
             raise UsageError(
                 f"workflow {self.owner.name} never comes to rest: it yields in a loop, and waits "
                 "for nothing",
                 hint="Wait for a step, a signal, a child or `rota.sleep(…)` in the loop.",
             )
-        return not ready or self.is_yielding
-
-    @property
-    def is_yielding(self) -> bool:
-        """Whether the code yields in a loop, and waits until something else happens."""
-        return self._rounds == ROUNDS_MAX and not self._round and bool(self._ready)
+        return self.is_yielding
 
     def proceed(self) -> None:
         """Something else has happened, or cannot happen: code that yields continues."""
@@ -255,6 +258,10 @@ class RunLoop(asyncio.AbstractEventLoop):
         """The tasks that have not ended, oldest first."""
         return [task for task in self._tasks if not task.done()]
 
+    def forget_tasks(self) -> None:
+        """All have ended."""
+        self._tasks.clear()
+
     # -- what asyncio calls ----------------------------------------------------------------
 
     def call_soon(  # type: ignore[override]
@@ -264,7 +271,7 @@ class RunLoop(asyncio.AbstractEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
         """Call back in this drain."""
-        if asyncio._get_running_loop() is not self:
+        if asyncio._get_running_loop() is not self and not self._makes_main:
             self._refuse_from_outside(callback)
         handle = LoopCallback(callback, args, self, context)
         self._ready.append(handle)

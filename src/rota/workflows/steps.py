@@ -77,6 +77,7 @@ class Step(Generic[P, R]):
                 f"timeout={timeout!r}",
                 hint="Give it a shorter heartbeat, or leave one of the two out.",
             )
+        self.has_deadline = bool(self.timeout_us or self.heartbeat_us)
         self.is_ad_hoc = current_run() is not None  # each execution of the workflow makes it again
         self.is_async = inspect.iscoroutinefunction(function)
         self.returns = returns_of(function)
@@ -285,10 +286,10 @@ class StepCall(DurableCall):
             run.calls.wait(self, record.wake_at)
             return
         self.attempt += 1
-        # Context variables that the step sets end with it: each attempt has those of the call.
-        context = self.context if self.step.retry.attempts == 1 else self.context.copy()
         run.busy += 1
-        self.task = asyncio.Task(self._execute(), loop=run.host, context=context)
+        # Context variables that the step sets end with it: each attempt has those of the call.
+        context = self.context.copy()
+        self.task = asyncio.Task(self._execute(), loop=run.host, name=self.key, context=context)
 
     def new_record(self, **fields: Any) -> StoredStep:
         """A record of this attempt, at the position of the call."""
@@ -306,7 +307,7 @@ class StepCall(DurableCall):
         run, step = self.run, self.step
         output = problem = wake_at = trouble = None
         try:
-            if not self._is_wanted():
+            if self.is_withdrawn or run.interrupted:
                 run.work_ended()
                 return
             run.context.steps.add(self)
@@ -351,6 +352,7 @@ class StepCall(DurableCall):
         """End this attempt. Returns whether its end is recorded."""
         run = self.run
         run.context.steps.discard(self)
+        self.task = None  # its context refers to this object: no cycle is left
         now.end()
         if run.interrupted or not self._has_own_arguments():
             is_counted = False
@@ -368,7 +370,7 @@ class StepCall(DurableCall):
     def _begun(self, now: StepAttempt) -> Awaitable[Any]:
         """Begin one execution of the function."""
         run, step = self.run, self.step
-        ends_at = now.ends_at()
+        ends_at = now.ends_at() if step.has_deadline else None
         if step.is_async and ends_at is None:
             return cast(Awaitable[Any], step.function(*self.args, **self.kwargs))
         work: asyncio.Future[Any]

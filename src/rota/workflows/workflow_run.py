@@ -38,12 +38,7 @@ from rota.errors import (
 from rota.workflows import nondeterminism, run_loop
 from rota.workflows.calls import CallNames, DurableCall, PendingCalls, TimerCall, close, noted
 from rota.workflows.graceful_end import GracefulEnd
-from rota.workflows.leftovers import (
-    SLICE,
-    blocked_forever,
-    until_closed,
-    unwind,
-)
+from rota.workflows.leftovers import SLICE, blocked_forever, until_closed, unwind
 from rota.workflows.open_calls import OpenCalls
 from rota.workflows.raised_failures import RaisedFailures, RepeatedCalls
 from rota.workflows.records import Records
@@ -189,9 +184,9 @@ class WorkflowRun:
                     loop.proceed()  # it waits for nothing
                     self.proceed_soon()
                     return
-                if self.undo and self.undo.begin():
-                    continue
                 is_over = self._is_over()
+                if is_over and self.undo and self.undo.begin():
+                    continue
                 if is_over or not self._deliver_next():
                     break
             else:
@@ -306,9 +301,18 @@ class WorkflowRun:
         if self.thread is not None:
             self.thread.drop(Suspended() if waits else RunInterrupted())
         if self.loop.left_tasks():
-            self.context.ready_runs.between(lambda: unwind(self))
+            self.context.ready_runs.between(unwind, self)
         if works:
             await until_closed(self, works)
+        elif self.rest is Rest.ENDED and not self.busy:
+            self._release()
+
+    def _release(self) -> None:
+        """All has ended: drop the parts, which refer to this object. So memory is free at once, not
+        when the garbage collector finds the cycles."""
+        self.loop.forget_tasks()
+        self._main = self.reacts_to = None
+        del self.loop, self.records, self.calls, self.undo, self.ending
 
     # -- what the code asks for ------------------------------------------------------------
 
