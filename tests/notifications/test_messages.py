@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from rota.core.webhook_signatures import key_bytes, signature
 from rota.errors import Rejected
 from rota.notifications.messages import Facts, deliveries, events_of
 from rota.notifications.receivers import Notice, Notify, Recipients, receivers
-from rota.notifications.webhook import Ping, key_bytes, ping_address, shown, signature
+from rota.notifications.webhook import Ping, ping_address, shown
 from rota.store.schedules.attempts import Attempt
 from tests.pipelines.kit import problem_lines
 from tests.pipelines.kit.offline_folder import written

@@ -14,10 +14,6 @@ The monitor notes it and still awaits the expected call.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import hmac
 import os
 import re
 import uuid
@@ -26,6 +22,7 @@ from typing import Literal, TypeAlias
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from rota.core.runs.retry import retry_after_s
+from rota.core.webhook_signatures import signature
 from rota.errors import Rejected, Transient
 
 Ping: TypeAlias = Literal["start", "success", "fail", "missed"]
@@ -33,27 +30,9 @@ PATHS: dict[Ping, str] = {"start": "/start", "success": "", "fail": "/fail", "mi
 TIMEOUT_S = 15.0
 ANSWER_BYTES_MAX = 4096
 RETRY_AFTER_S_MAX = 3600.0
-PREFIX = "whsec_"
 ENV = "env:"
 LATER = (408, 425, 429)
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
-
-
-def signature(key: str, *, message_id: str, timestamp: int, body: bytes) -> str:
-    """The value of the header `webhook-signature`."""
-    signed = b".".join([message_id.encode(), str(timestamp).encode(), body])
-    digest = hmac.new(key_bytes(key), signed, hashlib.sha256).digest()
-    return f"v1,{base64.b64encode(digest).decode()}"
-
-
-def key_bytes(key: str) -> bytes:
-    """The key itself: base64 after `whsec_`, otherwise the text unchanged."""
-    if key.startswith(PREFIX):
-        try:
-            return base64.b64decode(key.removeprefix(PREFIX), validate=True)
-        except binascii.Error:
-            raise Rejected("the key of the signature is not base64 after whsec_") from None
-    return key.encode()
 
 
 def resolved(address: str) -> str:
