@@ -45,6 +45,12 @@ class RotaError(Exception):
         self._advice = hint
         self.__notes__ = [f"Hint: {hint}"]
 
+    @property
+    def explained(self) -> str:
+        """The message, and the hint if it was given with the message."""
+        own = self.advice != type(self).hint
+        return f"{self.message.rstrip('.')}. {self.advice}" if own else self.message
+
 
 class UsageError(RotaError):
     """The request itself is wrong; nothing was changed."""

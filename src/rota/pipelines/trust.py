@@ -26,7 +26,7 @@ BYTES_MAX = 64 * 1024 * 1024
 # Files that Rota writes beside a pipeline.
 _OWN_FILES = (".schedule-state", ".scheduler.lock", ".rota.db")
 # Tables change from run to run, and nothing executes them.
-_DATA = (".csv", ".tsv", ".jsonl", ".log")
+_DATA = (".csv", ".tsv", ".jsonl", ".log", ".xlsx", ".parquet", ".sqlite", ".db")
 
 
 class TrustRecord(msgspec.Struct, frozen=True, kw_only=True):

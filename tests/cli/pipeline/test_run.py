@@ -389,3 +389,28 @@ def test_skipped_occurrences_are_reported_and_never_gone_on_with(folder: Path) -
     (folder / "fixed").touch()
     rota("retry", "words", "--ai", "ai.yaml")
     assert calls(folder) == ["tea", "bad", "bad"]
+
+
+def test_the_hint_of_a_cause_reaches_the_user(folder: Path) -> None:
+    made(folder, [], input={"from": {"type": "csv", "path": "words.csv"}})
+    (folder / "words" / "words.csv").write_bytes(b"word\nt\xe9a\n")
+    hint = "Save the file as UTF-8, or name its encoding, such as encoding: cp1252."
+    assert hint in rota("run", "words", "--ai", "ai.yaml", code=2).stderr
+    assert hint in rota("validate", "words").stdout
+    (folder / "words" / "words.csv").write_bytes(b"word\n" + b"tea\n" * 3000 + b"t\xe9a\n")
+    assert hint in rota("run", "words", "--ai", "ai.yaml", code=1).stderr
+
+
+def test_a_file_of_rows_is_written_or_refused(folder: Path) -> None:
+    import openpyxl
+
+    made(folder, ["tea"])
+    rota("run", "words", "--ai", "ai.yaml", "-o", "out.xlsx")
+    sheet = openpyxl.load_workbook(folder / "out.xlsx").worksheets[0]
+    assert [[cell.value for cell in row] for row in sheet.iter_rows()] == [
+        ["word", "out_text", "out_success", "out_error"], ["tea", "said tea", True, None],
+    ]  # fmt: skip
+    made(folder, ["tea"], reduce={"type": "ai", "prompt": "Join {{RESULTS}}"})
+    said = rota("run", "words", "--ai", "ai.yaml", "-o", "out.xlsx", code=2).stderr
+    assert "the result of this pipeline is one text" in said
+    assert calls(folder) == ["tea"]

@@ -41,6 +41,27 @@ def test_a_table_is_read(text: str, items: list[dict[str, str]]) -> None:
     assert rows(text) == items
 
 
+@pytest.mark.parametrize(
+    ("text", "item"),
+    [
+        ("a;b\n1;2,5\n", {"a": "1", "b": "2,5"}),
+        ("\ufeff\na\tb\n1\t2\n", {"a": "1", "b": "2"}),
+        ('"a,x";b\n1;2\n', {"a,x": "1", "b": "2"}),
+        ("a|b\n1|2\n", {"a": "1", "b": "2"}),
+        ("a\n1;2\n", {"a": "1;2"}),
+    ],
+)
+def test_the_first_line_shows_the_delimiter(text: str, item: dict[str, str]) -> None:
+    assert rows(text) == [item]
+
+
+def test_a_first_line_with_two_possible_delimiters_asks_for_one() -> None:
+    with pytest.raises(BadInput, match="separated by ',' or ';'") as caught:
+        rows("id;name, first\n1;tea\n")
+    assert "delimiter: " in caught.value.advice
+    assert rows("id;name, first\n1;tea\n", delimiter=";") == [{"id": "1", "name, first": "tea"}]
+
+
 def test_delimiters_and_tables_without_a_header() -> None:
     assert rows("a;b\n1;2,5\n", delimiter=";") == [{"a": "1", "b": "2,5"}]
     assert rows("a\tb\n1\t2\n", delimiter="\t") == [{"a": "1", "b": "2"}]

@@ -26,6 +26,8 @@ from tests.pipelines.kit import discover, load, write
 
 RULES = {"rules": [{"field": "n", "operator": "gte", "value": 5}]}
 
+WHERE = "Paths are relative to the pipeline's folder."
+
 
 def ask(part: dict[str, Any], item: dict[str, Any], answer: bool | None = None) -> tuple[Any, Any]:
     tree = tree_of_filter(msgspec.convert(part, Filter))
@@ -129,10 +131,11 @@ def obstacles(loaded: Loaded, **start: Any) -> list[str]:
 def test_what_stops_a_run_is_known_before_it_begins(tmp_path: Path) -> None:
     loaded = load(tmp_path / "p", CSV)
     assert obstacles(loaded, given={"who": "me"}) == [
-        f"{tmp_path / 'p' / 'b.csv'} cannot be read: No such file or directory"
+        f"{tmp_path / 'p' / 'b.csv'} cannot be read: No such file or directory. {WHERE}"
     ]
     (tmp_path / "p" / "b.csv").write_bytes("Größe,x\n1,2\n".encode("latin-1"))
-    assert obstacles(loaded, given={"who": "me"}) == ["b.csv: not utf-8 near line 1"]
+    [said] = obstacles(loaded, given={"who": "me"})
+    assert said.startswith("b.csv: not utf-8 near line 1. Save the file as UTF-8, or name its")
     (tmp_path / "p" / "b.csv").write_text("titel,x\n1,2\n")
     assert obstacles(loaded) == [
         "{{who}} in the prompt of reduce has no value",
@@ -186,7 +189,7 @@ def test_what_stops_a_graph_is_known_before_its_first_call_is_paid(tmp_path: Pat
     ]
     said = obstacles(loaded)
     assert [text for text in said if text not in prompts] == [
-        f"{missing} cannot be read: No such file or directory"
+        f"{missing} cannot be read: No such file or directory. {WHERE}"
     ]
     (tmp_path / "p" / "rows.csv").write_text("a,b\n1,2\n")
     said = obstacles(loaded, given={"TOPIC": "tea", "WHO": "me"})

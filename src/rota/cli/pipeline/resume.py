@@ -50,6 +50,7 @@ def _again(name: str, text: str) -> click.Command:
         async def begin(app: Rota, queue: str) -> RunHandle[PipelineResult]:
             last = await chosen_run(app, place, run_id)
             _must_have(name, last, path)
+            must_be_writable(out, snapshot.read(last.input).pipeline)
             await _must_be_free(app, last, flag_of(call))
             _report_changes(last, place, path)
             app.pipelines.know(home.name, home)

@@ -22,9 +22,12 @@ from rota.client.handle import RunHandle
 from rota.core.time.instants import SECOND, micros
 from rota.errors import BadInput
 from rota.pipelines.definition.locate import root_of
+from rota.pipelines.definition.model import Pipeline
 from rota.pipelines.definition.overrides import reads_stdin
 from rota.pipelines.files import write_whole
 from rota.pipelines.outcome import PipelineResult
+from rota.pipelines.run.result_reader import must_have_rows
+from rota.pipelines.run.row_files import has_rows
 
 # Errors of replies without an answer, and their words in the summary.
 UNANSWERED = {
@@ -41,7 +44,7 @@ HINTS = {
 ending = option_group(
     click.option(
         "-o", "--output", "out", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
-        help="Write the result to this file instead of stdout.",
+        help="Write the result to this file; .xlsx, .parquet too.",
     ),
     AI,
     click.option("-q", "--quiet", is_flag=True, help="Show no progress, only problems."),
@@ -96,7 +99,7 @@ def run(
     """
     prepared = prepare(path, **chosen)
     must_be_ready(prepared, model=model, ai=ai)
-    must_be_writable(out)
+    must_be_writable(out, prepared.loaded.pipeline)
     timeout_s = None if timeout is None else micros(timeout) / SECOND
 
     async def begin(app: Rota, queue: str) -> RunHandle[PipelineResult]:
@@ -127,7 +130,7 @@ def live(
     quiet_logs(call)
 
     async def perform() -> int:
-        life = Life(location.app_of(call, root_of(path), ai=ai), Meter(quiet=quiet))
+        life = Life(location.app_of(call, root_of(path), ai=ai), Meter(quiet=quiet), out)
         end = await life.live(begin)
         _write_result(call, end, out, typed_path)
         if not quiet or end.result.outcome != "completed":
@@ -161,12 +164,14 @@ def code_of(end: PipelineRunEnd) -> int:
     return end.result.exit_code
 
 
-def must_be_writable(out: Path | None) -> None:
+def must_be_writable(out: Path | None, pipeline: Pipeline | None = None) -> None:
     """Refuse a file that cannot be written, before any call is paid for."""
     if out is not None and str(out) == "-":
         raise BadInput("the result goes to stdout anyway", hint="Omit --output.")
     if out is not None and not out.resolve().parent.is_dir():
         raise BadInput(f"{out} cannot be written: there is no folder {out.parent}")
+    if out is not None and has_rows(out) and pipeline is not None:
+        must_have_rows(pipeline, out)
 
 
 def _write_result(
@@ -174,7 +179,7 @@ def _write_result(
 ) -> None:
     """The result: to the file, or to stdout and nowhere else."""
     text = end.text
-    if out is not None and text is not None:
+    if out is not None and text is not None and not has_rows(out):
         try:
             write_whole(out, [text, "" if text.endswith("\n") else "\n"])
         except OSError as error:

@@ -29,7 +29,8 @@ from rota.errors import UnknownRun, WrongState
 from rota.pipelines.definition.loader import entry_file
 from rota.pipelines.definition.locate import DATABASE, root_of
 from rota.pipelines.outcome import PipelineResult, Progress
-from rota.pipelines.run.result_reader import partial_output
+from rota.pipelines.run.result_reader import partial_output, write_rows
+from rota.pipelines.run.row_files import has_rows
 
 PAGE = 50
 REFRESH_S = 1.0
@@ -126,8 +127,9 @@ class PipelineRunEnd(NamedTuple):
 class Life:
     """Executes one run and obeys Ctrl-C: once cancels, twice leaves at once."""
 
-    def __init__(self, app: Rota, meter: Meter) -> None:
-        self._app, self._meter = app, meter
+    def __init__(self, app: Rota, meter: Meter, out: Path | None = None) -> None:
+        """`out`: rows are written to it at the end, if its name means a file of rows."""
+        self._app, self._meter, self._out = app, meter, out
         self._interrupt = asyncio.Event()
         self._end_shown = False
         self._root_id: str | None = None
@@ -199,6 +201,8 @@ class Life:
             if result.result_file is None and result.processed + result.failed:
                 name = await pipelines.write_results(ref.id)
                 result = msgspec.structs.replace(result, result_file=name)
+        if self._out is not None and result.processed and has_rows(self._out):
+            await write_rows(self._app, ref.id, self._out)
         return PipelineRunEnd(ref.id, result, error_type, kept)
 
     @contextlib.asynccontextmanager

@@ -17,15 +17,21 @@ from rota.pipelines.definition.sources import (
     Format,
     JsonlSource,
     JsonSource,
+    ParquetSource,
     StdinSource,
+    XlsxSource,
 )
 
 STDIN = "-"
-_FORMS: dict[str, Format] = {
-    ".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl",
+_FORMS = {
+    ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl",
+    ".xlsx": "xlsx", ".parquet": "parquet",
 }  # fmt: skip
-_SOURCES: dict[str, type[CsvSource | JsonSource | JsonlSource]] = {
-    "csv": CsvSource, "json": JsonSource, "jsonl": JsonlSource,
+_SOURCES: dict[
+    str, type[CsvSource | JsonSource | JsonlSource | XlsxSource | ParquetSource]
+] = {
+    "csv": CsvSource, "json": JsonSource, "jsonl": JsonlSource, "xlsx": XlsxSource,
+    "parquet": ParquetSource,
 }  # fmt: skip
 
 
@@ -76,14 +82,14 @@ def source_of(text: str, form: Format | None) -> FileSource:
     path = Path(text).expanduser().resolve()
     if not path.is_file():
         raise BadInput(f"the items in {text} cannot be read: there is no such file")
-    form = form or _FORMS.get(path.suffix.lower())
-    if form in _SOURCES:
-        return _SOURCES[form](path=str(path))
-    if form == "lines":
+    chosen = form or _FORMS.get(path.suffix.lower(), "")
+    if chosen in _SOURCES:
+        return _SOURCES[chosen](path=str(path))
+    if chosen == "lines":
         raise BadInput("lines are read from stdin only", hint=f"Write --items - < {text}.")
     raise BadInput(
         f"the items in {text} have no known format",
-        hint="Name the file .csv, .json or .jsonl, or say --items-format csv.",
+        hint="Name it .csv, .json, .jsonl, .xlsx or .parquet, or say --items-format csv.",
     )
 
 

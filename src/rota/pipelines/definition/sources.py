@@ -28,6 +28,10 @@ Encoding: TypeAlias = Annotated[
 Delimiter: TypeAlias = Annotated[
     str, Meta(min_length=1, max_length=1, description="The character between columns.")
 ]
+FoundDelimiter: TypeAlias = Annotated[
+    Delimiter | None,
+    Meta(description="The character between columns; by default the first line shows it."),
+]
 Types: TypeAlias = Annotated[
     dict[str, ColumnType],
     Meta(description="Columns that are not text: string, integer, number, boolean or json."),
@@ -38,7 +42,7 @@ class CsvSource(Section, frozen=True, kw_only=True, tag="csv", tag_field="type")
     """Rows of a CSV file, read as a stream. Values are text unless `types` says otherwise."""
 
     path: FilePath
-    delimiter: Delimiter = ","
+    delimiter: FoundDelimiter = None
     has_headers: Annotated[
         bool, Meta(description="Whether the first row names the columns; otherwise col0, col1, …")
     ] = True
@@ -60,8 +64,32 @@ class JsonlSource(Section, frozen=True, kw_only=True, tag="jsonl", tag_field="ty
     encoding: Encoding = "utf-8"
 
 
+class XlsxSource(Section, frozen=True, kw_only=True, tag="xlsx", tag_field="type"):
+    """Rows of an Excel sheet; its first row names the columns. Needs `rota[files]`."""
+
+    path: FilePath
+    sheet: Annotated[str | None, Meta(description="Its name; by default the first sheet.")] = None
+
+
+class ParquetSource(Section, frozen=True, kw_only=True, tag="parquet", tag_field="type"):
+    """Rows of a Parquet file. Needs `rota[files]`."""
+
+    path: FilePath
+
+
+class SqliteSource(Section, frozen=True, kw_only=True, tag="sqlite", tag_field="type"):
+    """Rows of a query to a SQLite database, which is opened for reading only."""
+
+    path: FilePath
+    query: Annotated[str, Meta(min_length=1, description="Such as select id, title from bugs.")]
+
+
 class GlobSource(Section, frozen=True, kw_only=True, tag="glob", tag_field="type"):
-    """One item for each file: path, name, stem, folder, and content when asked for."""
+    """One item for each file: path, name, stem, folder, and content when asked for.
+
+    The content of a PDF file is its text (needs `rota[files]`). A file that cannot be read is a
+    failed item.
+    """
 
     pattern: Annotated[
         str, Meta(min_length=1, description="Such as src/**/*.py; relative to the folder.")
@@ -75,7 +103,7 @@ class CommandSource(Section, frozen=True, kw_only=True, tag="command", tag_field
 
     run: Annotated[str, Meta(min_length=1, description="The command line, for the shell.")]
     format: Annotated[Format, Meta(description="How to read what it prints.")] = "json"
-    delimiter: Delimiter = ","
+    delimiter: FoundDelimiter = None
     types: Types = msgspec.field(default_factory=dict)
     timeout_ms: Annotated[Positive, Meta(description="Milliseconds until it is killed.")] = 60_000
     cwd: Annotated[str | None, Meta(description="Its folder; relative to the pipeline's.")] = None
@@ -89,7 +117,7 @@ class StdinSource(Section, frozen=True, kw_only=True, tag="stdin", tag_field="ty
     """The standard input of `rota pipeline run`."""
 
     format: Annotated[Format, Meta(description="How to read it.")] = "jsonl"
-    delimiter: Delimiter = ","
+    delimiter: FoundDelimiter = None
     types: Types = msgspec.field(default_factory=dict)
 
 
@@ -115,6 +143,7 @@ class AiSource(Generator, frozen=True, kw_only=True, tag="ai", tag_field="type")
 
 
 FileSource: TypeAlias = (
-    CsvSource | JsonSource | JsonlSource | GlobSource | CommandSource | StdinSource
-)
+    CsvSource | JsonSource | JsonlSource | XlsxSource | ParquetSource | SqliteSource
+    | GlobSource | CommandSource | StdinSource
+)  # fmt: skip
 LoadSource: TypeAlias = FileSource | InlineSource | AiSource

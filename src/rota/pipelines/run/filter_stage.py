@@ -133,7 +133,7 @@ async def ask_again(context: PipelineContext, stage: str, out: str, sieve: Sieve
 async def _judged(
     context: PipelineContext, stage: str, sieve: Sieve, placed: PositionedItem
 ) -> Judged:
-    if sieve.passes_failed and ERROR in placed.item:
+    if ERROR in placed.item:
         return Judged(placed, True, "it has failed before")
     answers: dict[int, bool] = {}
     answer = ""

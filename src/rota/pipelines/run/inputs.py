@@ -34,18 +34,40 @@ from rota.pipelines.definition.sources import (
     InlineSource,
     JsonlSource,
     JsonSource,
+    ParquetSource,
+    SqliteSource,
     StdinSource,
+    XlsxSource,
 )
+from rota.pipelines.run.row_files import pdf_text, read_parquet, read_sqlite, read_xlsx
+from rota.pipelines.run.stages import ERROR
 from rota.pipelines.run.tables import read_csv
 
 CHUNK = 500  # items taken in one go from a stream that reads files
 STDERR_TAIL = 2000
 Item = dict[str, Any]
-Readable = CsvSource | JsonSource | JsonlSource | GlobSource | StdinSource | InlineSource
+Readable = (
+    CsvSource | JsonSource | JsonlSource | XlsxSource | ParquetSource | SqliteSource
+    | GlobSource | StdinSource | InlineSource
+)  # fmt: skip
 
 
 def read_items(source: Readable, folder: Path, stdin: IO[bytes] | None = None) -> Iterator[Item]:
-    """Items of a source that needs no command. Blocks while it reads."""
+    """Items of a source that needs no command. Blocks while it reads.
+
+    A row without content is not an item: spreadsheets leave such rows at the end.
+    """
+    rows = _rows(source, folder, stdin)
+    return rows if isinstance(source, InlineSource) else filter(_has_content, rows)
+
+
+def _has_content(item: Item) -> bool:
+    return any(
+        value.strip() if isinstance(value, str) else value is not None for value in item.values()
+    )
+
+
+def _rows(source: Readable, folder: Path, stdin: IO[bytes] | None) -> Iterator[Item]:
     match source:
         case InlineSource():
             yield from source.items
@@ -66,6 +88,19 @@ def read_items(source: Readable, folder: Path, stdin: IO[bytes] | None = None) -
             form = "json" if isinstance(source, JsonSource) else "jsonl"
             with opened(folder / source.path) as raw:
                 yield from parse(raw, form, name=source.path, encoding=source.encoding)
+        case XlsxSource():
+            yield from read_xlsx(_present(folder, source.path), source.path, source.sheet)
+        case ParquetSource():
+            yield from read_parquet(_present(folder, source.path), source.path)
+        case SqliteSource():
+            yield from read_sqlite(_present(folder, source.path), source.path, source.query)
+
+
+def _present(folder: Path, name: str) -> Path:
+    """The path of a file that can be opened."""
+    path = folder / name
+    opened(path).close()
+    return path
 
 
 def parse(
@@ -73,7 +108,7 @@ def parse(
     form: str,
     *,
     name: str,
-    delimiter: str = ",",
+    delimiter: str | None = None,
     types: Mapping[str, str] | None = None,
     has_headers: bool = True,
     encoding: str = "utf-8",
@@ -178,10 +213,18 @@ def _globbed(source: GlobSource, folder: Path) -> Iterator[Item]:
             "path": shown.as_posix(), "name": path.name, "stem": path.stem,
             "folder": shown.parent.as_posix(),
         }  # fmt: skip
-        if source.content:
-            with opened(path) as raw:
-                item["content"] = "".join(lines_of(raw, item["path"], source.encoding))
-        yield item
+        yield item | (_content(path, item["path"], source.encoding) if source.content else {})
+
+
+def _content(path: Path, name: str, encoding: str) -> Item:
+    """The content of a file; a file that cannot be read is an item that has failed."""
+    try:
+        if path.suffix.lower() == ".pdf":
+            return {"content": pdf_text(path, name)}
+        with opened(path) as raw:
+            return {"content": "".join(lines_of(raw, name, encoding))}
+    except BadInput as error:
+        return {"content": None, ERROR: error.explained}
 
 
 # -- commands ------------------------------------------------------------------------------
@@ -197,7 +240,7 @@ async def command_items(source: CommandSource, folder: Path) -> AsyncIterator[It
             out, source.format, name=f"`{source.run}`", delimiter=source.delimiter,
             types=source.types,
         )  # fmt: skip
-        async for item in stream(rows):
+        async for item in stream(filter(_has_content, rows)):
             yield item
 
 

@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 
 from rota.ai.base import Request
 from rota.ai.routes import ModelRoute
-from rota.core.pipelines.templates import Template
+from rota.core.pipelines.templates import Template, text_of
+from rota.errors import BadInput
 from rota.pipelines.definition import fields as fields_
 from rota.pipelines.definition.fields import Fields, fields_of
 from rota.pipelines.definition.parameters import values_for
 from rota.pipelines.definition.sections import AiSection, CallOptions, Retry
 from rota.pipelines.run.content_keys import CallContent, call_key, unasked_key
+from rota.pipelines.run.stages import ERROR
 from rota.pipelines.snapshot import Snapshot
 
 TIMEOUT_MS = 300_000
@@ -84,12 +86,22 @@ class PromptBuilder:
         self.options = options_of(section, settings)
 
     def for_item(self, item: Item) -> ModelPrompt:
-        """The question about one item."""
+        """The question about one item; BadInput for an item without content."""
+        if ERROR in item:
+            raise BadInput(str(item[ERROR]))
+        self._must_have_content(item)
         values = values_for(item, self._parameters)
         if self._lists:
             values["ITEMS"] = json.dumps([dict(item)], ensure_ascii=False)
         prompt = self.template.render(values) + fields_.instruction(self.fields)
         return self._question(prompt, self.model.render(values))
+
+    def _must_have_content(self, item: Item) -> None:
+        """Refuse a prompt of which the item fills every placeholder with nothing."""
+        own = [name for name in self.template.names if name in item and name != "ITEMS"]
+        if own and not self._lists and not any(text_of(item[name]).strip() for name in own):
+            listed = ", ".join(f"{{{{{name}}}}}" for name in own)
+            raise BadInput(f"the item has no content: {listed} is empty, so the model is not asked")
 
     def for_decision(self, item: Item) -> ModelPrompt:
         """The question of a filter; without fields of its own it asks for yes or no."""
@@ -98,6 +110,8 @@ class PromptBuilder:
 
     def for_batch(self, items: Sequence[Item]) -> ModelPrompt:
         """The question about several; the other names are those of the first."""
+        if ERROR in items[0]:
+            raise BadInput(str(items[0][ERROR]))
         count = len(items)
         listed = json.dumps([dict(item) for item in items], ensure_ascii=False)
         values = values_for(items[0], self._parameters, {"ITEMS": listed})
@@ -130,6 +144,8 @@ class PromptBuilder:
 
     def shared(self, item: Item) -> tuple[str, ...]:
         """The values that the items of a batch share: the model, and all names but ITEMS."""
+        if ERROR in item:
+            raise BadInput(str(item[ERROR]))
         values = values_for(item, self._parameters)
         names = [name for name in self.template.names if name != "ITEMS"]
         return (

@@ -44,6 +44,9 @@ from rota.pipelines.definition.sources import (
     InlineSource,
     JsonlSource,
     JsonSource,
+    ParquetSource,
+    SqliteSource,
+    XlsxSource,
 )
 from rota.pipelines.run.inputs import lines_of, opened, read_items
 from rota.pipelines.run.stages import RESULT
@@ -82,7 +85,7 @@ def obstacles(
     try:
         fields = _fields(loaded, items)
     except BadInput as error:
-        return [*reasons, Obstacle(("input", "from", "path"), error.message)]
+        return [*reasons, Obstacle(("input", "from", "path"), error.explained)]
     if fields is not None:
         names = [*known, *fields, *BATCH]
         reasons += _lacking("filter", ("filter", "ai"), prompts.get("filter", ""), names)
@@ -117,7 +120,7 @@ def _graph_obstacles(loaded: Loaded, known: Sequence[str]) -> list[Obstacle]:
             fields[node_id] = _after(node, [fields[each] for each in parents_of(node)], loaded)
         except BadInput as error:
             fields[node_id] = None
-            message = f"node {node_id}: {error.message}"
+            message = f"node {node_id}: {error.explained}"
             reasons.append(Obstacle(("nodes", node_id, "source", "path"), message))
         names = _names_for(node, [fields[each] for each in parents_of(node)])
         for text in [] if names is None else _prompts(node_id, node, loaded.prompts):
@@ -212,7 +215,10 @@ def _fields_of_source(source: object, folder: Path) -> Fields:
             with opened(folder / source.path) as raw:
                 lines = lines_of(raw, source.path, source.encoding)
                 return columns_of(lines, name=source.path, delimiter=source.delimiter)
-        case JsonSource() | JsonlSource() | CsvSource():
+        case (
+            JsonSource() | JsonlSource() | CsvSource() | XlsxSource() | ParquetSource()
+            | SqliteSource()
+        ):  # fmt: skip
             first = next(read_items(source, folder), None)
             return None if first is None else list(first)
         case GlobSource(content=content):

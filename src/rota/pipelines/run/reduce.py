@@ -87,6 +87,12 @@ def as_json(results: Results) -> Iterator[str]:
 
 def as_csv(results: Results) -> Iterator[str]:
     """Input columns, output columns with a prefix, success and error."""
+    head, rows = as_rows(results)
+    yield from write_csv(head, rows())
+
+
+def as_rows(results: Results) -> tuple[list[str], Callable[[], Iterable[Sequence[Any]]]]:
+    """The names of the columns of a result, and its rows."""
     inputs, outputs = _columns(results)
     head = list(inputs)
     for column in (*outputs, "success", "error"):
@@ -94,7 +100,7 @@ def as_csv(results: Results) -> Iterator[str]:
         while name in head:  # the input is the result of another pipeline, or has such a field
             name = PREFIX + name
         head.append(name)
-    yield from write_csv(head, (_cells(each, inputs, outputs) for each in results()))
+    return head, lambda: (_cells(each, inputs, outputs) for each in results())
 
 
 def _cells(each: ItemOutcome, inputs: Sequence[str], outputs: Sequence[str]) -> list[Any]:

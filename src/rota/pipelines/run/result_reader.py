@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, get_args
@@ -13,6 +14,7 @@ from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import shown
 from rota.errors import BadInput, WrongState
 from rota.pipelines import snapshot as snapshots
+from rota.pipelines.definition.model import Pipeline
 from rota.pipelines.outcome import (
     CostPage,
     CostShare,
@@ -23,8 +25,10 @@ from rota.pipelines.outcome import (
     OutcomeWord,
     PipelineResult,
 )
+from rota.pipelines.run import row_files
 from rota.pipelines.run.frozen_models import frozen
-from rota.pipelines.run.reduce import OUTPUT, reduced
+from rota.pipelines.run.reduce import OUTPUT, as_rows, reduced
+from rota.pipelines.run.results import Spool
 from rota.pipelines.run.run_store import RunReader
 from rota.pipelines.run.summary import item_outcomes, result_of, save_results
 from rota.pipelines.snapshot import Snapshot
@@ -143,6 +147,24 @@ async def write_results(client: Client, run_id: str, folder: Path | None) -> str
         started_at=pipeline_run.run.started_at or pipeline_run.run.created_at,
         folder=folder or pipeline_run.snapshot.path,
     )  # fmt: skip
+
+
+async def write_rows(client: Client, run_id: str, path: Path) -> None:
+    """Write the items that ended to a file of rows, in the form of its name."""
+    run = await find(client, run_id)
+    must_have_rows(run.snapshot.pipeline, path)
+    with Spool() as spool:
+        await spool.take(item_outcomes(run.reader, run.snapshot, dropped=False))
+        await asyncio.to_thread(row_files.write_rows, path, *as_rows(spool.outcomes))
+
+
+def must_have_rows(pipeline: Pipeline, path: Path) -> None:
+    """Refuse a file of rows for a result that is one text."""
+    if pipeline.reduce is None or pipeline.reduce.type == "ai":
+        raise BadInput(
+            f"{path} holds rows, and the result of this pipeline is one text",
+            hint="Name it .md or .txt, or give the pipeline a reduce of type csv.",
+        )
 
 
 async def partial_output(client: Client, run_id: str) -> str | None:

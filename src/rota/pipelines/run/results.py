@@ -185,12 +185,13 @@ class StepsByPosition:
 
 def outcome_of(placed: PositionedItem, step: StoredStep | None) -> ItemOutcome:
     """An item with the outcome in its step; an item without a step was not begun."""
+    item = {name: value for name, value in placed.item.items() if name != ERROR}
     if step is None:
-        return ItemOutcome(position=placed.position, item=placed.item, status="skipped")
+        return ItemOutcome(position=placed.position, item=item, status="skipped")
     record = record_of(step)
     error = read_error(step.error) if step.status == "failed" else None
     return ItemOutcome(
-        position=placed.position, item=placed.item,
+        position=placed.position, item=item,
         status="completed" if error is None else "failed",
         output=record.output, text=record.text, raw=record.raw if error else None,
         error=error["message"] if error else None,

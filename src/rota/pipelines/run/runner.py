@@ -97,7 +97,7 @@ class PipelineRunner:
         except ShardsRunning:
             return Outcome(self._claim, "suspend", reason="child"), None
         except Exception as error:
-            progress.error = str(error)
+            progress.error = error.explained if isinstance(error, RotaError) else str(error)
             result = await self._result(snapshot, "failed", progress.error)
             outcome = self._failed(error, result)
             return outcome, None if outcome.retry else "failed"

@@ -10,6 +10,8 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -21,6 +23,7 @@ from rota.core.pipelines.templates import text_of
 from rota.errors import BadInput
 
 CELL_CHARS_MAX = 2**31 - 1
+DELIMITERS = (",", ";", "\t", "|")
 _TRUE = {"true", "yes", "1"}
 _FALSE = {"false", "no", "0"}
 
@@ -29,30 +32,55 @@ def read_csv(
     lines: Iterable[str],
     *,
     name: str,
-    delimiter: str = ",",
+    delimiter: str | None = None,
     has_headers: bool = True,
     types: Mapping[str, str] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Items from the lines of a file (with their line ends); `name` is for errors."""
-    csv.field_size_limit(CELL_CHARS_MAX)  # the default refuses cells of more than 128 KB
-    reader = csv.reader(_without_bom(lines), delimiter=delimiter, strict=True)
-    rows = _rows(reader, name)
+    """Items from the lines of a file (with their line ends); `name` is for errors.
+
+    Without a delimiter the first line shows it.
+    """
+    rows = _rows(_reader(lines, name, delimiter), name)
     columns: list[str] | None = None
     for number, row in rows:
         if columns is None:
-            columns = _columns(row, has_headers, name)
+            columns = columns_of_header(row, name) if has_headers else _numbered(row)
             _check_types(types or {}, columns, name)
             if has_headers:
                 continue
         yield _item(row, columns, types or {}, f"{name}:{number}")
 
 
-def columns_of(lines: Iterable[str], *, name: str, delimiter: str = ",") -> list[str]:
+def columns_of(lines: Iterable[str], *, name: str, delimiter: str | None = None) -> list[str]:
     """Only the names of the columns."""
-    reader = csv.reader(_without_bom(lines), delimiter=delimiter, strict=True)
-    for _, row in _rows(reader, name):
-        return _columns(row, True, name)
+    for _, row in _rows(_reader(lines, name, delimiter), name):
+        return columns_of_header(row, name)
     return []
+
+
+def _reader(lines: Iterable[str], name: str, delimiter: str | None) -> Any:
+    csv.field_size_limit(CELL_CHARS_MAX)  # the default refuses cells of more than 128 KB
+    source = iter(_without_bom(lines))
+    before: list[str] = []
+    while delimiter is None:
+        line = next(source, None)
+        before += [] if line is None else [line]
+        if line is None or line.strip():
+            delimiter = _delimiter(line or "", name)
+    return csv.reader(itertools.chain(before, source), delimiter=delimiter, strict=True)
+
+
+def _delimiter(line: str, name: str) -> str:
+    """The delimiter of a first line; BadInput where more than one is possible."""
+    plain = re.sub(r'"[^"]*"?', "", line.strip("\r\n"))
+    found = [each for each in DELIMITERS if each in plain]
+    if len(found) > 1:
+        shown = " or ".join(repr(each) for each in found)
+        raise BadInput(
+            f"{name}:1: the columns could be separated by {shown}",
+            hint=f"Say which: delimiter: {json.dumps(found[0])}.",
+        )
+    return found[0] if found else ","
 
 
 def _without_bom(lines: Iterable[str]) -> Iterator[str]:
@@ -84,9 +112,12 @@ def _explained(message: str) -> str:
     return message
 
 
-def _columns(row: Sequence[str], has_headers: bool, name: str) -> list[str]:
-    if not has_headers:
-        return [f"col{index}" for index in range(len(row))]
+def _numbered(row: Sequence[str]) -> list[str]:
+    return [f"col{index}" for index in range(len(row))]
+
+
+def columns_of_header(row: Sequence[str], name: str) -> list[str]:
+    """The names of columns, each of them once."""
     columns = [cell.strip() or f"col{index}" for index, cell in enumerate(row)]
     twice = [column for column, count in Counter(columns).items() if count > 1]
     if twice:
