@@ -154,7 +154,9 @@ def test_a_price_is_found_by_name_family_or_provider(
     provider: str, model: str, price: tuple[float, float] | None
 ) -> None:
     prices = Prices({"mine:gpt-4o": [7, 8], "free:*": [0, 0]})
-    assert prices.find(provider, model) == price
+    found = prices.find(provider, model)
+    rates = None if found is None else found.rates[""][0]
+    assert (rates and (rates.in_usd, rates.out_usd)) == price
 
 
 def test_a_file_of_prices_may_be_broken(tmp_path: Path) -> None:

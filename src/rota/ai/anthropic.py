@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Unpack
 
-from rota.ai.base import Request, TokenUsage, passing
+from rota.ai.base import Request, passing
 from rota.ai.base_invoker import count
 from rota.ai.finish import MESSAGES
+from rota.ai.model_data import TokenUsage
 from rota.ai.provider_call import Home, HttpInvoker, HttpInvokerOptions, ReplyParser
 
 VERSION = "2023-06-01"
 MAX_TOKENS = 4096  # the API requires a limit; this is the default
-
-_CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
 
 class _MessageParser(ReplyParser):
@@ -20,7 +19,7 @@ class _MessageParser(ReplyParser):
 
     def __init__(self, provider: str) -> None:
         super().__init__(provider)
-        self._usage: dict[str, int] = {}
+        self._usage: dict[str, Any] = {}
 
     @property
     def refusal(self) -> str:
@@ -73,14 +72,22 @@ class _MessageParser(ReplyParser):
     def _count(self, usage: Any) -> None:
         """Tokens in include those written to and read from a cache."""
         # The counts of later events are totals, not additions.
-        counts = usage.items() if isinstance(usage, dict) else ()
-        self._usage |= {
-            name: number for name, value in counts if (number := count(value)) is not None
-        }
-        asked, answered = self._usage.get("input_tokens"), self._usage.get("output_tokens")
-        if asked is not None and answered is not None:
-            cached = sum(self._usage.get(name, 0) for name in _CACHED)
-            self.used = TokenUsage(asked + cached, answered)
+        self._usage |= usage if isinstance(usage, dict) else {}
+        asked, answered = count(self._usage, "input_tokens"), count(self._usage, "output_tokens")
+        read, written = (
+            0 if self._usage.get(name) is None else count(self._usage, name)
+            for name in ("cache_read_input_tokens", "cache_creation_input_tokens")
+        )
+        if asked is None or answered is None or read is None or written is None:
+            self.used = None
+            return
+        speed, tier = self._usage.get("speed"), self._usage.get("service_tier")
+        self.used = TokenUsage(
+            asked + read + written, answered, cache_read=read, cache_write=written,
+            cache_write_long=count(self._usage, "cache_creation", "ephemeral_1h_input_tokens") or 0,
+            searches=count(self._usage, "server_tool_use", "web_search_requests") or 0,
+            tier=str(tier or "") if speed in (None, "standard") else str(speed),
+        )  # fmt: skip
 
 
 class Anthropic(HttpInvoker):
@@ -96,6 +103,7 @@ class Anthropic(HttpInvoker):
     base_suffix = "/v1"
     own_headers: ClassVar = {"anthropic-version": VERSION}
     parser = _MessageParser
+    caches_unasked = False
     words = MESSAGES
 
     def __init__(

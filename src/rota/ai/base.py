@@ -51,17 +51,6 @@ class Request(msgspec.Struct, frozen=True):
     begin: Callable[[], Awaitable[None]] | None = None
 
 
-class TokenUsage(msgspec.Struct, frozen=True):
-    """The tokens of one call, as its provider counts them."""
-
-    tokens_in: int  # those that were written to and read from a cache are among them
-    tokens_out: int  # those of thinking are among them
-
-    def is_believable(self, text: str) -> bool:
-        """Whether a call with this answer can take so little: each prompt and text has tokens."""
-        return self.tokens_in > 0 and (self.tokens_out > 0 or not text.strip())
-
-
 class Reply(msgspec.Struct, frozen=True):
     """One answer. It is complete only if `finish` is `Finish.WHOLE`."""
 
@@ -87,6 +76,8 @@ class Estimate(msgspec.Struct, frozen=True):
     tokens_max: int | None = None  # None: the estimate is the maximum
     cost_usd_max: float | None = None
     is_bounded: bool = True  # False: nothing keeps the answer from being longer than estimated
+    # Why no most in dollars is known, and what to do about it.
+    no_price: tuple[str, str] | None = None
 
     @property
     def tokens(self) -> int:

@@ -165,11 +165,8 @@ class Budget:
 
     def _at_most(self, estimate: Estimate) -> Amount:
         """The most that a call may take, as far as its provider keeps to the request."""
-        if estimate.cost_usd is None and self._limit.nano_usd is not None:
-            raise BadSetting(
-                f"no price is known for {estimate.model}, so a budget in dollars cannot be kept",
-                hint="Add the model to the prices, or limit tokens instead.",
-            )
+        if self._limit.nano_usd is not None:
+            _check_price(estimate)
         if self.bounds_answers and not estimate.is_bounded:
             raise BadSetting(
                 f"nothing bounds the answers of {estimate.model}, so a budget in tokens or dollars "
@@ -263,6 +260,16 @@ def usage_of(error: BaseException) -> Reply | None:
     cost = facts.get("cost_usd")
     cost_usd = cost if isinstance(cost, float) else None
     return Reply("", str(facts.get("model") or ""), asked, answered, cost_usd)
+
+
+def _check_price(estimate: Estimate) -> None:
+    """Refuse a call without a most in dollars."""
+    why, hint = estimate.no_price or (
+        f"no price is known for {estimate.model}",
+        "Add the model to the prices, or limit tokens.",
+    )
+    if estimate.no_price is not None or estimate.cost_usd is None:
+        raise BadSetting(f"{why}, so a budget in dollars cannot be kept", hint=hint)
 
 
 def _amount(cost_usd: float | None, tokens: int) -> Amount:

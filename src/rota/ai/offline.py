@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rota.ai import tokens
-from rota.ai.base import Reply, Request, TokenUsage, estimated_tokens
+from rota.ai.base import Reply, Request, estimated_tokens
 from rota.ai.base_invoker import Priced, check
 from rota.ai.finish import Finish
+from rota.ai.model_data import TokenUsage
 from rota.ai.prices import Prices
 
 ECHO_CHARS_MAX = 200

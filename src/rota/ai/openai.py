@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+import msgspec
+
 from rota.ai.base import Request, passing
-from rota.ai.base_invoker import counts
+from rota.ai.base_invoker import count, counts
 from rota.ai.finish import CHAT
+from rota.ai.model_data import TokenUsage
+from rota.ai.prices import is_amount
 from rota.ai.provider_call import Home, HttpInvoker, HttpInvokerOptions, ReplyParser
 
 
@@ -17,6 +21,7 @@ class _CompletionParser(ReplyParser):
         super().__init__(provider)
         self._refusal: list[str] = []
         self._finished = False
+        self.states_cost = False
 
     @property
     def refusal(self) -> str:
@@ -37,12 +42,25 @@ class _CompletionParser(ReplyParser):
         """Whether a stream may end here, for servers that do not mark the end."""
         return self._finished
 
+    def _counted(self, usage: Any, tier: Any) -> TokenUsage | None:
+        used = counts(usage, "prompt_tokens", "completion_tokens")
+        if used is None:
+            return None
+        long = count(usage, "prompt_tokens_details", "cache_write_tokens_details", "ttl_12h_tokens")
+        return msgspec.structs.replace(
+            used, tier=tier if isinstance(tier, str) else "",
+            cache_read=count(usage, "prompt_tokens_details", "cached_tokens")
+            or count(usage, "prompt_cache_hit_tokens") or 0,  # DeepSeek
+            cache_write=count(usage, "prompt_tokens_details", "cache_write_tokens") or 0,
+            cache_write_long=long or 0, cost_usd=_stated(usage) if self.states_cost else None,
+        )  # fmt: skip
+
     def _take(self, value: dict[str, Any], field: str) -> None:
         if isinstance(value.get("model"), str) and value["model"]:
             self.model = value["model"]
         self.named(value.get("id"))
         if value.get("usage") is not None:  # some count in every chunk: the last one is the total
-            self.used = counts(value["usage"], "prompt_tokens", "completion_tokens")
+            self.used = self._counted(value["usage"], value.get("service_tier"))
         choices = value.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
         if not isinstance(choice, dict):
@@ -57,6 +75,15 @@ class _CompletionParser(ReplyParser):
             self.finish_word = str(reason or "")
 
 
+def _stated(usage: dict[str, Any]) -> float | None:
+    """The cost of OpenRouter in dollars; with a key of one's own, the vendor's is apart."""
+    details = usage.get("cost_details")
+    upstream = details.get("upstream_inference_cost") if isinstance(details, dict) else None
+    parts = [usage.get("cost"), upstream if usage.get("is_byok") else 0]
+    known = [float(each) for each in parts if is_amount(each)]
+    return sum(known) if len(known) == len(parts) else None
+
+
 def _text(content: Any) -> str:
     """Content is a text, or a list of parts some of which are."""
     if isinstance(content, list):
@@ -69,20 +96,29 @@ class OpenAI(HttpInvoker):
 
     OPENAI_API_KEY goes only to OpenAI, or where OPENAI_BASE_URL points; for any other address name
     the variable, or no key is sent. `stream=False` and `json_mode=False` are for a server without
-    streams or without JSON mode.
+    streams or without JSON mode. `states_cost=True`: its `usage.cost` is in dollars.
     """
 
     home = Home("https://api.openai.com/v1", "OPENAI_BASE_URL", "OPENAI_API_KEY")
     key_header = "Authorization"
     path = "/chat/completions"
-    parser = _CompletionParser
     words = CHAT
 
     def __init__(
-        self, name: str = "openai", *, json_mode: bool = True, **options: Unpack[HttpInvokerOptions]
+        self,
+        name: str = "openai",
+        *,
+        json_mode: bool = True,
+        states_cost: bool = False,
+        **options: Unpack[HttpInvokerOptions],
     ) -> None:
         super().__init__(name, **options)
-        self._json_mode = json_mode
+        self._json_mode, self._states_cost = json_mode, states_cost
+
+    def _parser(self) -> ReplyParser:
+        parser = _CompletionParser(self.name)
+        parser.states_cost = self._states_cost
+        return parser
 
     def _body(self, request: Request) -> dict[str, Any]:
         system = [{"role": "system", "content": request.system}] if request.system else []

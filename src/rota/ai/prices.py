@@ -1,94 +1,56 @@
-"""Prices of tokens, in US dollars per million. A short table that users extend and override.
+"""Prices of calls in US dollars: the user's prices, then the dated list of `model_data`.
 
-List prices change, and discounts differ: the table is a starting point, the user's prices win.
-A model that is not in it costs None, not 0.
+List prices change, and discounts differ: the user's prices win. A model without a price costs
+None, not 0. A cost that the provider states wins over both.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeGuard
 
+import msgspec
 import yaml
 
+from rota.ai import model_data
+from rota.ai.model_data import MILLION, Price, Rates, TokenUsage, family_of
 from rota.errors import BadSetting
 
-MILLION = 1_000_000
-
-
-class Price(NamedTuple):
-    """US dollars for a million tokens in, and for a million out."""
-
-    in_usd: float
-    out_usd: float
-
-
-# List prices of the first half of 2026, without discounts for caching or batches.
-LISTED: dict[str, Price] = {
-    "claude-3-haiku": Price(0.25, 1.25),
-    "claude-3-5-haiku": Price(0.80, 4.0),
-    "claude-haiku-4-5": Price(1.0, 5.0),
-    "claude-3-7-sonnet": Price(3.0, 15.0),
-    "claude-sonnet-4": Price(3.0, 15.0),
-    "claude-sonnet-4-5": Price(3.0, 15.0),
-    "claude-sonnet-4-6": Price(3.0, 15.0),
-    "claude-opus-4": Price(15.0, 75.0),
-    "claude-opus-4-1": Price(15.0, 75.0),
-    "claude-opus-4-5": Price(5.0, 25.0),
-    "claude-opus-4-6": Price(5.0, 25.0),
-    "gpt-4o": Price(2.50, 10.0),
-    "gpt-4o-mini": Price(0.15, 0.60),
-    "gpt-4.1": Price(2.0, 8.0),
-    "gpt-4.1-mini": Price(0.40, 1.60),
-    "gpt-4.1-nano": Price(0.10, 0.40),
-    "gpt-5": Price(1.25, 10.0),
-    "gpt-5-mini": Price(0.25, 2.0),
-    "gpt-5-nano": Price(0.05, 0.40),
-    "gpt-5.1": Price(1.25, 10.0),
-    "gpt-5.2": Price(1.75, 14.0),
-    "gpt-5.4": Price(2.50, 15.0),
-    "gpt-5.4-mini": Price(0.75, 4.50),
-    "gpt-5.4-nano": Price(0.20, 1.25),
-    "o3": Price(2.0, 8.0),
-    "o3-mini": Price(1.10, 4.40),
-    "o4-mini": Price(1.10, 4.40),
-    "offline:*": Price(0.0, 0.0),
-}
-# A name may carry the day on which its model was frozen; the price is that of the family.
-_DATED = re.compile(r"[-@](?:latest|\d{8}|\d{4}-\d{2}-\d{2})$")
+_FREE = Price({"": [Rates(0.0, 0.0)]}, search_usd=0.0)
+_LISTED_FOR_ALL = {"offline:*": _FREE}
 
 
 class Prices:
-    """The table, with the user's prices over it.
+    """The user's prices over the list.
 
-    `own` maps a model to `[in, out]`. `provider:model` is for that provider alone, and
-    `provider:*` for everything of it.
+    `own` maps a model to `[in, out]` or to a mapping of rates. `provider:model` is for that
+    provider alone, and `provider:*` for everything of it.
     """
 
-    def __init__(self, own: Mapping[str, Sequence[float]] | None = None) -> None:
-        self._table = {**LISTED, **{name: _price(name, pair) for name, pair in (own or {}).items()}}
+    def __init__(self, own: Mapping[str, Any] | None = None) -> None:
+        self._own = _LISTED_FOR_ALL | {
+            name: _price(name, value) for name, value in (own or {}).items()
+        }
 
-    def find(self, provider: str, model: str) -> Price | None:
-        """The price of a model, or None."""
-        family = _DATED.sub("", model)
+    def find(self, provider: str, model: str, vendor: str = "") -> Price | None:
+        """The price of a model, or None. `vendor`: the list to look into, by default the name of
+        the provider."""
+        family = family_of(model)
         for name in (f"{provider}:{model}", f"{provider}:{family}", f"{provider}:*", model, family):
-            if name in self._table:
-                return self._table[name]
-        return None
+            if name in self._own:
+                return self._own[name]
+        return model_data.find(vendor or provider, model)
 
-    def cost(self, provider: str, model: str, tokens_in: int, tokens_out: int) -> float | None:
-        """The price of a call, or None when no price is known."""
-        price = self.find(provider, model)
-        if price is None:
-            return None
-        return (tokens_in * price.in_usd + tokens_out * price.out_usd) / MILLION
+    def cost(self, provider: str, model: str, usage: TokenUsage, vendor: str = "") -> float | None:
+        """The cost of a call, or None when no price is known."""
+        price = self.find(provider, model, vendor)
+        return None if price is None else price.cost(usage)
 
 
 def read_prices(path: str | Path) -> Prices:
-    """The table with the prices of a YAML or JSON file over it."""
-    return Prices(read_mapping(path, "the prices", hint=_FORM))
+    """The list with the prices of a YAML or JSON file over it."""
+    return Prices(read_mapping(path, "the prices", hint=FORM))
 
 
 def read_mapping(path: str | Path, what: str, hint: str | None = None) -> dict[str, Any]:
@@ -104,16 +66,41 @@ def read_mapping(path: str | Path, what: str, hint: str | None = None) -> dict[s
     return content or {}
 
 
-_FORM = "Write `model: [dollars in, dollars out]`, each for a million tokens."
+FORM = (
+    "Write `model: [dollars in, dollars out]`, each for a million tokens, or a mapping with in, "
+    "out, cache_read, cache_write, cache_write_long, search and tiers."
+)
 
 
-def _price(name: str, pair: Any) -> Price:
-    fits = isinstance(pair, list | tuple) and len(pair) == 2
-    if not fits or not all(_is_amount(each) for each in pair):
-        raise BadSetting(f"the price of {name} cannot be {pair!r}", hint=_FORM)
-    return Price(float(pair[0]), float(pair[1]))
+def _price(name: str, value: Any) -> Price:
+    try:
+        return _mapped(value) if isinstance(value, Mapping) else Price({"": [_rates(value)]})
+    except (ValueError, TypeError, msgspec.ValidationError) as error:
+        raise BadSetting(f"the price of {name} cannot be {value!r}", hint=FORM) from error
 
 
-def _is_amount(value: Any) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and 0 <= value < MILLION
+def _mapped(value: Mapping[str, Any]) -> Price:
+    more = dict(value)
+    tiers, search = more.pop("tiers", {}), more.pop("search", None)
+    rates = {"": [_rates(more)]} | {str(tier): [_rates(each)] for tier, each in tiers.items()}
+    return Price(rates, None if search is None else _amount(search))
+
+
+def _rates(value: Any) -> Rates:
+    if not isinstance(value, Mapping):
+        in_usd, out_usd = value
+        value = {"in": in_usd, "out": out_usd}
+    return model_data.decoded({name: _amount(each) for name, each in value.items()})
+
+
+def _amount(value: Any) -> float:
+    if not is_amount(value):
+        raise ValueError(value)
+    return float(value)
+
+
+def is_amount(value: object) -> TypeGuard[int | float]:
+    """Whether a value is a believable number of dollars."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return 0 <= value < MILLION

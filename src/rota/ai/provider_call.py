@@ -10,17 +10,18 @@ import asyncio
 import contextlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypedDict
 from urllib.parse import SplitResult, urlunsplit
 
 import msgspec
 
-from rota.ai.base import Reply, Request, TokenUsage, passing
+from rota.ai.base import Reply, Request, passing
 from rota.ai.base_invoker import Priced, check
 from rota.ai.errors import ID_CHARS_MAX, REQUEST_IDS, Refusal, filtered, judge
 from rota.ai.finish import Finish, Words, finish_of
+from rota.ai.model_data import TokenUsage
 from rota.ai.prices import Prices
 from rota.errors import BadSetting, Rejected, RotaError, UsageError
 from rota.net.http import (
@@ -102,6 +103,7 @@ class HttpInvokerOptions(TypedDict, total=False):
     key_header: str
     stream: bool
     finish_words: Words
+    same_price: Collection[str]
     prices: Prices | None
     env: Mapping[str, str]
 
@@ -118,7 +120,7 @@ class HttpInvoker(Priced, ABC):
     path: str
     base_suffix = ""  # the end of a base URL that `path` begins with
     own_headers: ClassVar[Mapping[str, str]] = {}
-    parser: type[ReplyParser]
+    parser: ClassVar[type[ReplyParser]]
     words: ClassVar[Words]  # for `finish`
 
     def __init__(
@@ -130,10 +132,11 @@ class HttpInvoker(Priced, ABC):
         key_header: str | None = None,
         stream: bool = True,
         finish_words: Words = MappingProxyType({}),
+        same_price: Collection[str] = (),
         prices: Prices | None = None,
         env: Mapping[str, str] = os.environ,
     ) -> None:
-        super().__init__(name, prices)
+        super().__init__(name, prices, same_price)
         if key_header is not None:
             self.key_header = key_header
         base = base_url or env.get(self.home.url_variable) or self.home.url
@@ -153,7 +156,7 @@ class HttpInvoker(Priced, ABC):
     async def ask(self, request: Request) -> Reply:
         """Ask once; see `rota.ai.base` for what may be raised."""
         check(request)
-        parser = self.parser(self.name)
+        parser = self._parser()
         try:
             await self._post(request, parser)
         except RotaError as error:
@@ -174,6 +177,10 @@ class HttpInvoker(Priced, ABC):
     async def aclose(self) -> None:
         """Close the kept connections of this event loop."""
         await self._connections.aclose()
+
+    def _parser(self) -> ReplyParser:
+        """A parser for one reply."""
+        return self.parser(self.name)
 
     @abstractmethod
     def _body(self, request: Request) -> dict[str, Any]:

@@ -56,6 +56,7 @@ class _HttpPart(_Part, frozen=True, kw_only=True):
     key_env: str | None = None
     stream: bool = True
     finish_words: dict[str, Finish] = {}
+    same_price: list[str] = []
 
 
 class OpenAIPart(_HttpPart, frozen=True, kw_only=True):
@@ -64,6 +65,7 @@ class OpenAIPart(_HttpPart, frozen=True, kw_only=True):
     invoker = "rota.ai.openai:OpenAI"
     key_header: str = "Authorization"
     json_mode: bool = True
+    states_cost: bool = False
 
 
 class AnthropicPart(_HttpPart, frozen=True, kw_only=True):

@@ -17,6 +17,19 @@ _BODY = {
     *("model", "messages", "system", "stream", "stream_options", "temperature"),
     *("max_tokens", "max_completion_tokens", "n", "best_of"),
 }
+# Fields that change neither the price of a token nor what is priced. Under a budget in dollars all
+# others are refused, unless the settings of the provider name them as `same_price`.
+SAME_PRICE = {
+    # The tariff is part of the price: `Price.tier`.
+    *("service_tier", "speed", "cache_control"),
+    *("top_p", "top_k", "min_p", "seed", "random_seed", "stop", "stop_sequences", "logit_bias"),
+    *("presence_penalty", "frequency_penalty", "repetition_penalty", "logprobs", "top_logprobs"),
+    *("reasoning", "reasoning_effort", "reasoning_format", "thinking", "verbosity", "text"),
+    *("think", "output_config", "response_format", "format", "structured_outputs", "options"),
+    *("metadata", "user", "safety_identifier", "store", "prompt_cache_key", "tool_choice"),
+    *("generationConfig", "safetySettings", "inferenceConfig", "keep_alive", "prompt_mode"),
+    *("chat_template_kwargs", "parallel_tool_calls", "safe_prompt", "include_reasoning"),
+}
 _KEYS = {
     "max_tokens": "maxTokens", "max_completion_tokens": "maxTokens", "temperature": "temperature",
     "system": "system", "model": "model",

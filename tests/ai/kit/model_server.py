@@ -34,6 +34,7 @@ class Say(NamedTuple):
     finish: str = ""
     usage: bool = True
     reported: Any = EXACT  # instead of the tokens below, as usage
+    more: Mapping[str, Any] = MappingProxyType({})  # fields beside the answer
     works: bool = False  # and charges, though the status says otherwise
     tokens_in: int = 11
     tokens_out: int = 7
@@ -187,13 +188,18 @@ def _whole(asked: Asked, say: Say) -> dict[str, Any]:
     if asked.path.endswith("/chat/completions"):
         message = {"role": "assistant", "content": say.text}
         choice = {"index": 0, "message": message, "finish_reason": say.finish or "stop"}
-        return {"model": model, "choices": [choice], **({"usage": _used(say)} if say.usage else {})}
+        return {
+            "model": model,
+            "choices": [choice],
+            **say.more,
+            **({"usage": _used(say)} if say.usage else {}),
+        }
     return {
         "type": "message",
         "model": model,
         "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": say.text}],
         "stop_reason": say.finish or "end_turn",
-        "usage": {**_read_in(say), "output_tokens": say.tokens_out},
+        "usage": {"output_tokens": say.tokens_out, **_read_in(say)},
     }
 
 
@@ -203,8 +209,14 @@ def _used(say: Say) -> Any:
     return {"prompt_tokens": say.tokens_in, "completion_tokens": say.tokens_out}
 
 
-def _read_in(say: Say) -> dict[str, int]:
+def _said(say: Say) -> Any:
+    return say.tokens_out if say.reported == EXACT else say.reported.get("output_tokens")
+
+
+def _read_in(say: Say) -> Any:
     """Some of it from a cache, which is counted apart."""
+    if say.reported != EXACT:
+        return say.reported
     return {"input_tokens": say.tokens_in - 2, "cache_read_input_tokens": 2}
 
 
@@ -220,7 +232,7 @@ def _events(asked: Asked, say: Say) -> list[bytes]:
         {"type": "ping"},
         *({"type": "content_block_delta", "delta": {"type": "text_delta", "text": part}}
           for part in parts),
-        {"type": "message_delta", "delta": stop, "usage": {"output_tokens": say.tokens_out}},
+        {"type": "message_delta", "delta": stop, "usage": {"output_tokens": _said(say)}},
         {"type": "message_stop"},
     ]  # fmt: skip
     return [f"event: {event['type']}\r\n".encode() + _line(event, b"\r\n") for event in events]
@@ -232,7 +244,7 @@ def _chunks(model: str, parts: list[str], say: Say) -> list[bytes]:
     choices += [{"delta": {}, "finish_reason": say.finish or "stop"}]
     events: list[Any] = [{"model": model, "choices": [choice]} for choice in choices]
     if say.usage:
-        events.append({"model": model, "choices": [], "usage": _used(say)})
+        events.append({"model": model, "choices": [], **say.more, "usage": _used(say)})
     return [b": a comment\n\n", *(_line(event) for event in events), b"data: [DONE]\n\n"]
 
 

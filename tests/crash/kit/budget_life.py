@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from rota import Rota
-from rota.ai.base import Reply, Request, TokenUsage, announced, estimated_tokens, passing
+from rota.ai.base import Reply, Request, announced, estimated_tokens, passing
+from rota.ai.model_data import TokenUsage
 from rota.ai.offline import Offline
 from rota.pipelines.outcome import PipelineResult
 from rota.pipelines.run.call_ledger import Slot
