@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 from rota import settings as settings_
-from rota.automations.definition import Automation, AutomationOptions
+from rota.automations.declare import DeclaresAutomations
 from rota.automations.deploy import AppAutomations
 from rota.automations.executor import AutomationExecutor
 from rota.client.client import Client
@@ -73,7 +73,7 @@ KEPT_KINDS = frozenset(
 )
 
 
-class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
+class Rota(DeclaresAutomations, DeclaresNotifications, DeclaresWebhooks, Client):
     """An application: its workflows, its database, and a worker for them."""
 
     def __init__(
@@ -162,30 +162,6 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
             return workflow
 
         return register if function is None else register(function)
-
-    def automation(self, name: str, **options: Unpack[AutomationOptions]) -> Automation:
-        """Declare an automation. It is deployed when a worker starts.
-
-        Args:
-            name: Its name, unique in the namespace.
-            options: `approval`, `timezone`, `queue`, `fix`, `retries`, `failed_reads`,
-                `skip_after`, `dead_letter`.
-
-        Returns:
-            The automation; its topics and handlers are declared on it.
-
-        Raises:
-            UsageError: The name is taken, or an option is wrong.
-
-        Example:
-            inbox = app.automation("inbox", approval=True)
-        """
-        check_options(options, AutomationOptions, self.automation)
-        if name in self.automations.declared or name in self.workflows:
-            raise UsageError(f"{name} is declared twice", hint="Give one of them another name.")
-        declared = self.automations.declared[name] = Automation(name, **options)
-        self._queues.setdefault(declared.queue, self._plain_queue(declared.queue))
-        return declared
 
     @overload
     def step(self, function: Callable[P, R], /) -> Step[P, R]: ...

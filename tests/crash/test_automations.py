@@ -118,7 +118,7 @@ class Play:
         struck = _came(reported, kill_at)
         reported = reported or await self._lives() or {}
         assert (reported["run"], reported["word"]) == ("waiting:logic", "Needs attention"), reported
-        assert "automation_life.py, line " in reported["sentence"], reported
+        assert "change" in reported["sentence"], reported
         assert reported["events"] == {"e1": "pending", "e2": "pending"}, reported
         assert (reported["ledger"], await self._count()) == ([], 0), reported
         return Played(struck, reported, reported)

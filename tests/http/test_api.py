@@ -135,6 +135,11 @@ async def test_a_repeated_event_is_one_and_an_answer_names_what_it_expects(
             headers={"idempotency-key": "d-3"},
         )  # fmt: skip
         assert (two.status_code, two.json()["code"]) == (422, "bad_input")
+        many = {"events": [{"message_id": one, "payload": {"n": 1}} for one in ("d-1", "d-4")]}
+        batch = await http.post(f"{path}/topics/letters/events/batch", json=many)
+        assert (batch.status_code, batch.json()) == (201, {"published": 1})
+        empty = await http.post(f"{path}/topics/letters/events/batch", json={"events": []})
+        assert empty.status_code == 422
         blind = await http.post(f"{path}/approve", json={})
         nothing = await http.post(f"{path}/approve", json={"expected": "x"})
     assert sent == [201, 200]

@@ -100,10 +100,12 @@ async def verbs(office: Office) -> AsyncIterator[Ask]:
 async def answers(office: Office) -> AsyncIterator[Ask]:
     """Verbs about automations, with what waits for a person."""
     approved, direct = {"name": "approved"}, {"name": "direct"}
-    for name, verb in (("a-1", "approve_change"), ("a-2", "reject_change")):
-        yield Ask("publish_event", approved | {"topic": "letters"},
-            {"message_id": name, "payload": {"sum": 1}})  # fmt: skip
-        yield Ask(verb, approved, {"expected": await office.waiting("approved")})
+    letters = approved | {"topic": "letters"}
+    first, second = ({"message_id": name, "payload": {"sum": 1}} for name in ("a-1", "a-2"))
+    yield Ask("publish_event", letters, first)
+    yield Ask("approve_change", approved, {"expected": await office.waiting("approved")})
+    yield Ask("publish_events", letters, {"events": [second]})
+    yield Ask("reject_change", approved, {"expected": await office.waiting("approved")})
     office.bank.is_down = True
     await office.publish("direct", "m-2")
     expected = await office.waiting("direct")

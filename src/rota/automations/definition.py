@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 from msgspec.structs import replace
 
 from rota.automations.auto_fix import Fixer
-from rota.automations.returned import shape_problems
+from rota.automations.returned import event_type, shape_problems
 from rota.core import typed
 from rota.core.automations.failure_policy import (
     FailurePolicy,
@@ -45,6 +45,11 @@ F = TypeVar("F")
 Function = Callable[..., Any]
 # One change or none: a function that returns several does not type-check.
 Mutate = Callable[["Context", "Prepared"], Change | Coroutine[Any, Any, Change | None] | None]
+# A consumer of one function.
+EventFunction = TypeVar(
+    "EventFunction",
+    bound=Callable[[Any], Change | Coroutine[Any, Any, Change | None] | None],
+)
 PUBLISHED_HINT = "Compare the payload with the type of the topic; nothing was published."
 STORED_HINT = "Skip the event (`rota automation skip`), or deploy a type of the topic that it fits."
 
@@ -90,10 +95,13 @@ class Handler(NamedTuple):
     owner: type | None  # the class that has these methods
     policy: FailurePolicy = FailurePolicy()
     renamed_from: str | None = None
+    takes_event: bool = False  # one function `(event)`: Rota prepares
 
     def bound(self, phase: str) -> Function:
         """The function of a phase; methods get a fresh object, so that nothing is shared."""
         function = self.functions[phase]
+        if self.takes_event:
+            return lambda _ctx, prepared: function(prepared.events[0])
         if self.owner is None:
             return function
         made = self.owner()
@@ -205,8 +213,10 @@ class Automation:
         dead_letter: Topic | str | None = None,
         **policy: Unpack[HandlerPolicyOptions],
     ) -> Any:
-        """Declare a consumer: three functions, or (as a decorator) a class with such methods.
+        """Declare a consumer, as a decorator of one function or of a class with three methods.
 
+        The function takes an event and returns a change or None: Rota gives it one event after the
+        other. A class has up to three methods, which may be given as arguments instead:
         `prepare(ctx, state)` chooses events, `mutate(ctx, prepared)` returns one change or None,
         `next(ctx, prepared, mutation)` publishes and returns the new state. `renamed_from` is the
         name it had before: it keeps the state of that one.
@@ -218,14 +228,16 @@ class Automation:
         letters = self.dead_letter if dead_letter is None else dead_letter
         asks = self.approval if approval is None else approval
 
-        def declare(owner: type | None, named: str, found: dict[str, Function]) -> None:
+        def declare(
+            owner: type | None, named: str, found: dict[str, Function], *, takes_event: bool = False
+        ) -> None:
             node = HandlerNode(
                 named, "consumer", _names(subscribes), _names(publishes),
                 has_mutate="mutate" in found, has_next="next" in found,
                 approval=asks and "mutate" in found,
                 dead_letter=None if letters is None else _name(letters),
             )  # fmt: skip
-            self._handlers.append(Handler(node, found, owner, failures, renamed_from))
+            self._handlers.append(Handler(node, found, owner, failures, renamed_from, takes_event))
 
         if prepare is not None:
             given = {"prepare": prepare, "mutate": mutate, "next": next}
@@ -233,13 +245,25 @@ class Automation:
             declare(None, name or prepare.__name__, found)
             return None
 
-        def decorate(owner: type) -> type:
+        def decorate(owner: Any) -> Any:
+            if not isinstance(owner, type):
+                named = name or str(getattr(owner, "__name__", "consumer"))
+                declare(None, named, {"mutate": owner}, takes_event=True)
+                return owner
             phases = ("prepare", "mutate", "next")
             found = {phase: vars(owner)[phase] for phase in phases if phase in vars(owner)}
             declare(owner, name or owner.__name__, found)
             return owner
 
         return decorate
+
+    def consume(self, name: str, function: EventFunction) -> EventFunction:
+        """Declare the one topic of `app.consumer`, and its consumer."""
+        topic = self.topic(name, event_type(function), external=True)
+        if isinstance(self.dead_letter, str):
+            self.topic(self.dead_letter, DeadLetter)
+        consumer: EventFunction = self.consumer(subscribes=[topic])(function)
+        return consumer
 
     def graph(self) -> AutomationGraph:
         """All that is declared."""
@@ -269,10 +293,13 @@ class Automation:
         found += [
             f"consumer {one.node.name} has no `prepare`"
             for one in self._handlers
-            if one.node.kind == "consumer" and "prepare" not in one.functions
+            if one.node.kind == "consumer"
+            and not one.takes_event
+            and "prepare" not in one.functions
         ]
         for each in self._handlers:
-            found += shape_problems(f"{each.node.kind} {each.node.name}", each.functions)
+            name = f"{each.node.kind} {each.node.name}"
+            found += shape_problems(name, each.functions, takes_event=each.takes_event)
         letters = {one.node.dead_letter for one in self._handlers}
         found += [
             f"topic {one.name} receives dead letters; declare it with DeadLetter, or without a type"

@@ -235,7 +235,8 @@ class AutomationExecutor:
                 return None
             handler = declared.handlers[work.run.handler]
             changed = compiled(handler.functions, fix.source)
-            wrong = list(shape_problems(f"consumer {work.run.handler}", changed))
+            name = f"consumer {work.run.handler}"
+            wrong = list(shape_problems(name, changed, takes_event=handler.takes_event))
             if wrong:
                 raise UsageError("; ".join(wrong))
             sources = {**sources, work.run.handler: {**earlier, **fix.source}}

@@ -134,8 +134,12 @@ class HandlerRunner:
     async def _prepare(self) -> HandlerPlan:
         """Prepare until the reserved events are those that `prepare` has seen."""
         for _ in range(PREPARES_MAX):
-            value = await self._run("prepare", Phase.PREPARING, self._state())
-            plan = self._plan(as_prepared(value))
+            self._events = {}
+            if self._known().takes_event:
+                plan = self._plan(await self._oldest_event())
+            else:
+                value = await self._run("prepare", Phase.PREPARING, self._state())
+                plan = self._plan(as_prepared(value))
             try:
                 await self._reserve(plan)
                 return plan
@@ -143,16 +147,25 @@ class HandlerRunner:
                 log.info("%s prepares again: %s", self.work.run.handler, changed)
         raise Transient(f"events change faster than {self.work.run.handler} can prepare")
 
+    async def _oldest_event(self) -> Prepared:
+        """The oldest event of the topics: a consumer of one function takes it."""
+        topics = self._known().node.subscribes
+        found = [one for topic in topics for one in await self.peek(topic, 1)]
+        oldest = min(found, key=lambda one: one.id, default=None)
+        if oldest is None:
+            return Prepared()
+        self._events = {(oldest.topic, oldest.message_id): oldest}
+        try:
+            return Prepared([event_of(self._automation.topics[oldest.topic], oldest)])
+        except RotaError:
+            self.refused.append(oldest.id)
+            raise
+
     async def _reserve(self, plan: HandlerPlan) -> None:
         if not plan.count:
             return
-        assert self._ctx is not None
-        database, clock, events = (
-            self._environment.database,
-            self._environment.clock,
-            self._ctx.seen,
-        )
-        seen = {name: one.revision for name, one in events.items()}
+        database, clock = self._environment.database, self._environment.clock
+        seen = {name: one.revision for name, one in self._events.items()}
         write = database.write_brief if plan.count <= BRIEF else database.write
         notes, now = self.notes(), clock.now()
         await insist(
@@ -160,7 +173,6 @@ class HandlerRunner:
             lambda: write(checkpoint.prepared, self.claim, self.work, plan, notes, seen, now=now),
             "a reservation",
         )
-        self._events = events
         self.phase = Phase.PREPARED
 
     def _plan(self, given: Prepared) -> HandlerPlan:
@@ -249,6 +261,7 @@ class HandlerRunner:
                 forgotten = ctx.end()
                 self._logs += ctx.logs
                 self.refused += ctx.refused
+                self._events |= ctx.seen
         if forgotten is not None:
             raise forgotten
         change = the_change(handler.node.name, value) if name == "mutate" else None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, Union
 
-from rota.errors import NotAllowed
+from rota.errors import NotAllowed, UsageError
 from rota.tools.base import Change
 
 ONE_CHANGE = (
@@ -24,7 +24,8 @@ def the_change(name: str, value: object) -> Change | None:
     if value is None or isinstance(value, Change):
         return value
     raise NotAllowed(
-        f"mutate of {name} returned {value!r:.80}; it returns one change, or None", hint=ONE_CHANGE
+        f"mutate of {name} returned a {type(value).__name__}; it returns one change, or None",
+        hint=ONE_CHANGE,
     )
 
 
@@ -36,11 +37,31 @@ def refuse_lost(what: str, value: object, built: Sequence[Change]) -> None:
         raise NotAllowed(f"{what} built a change of {tools} that would be lost", hint=ONE_CHANGE)
 
 
-def shape_problems(name: str, functions: Mapping[str, Callable[..., Any]]) -> Iterator[str]:
+def event_type(function: Callable[..., Any]) -> Any:
+    """The type of the payloads that a consumer of one function takes: `Order` for `Event[Order]`,
+    Any for an event without a type."""
+    [parameter, *_] = inspect.signature(function).parameters.values() or [None]
+    if parameter is None or parameter.annotation is inspect.Parameter.empty:
+        return Any
+    try:
+        hint = typing.get_type_hints(function)[parameter.name]
+    except NameError as error:
+        raise UsageError(
+            f"the type of {parameter.name} of {function.__name__} cannot be resolved: {error}",
+            hint="Define the type in the module, before the consumer.",
+        ) from None
+    return next(iter(typing.get_args(hint)), Any)
+
+
+def shape_problems(
+    name: str, functions: Mapping[str, Callable[..., Any]], *, takes_event: bool = False
+) -> Iterator[str]:
     """The problems that the declarations of a handler's functions show, before any of them runs."""
     for phase, function in functions.items():
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             yield f"{phase} of {name} has `yield`; it returns one value"
+        elif takes_event and len(inspect.signature(function).parameters) != 1:
+            yield f"{name} takes {inspect.signature(function)}; it takes one event"
         elif phase == "mutate" and not _may_be_change(_hint(function)):
             hint = inspect.formatannotation(_hint(function))
             yield f"mutate of {name} returns {hint}; it returns one change, or None"

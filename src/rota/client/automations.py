@@ -7,7 +7,7 @@ Knows no user code: the app declares and deploys.
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from rota.client.answers import (
@@ -31,7 +31,7 @@ from rota.core.automations.model import (
 from rota.core.runs.names import checked_search
 from rota.core.suggest import check_options
 from rota.engine.wakeups import READY, TIMER
-from rota.errors import UnknownAutomation, UsageError
+from rota.errors import BadInput, UnknownAutomation, UsageError
 from rota.store.automations import commands, requeue, rollback
 from rota.store.automations.deploy import Deployment
 from rota.store.backend.batching import Batch
@@ -43,6 +43,17 @@ T = TypeVar("T")
 
 # Events of one transaction, which holds the lock of the automation.
 PUBLISHED_MAX = 100
+BULK = 1000
+
+
+def _pair(event: object) -> tuple[str, Any]:
+    """The message id and the payload of an event of `publish_many`."""
+    if isinstance(event, tuple | list) and len(event) == 2 and isinstance(event[0], str):
+        return event[0], event[1]
+    raise BadInput(
+        f"an event of publish_many is {event!r:.80}, not a pair of message id and payload",
+        hint='Write [("m-1", {"text": "hi"})].',
+    )
 
 
 class Automations(AutomationReads):
@@ -127,9 +138,7 @@ class Automations(AutomationReads):
         Example:
             await app.automations.publish("inbox", "letters", "m-1", {"text": "hi"})
         """
-        text = self._encoded(name, topic, payload)
-        came_in = NewInput("external", topic, message_id, title or message_id)
-        event = NewEvent(topic, message_id, text, (came_in,))
+        event = self._new_event(name, topic, message_id, payload, title)
         batch = self._publishers.get(name)
         if batch is None:
             batch = Batch(functools.partial(self._publish, name), PUBLISHED_MAX)
@@ -140,6 +149,44 @@ class Automations(AutomationReads):
             self._publishers.pop(name, None)
             await self._found(name)  # its error has the nearest names
             raise
+
+    async def publish_many(self, name: str, topic: str, events: Iterable[tuple[str, Any]]) -> int:
+        """Publish many events to an external topic, in few transactions.
+
+        Every payload is checked before the first event is written. If the call fails on the way,
+        repeat it: an event that is there already is not published again.
+
+        Args:
+            name: The automation.
+            topic: An external topic of the automation.
+            events: Pairs of message id and payload.
+
+        Returns:
+            How many events are new or have changed.
+
+        Raises:
+            UnknownAutomation: There is no automation of that name.
+            BadInput: A payload does not fit the type of the topic.
+
+        Example:
+            await app.automations.publish_many("inbox", "letters", [("m-1", {"text": "hi"})])
+        """
+        fresh = [self._new_event(name, topic, *_pair(one)) for one in events]
+        changed = 0
+        try:
+            for first in range(0, len(fresh), BULK):
+                changed += sum(await self._publish(name, fresh[first : first + BULK]))
+        except UnknownAutomation:
+            await self._found(name)  # its error has the nearest names
+            raise
+        return changed
+
+    def _new_event(
+        self, name: str, topic: str, message_id: str, payload: Any, title: str | None = None
+    ) -> NewEvent:
+        text = self._encoded(name, topic, payload)
+        came_in = NewInput("external", topic, message_id, title or message_id)
+        return NewEvent(topic, message_id, text, (came_in,))
 
     async def _publish(self, name: str, fresh: Sequence[NewEvent]) -> Sequence[bool]:
         """Calls about one automation at the same moment share a transaction."""

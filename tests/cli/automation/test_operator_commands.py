@@ -197,6 +197,21 @@ def test_a_used_event_names_its_run(project: AutomationShell) -> None:
     assert event["run_id"][-8:] in project.run("automation", "events", "mails").stdout
 
 
+def test_many_events_come_as_json_lines(project: AutomationShell) -> None:
+    project.run("automation", "pause", "mails")
+    many = ("automation", "publish-many", "mails", "orders")
+    lines = [f'{{"id": "o-{number}", "payload": {{"how": "ok"}}}}' for number in range(3)]
+    (project.folder / "orders.jsonl").write_text("\n".join([*lines, "", ""]))
+    said = project.run(*many, "orders.jsonl").stdout
+    assert said.startswith("3 of 3 events of topic orders are new or have changed\n")
+    assert project.json(*many, "-", input=lines[0])["published"] == 0
+    bad = {'{"id": 1}': "line 1 of stdin: it is not", "{": "line 1 of stdin: ", "[]": "line 1 of"}
+    for text, says in bad.items():
+        assert says in project.error(*many, "-", code=2, input=text)
+    assert "none.jsonl cannot be read" in project.error(*many, "none.jsonl", code=2)
+    assert len(project.json("automation", "events", "mails")) == 3
+
+
 def test_an_input_whose_ledger_was_pruned_claims_nothing(project: AutomationShell) -> None:
     project.order("mails", "o-1")
     [one] = [

@@ -12,8 +12,7 @@ import click
 
 from rota.cli import argument_values, complete, connect
 from rota.cli.automation.answers import PERSON, RESULT
-from rota.cli.automation.commands import report
-from rota.cli.automation.page import output_document
+from rota.cli.automation.page import output_document, report
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.client.automation_views import AutomationView
 from rota.client.automations import Automations

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import click
 
 from rota.app import Rota
-from rota.cli import argument_values, complete, connect, render
-from rota.cli.automation import answers, lists, page
+from rota.cli import complete, connect, render
+from rota.cli.automation import answers, lists, page, publish
 from rota.cli.base import AFTER, SEARCH, CommandGroup, CommonOptions
 from rota.client.automation_views import AutomationView
 from rota.client.automations import Automations
 from rota.client.client import Client
-from rota.core.automations.model import CodeState, RefusedDeploy, StoredEvent
-from rota.core.automations.phases import EventStatus
+from rota.core.automations.model import CodeState, RefusedDeploy
 from rota.core.plurals import some
 from rota.core.suggest import suggestion
 from rota.errors import BadAutomation, BadInput, UnknownAutomation, UsageError
@@ -93,6 +90,8 @@ for command in (
     lists.activity,
     lists.versions,
     answers.resolve,
+    publish.publish,
+    publish.publish_many,
 ):
     automation.add_command(command)
 
@@ -221,7 +220,7 @@ def rollback(call: CommonOptions, name: str, version: int) -> None:
         words = f"{name} is at version {done.version} already"
     else:
         words = f"{name} is back at the code of version {version}, as version {done.version}"
-    report(call, view, words, restores=version, lost_state_of=list(done.lost))
+    page.report(call, view, words, restores=version, lost_state_of=list(done.lost))
     if not call.json:
         _report_lost(name, done.lost)
         _report_restarts([Deployed(name, done.version, done.before, done.lost, view.code)])
@@ -240,7 +239,7 @@ def prune(call: CommonOptions, name: str, keep: int) -> None:
     """
     pruned, view = _command(call, Automations.prune_versions, name, keep=keep)
     words = f"{render.count(len(pruned), 'version')} of {name} deleted"
-    report(call, view, words, pruned=list(pruned))
+    page.report(call, view, words, pruned=list(pruned))
 
 
 def _joined(broken: Sequence[BadAutomation]) -> BadAutomation:
@@ -267,19 +266,6 @@ def _command(
     return connect.ask(call, work)
 
 
-def report(call: CommonOptions, view: AutomationView, words: str, **facts: Any) -> None:
-    """Print the effect of a command, and the state of the automation afterwards."""
-    if call.json:
-        render.document(page.document(view) | facts)
-        return
-    render.say(render.clean(words))
-    sentence = render.clean(view.sentence)
-    state = "" if sentence.startswith(view.status) else f"{render.coloured(view.status)}: "
-    render.say(f"→ {state}{sentence}.", hang=2)
-    if view.status == "Needs attention":
-        page.print_actions(view)
-
-
 @automation.command("run-now")
 @complete.AUTOMATION
 @click.pass_obj
@@ -290,7 +276,7 @@ def run_now(call: CommonOptions, name: str) -> None:
     """
     queued, view = _command(call, Automations.run_now, name)
     words = f"{name} runs now: {', '.join(queued)}" if queued else f"{name} has no producers"
-    report(call, view, words, queued=list(queued))
+    page.report(call, view, words, queued=list(queued))
 
 
 @automation.command("pause")
@@ -299,7 +285,7 @@ def run_now(call: CommonOptions, name: str) -> None:
 def pause(call: CommonOptions, name: str) -> None:
     """Pause an automation. A handler run in progress ends."""
     _, view = _command(call, Automations.pause, name)
-    report(call, view, f"{name} is paused")
+    page.report(call, view, f"{name} is paused")
 
 
 @automation.command("resume")
@@ -311,7 +297,7 @@ def resume(call: CommonOptions, name: str) -> None:
     Handler runs that wait for an operator keep waiting: see `rota run resolve`.
     """
     _, view = _command(call, Automations.resume, name)
-    report(call, view, f"{name} is resumed")
+    page.report(call, view, f"{name} is resumed")
 
 
 @automation.command("archive")
@@ -320,71 +306,7 @@ def resume(call: CommonOptions, name: str) -> None:
 def archive(call: CommonOptions, name: str) -> None:
     """Archive an automation: pause it and hide it from lists."""
     _, view = _command(call, Automations.archive, name)
-    report(call, view, f"{name} is archived; `rota automation resume {name}` brings it back")
-
-
-@automation.command("publish")
-@complete.AUTOMATION
-@click.argument("topic")
-@click.argument("event_id", metavar="ID")
-@click.argument("payload", required=False, metavar="[PAYLOAD]")
-@click.option("--title", help="Name for people, in the list of inputs.")
-@click.pass_obj
-def publish(
-    call: CommonOptions,
-    name: str,
-    topic: str,
-    event_id: str,
-    payload: str | None,
-    title: str | None,
-) -> None:
-    """Publish event ID to a topic with external=True.
-
-    PAYLOAD is JSON, or a string; @file and - (stdin) hold JSON. It is checked against the topic's
-    type as it was deployed. The same ID is the same event: it corrects one that no run has taken.
-    Rota keeps a payload for an event that a run has reserved, and uses it only if the run releases
-    the event. An event that was consumed or skipped stays unchanged.
-    """
-    body = _payload(payload)
-
-    async def work(client: Client) -> tuple[bool, StoredEvent | None, AutomationView]:
-        new = await client.automations.publish(name, topic, event_id, body, title=title)
-        event = None if new else await client.automations.event(name, topic, event_id)
-        return new, event, await client.automations.show(name)
-
-    app = connect.project_app(call)
-    new, stored, view = connect.ask(call, work) if app is None else connect.run(app, work)
-    event = {"id": event_id, "topic": topic}
-    kept = stored is not None and stored.correction is not None
-    text = f"event {event_id} of topic {topic} {_effect_of_publish(stored)}"
-    report(call, view, text, event=event, published=new, kept=kept)
-
-
-def _effect_of_publish(event: StoredEvent | None) -> str:
-    """The effect of publishing; `event` is one that was there before."""
-    if event is None:
-        return "was published"
-    if event.status == EventStatus.PENDING:
-        return "has this payload already; nothing changed"
-    if event.status != EventStatus.RESERVED:
-        return f"was {event.status} already; nothing changed"
-    holder = f"is reserved by run {event.reserved_by}"
-    if event.correction is None:
-        return f"{holder} with this payload; nothing changed"
-    return f"{holder}; the new payload is kept, and used only if that run releases the event"
-
-
-def _payload(text: str | None) -> Any:
-    if text is None or (text != "-" and not text.startswith("@")):
-        return argument_values.loose(text)
-    try:
-        body = sys.stdin.read() if text == "-" else Path(text[1:]).read_text(encoding="utf-8")
-        return argument_values.from_json(body)
-    except (OSError, ValueError, RecursionError) as error:
-        where = "stdin" if text == "-" else text[1:]
-        raise BadInput(
-            f"{where} cannot be read as JSON: {error}", hint="Nothing was published."
-        ) from error
+    page.report(call, view, f"{name} is archived; `rota automation resume {name}` brings it back")
 
 
 @automation.command("requeue")
@@ -417,7 +339,7 @@ def requeue(
     if len(requeued) == 1:
         words = f"event {requeued[0].message_id} of topic {requeued[0].topic} is requeued"
     listed = [{"topic": event.topic, "id": event.message_id} for event in requeued]
-    report(call, view, words, requeued=listed)
+    page.report(call, view, words, requeued=listed)
 
 
 @automation.command("skip")
@@ -444,11 +366,11 @@ def skip(
     if input_id is not None and topic is None:
         count, view = _command(call, Automations.skip_input, name, input_id, by=by, note=note)
         words = f"input {input_id} is skipped, with {render.count(count, 'event')}"
-        report(call, view, words, skipped={"input_id": input_id, "event_count": count})
+        page.report(call, view, words, skipped={"input_id": input_id, "event_count": count})
     elif topic is not None and event_id is not None and input_id is None:
         _, view = _command(call, Automations.skip_event, name, topic, event_id, by=by, note=note)
         words = f"event {event_id} of topic {topic} is skipped"
-        report(call, view, words, skipped={"topic": topic, "id": event_id})
+        page.report(call, view, words, skipped={"topic": topic, "id": event_id})
     else:
         raise BadInput(
             "name one thing to skip: TOPIC and ID, or --input ID",

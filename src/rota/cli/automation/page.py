@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from rota.cli import render
+from rota.cli.base import CommonOptions
 from rota.client.automation_views import AutomationView
 from rota.client.client import Client
 from rota.client.notifications import RecordedNotification
@@ -394,3 +395,16 @@ def _note(seen: SeenRun) -> str:
         notes.append(read_error(seen.error)["message"])
     notes += [answer.words for answer in seen.answers]
     return render.short("; ".join([*notes, seen.run.remark or ""]).rstrip("; "), CELL_WIDTH * 2)
+
+
+def report(call: CommonOptions, view: AutomationView, words: str, **facts: Any) -> None:
+    """Print the effect of a command, and the state of the automation afterwards."""
+    if call.json:
+        render.document(document(view) | facts)
+        return
+    render.say(render.clean(words))
+    sentence = render.clean(view.sentence)
+    state = "" if sentence.startswith(view.status) else f"{render.coloured(view.status)}: "
+    render.say(f"→ {state}{sentence}.", hang=2)
+    if view.status == "Needs attention":
+        print_actions(view)

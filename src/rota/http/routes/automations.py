@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from rota.client.automation_views import AutomationView
+from rota.client.automations import BULK
 from rota.core.automations.model import Resolution, SeenInput, SeenRun
 from rota.errors import BadInput, UnknownAutomation
 from rota.explain.why import why
@@ -301,6 +302,37 @@ async def publish_event(
         name, topic, message_id, body.payload, title=body.title
     )
     return RouteReply(PublishedEvent(changed), HTTPStatus.CREATED if changed else HTTPStatus.OK)
+
+
+class BatchEvent(RequestFields, frozen=True, kw_only=True):
+    """An event of a batch."""
+
+    message_id: Id
+    payload: Any = None
+
+
+class EventsBody(RequestFields, frozen=True):
+    """Events of one topic."""
+
+    events: Annotated[list[BatchEvent], msgspec.Meta(min_length=1, max_length=BULK)]
+
+
+class PublishedEvents(msgspec.Struct, frozen=True):
+    """How many events of a batch are new or have changed."""
+
+    published: int
+
+
+@route(
+    "POST", "/automations/{name}/topics/{topic}/events/batch", "operate",
+    "automations.publish_many", status=HTTPStatus.CREATED,
+)  # fmt: skip
+async def publish_events(
+    request: WebRequest, name: str, topic: str, body: EventsBody
+) -> PublishedEvents:
+    """Publish up to 1,000 events."""
+    events = [(one.message_id, one.payload) for one in body.events]
+    return PublishedEvents(await request.client.automations.publish_many(name, topic, events))
 
 
 class AnswerBody(NoteBody, frozen=True, kw_only=True):
