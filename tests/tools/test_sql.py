@@ -224,7 +224,8 @@ async def test_a_read_changes_nothing_and_is_cut_at_its_limit(url: str) -> None:
         "cut": True,
     }
     sly = SqlRead(url, f"{ADD} returning id")
-    await sly.call({"id": 7, "title": "x"}, CALL)
+    with pytest.raises(Rejected, match="only reads"):
+        await sly.call({"id": 7, "title": "x"}, CALL)
     assert await count(url) == 3
     assert sly.safety is Safety.READ
     assert with_table(url).safety is Safety.IDEMPOTENT

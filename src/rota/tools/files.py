@@ -5,10 +5,14 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import heapq
+import itertools
+import operator
 import os
 import secrets
 import stat
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -248,8 +252,19 @@ class FileList(Tool):
             raise Rejected(f"{params.glob!r} cannot be listed: {error}") from error
 
     def _list(self, params: ListParams, late: threading.Event) -> list[dict[str, Any]]:
-        files = []
-        for path in self._folder.root.glob(params.glob):
+        files, name = self._each(params.glob, late), operator.itemgetter("path")
+        if params.limit is not None:
+            return heapq.nsmallest(params.limit, files, key=name)
+        listed = list(itertools.islice(files, FILES_MAX + 1))
+        if len(listed) > FILES_MAX:
+            raise Rejected(
+                f"{params.glob!r} fits more than {FILES_MAX:,} files",
+                hint="Narrow the pattern, or give a limit to get the first ones.",
+            )
+        return sorted(listed, key=name)
+
+    def _each(self, glob: str, late: threading.Event) -> Iterator[dict[str, Any]]:
+        for path in self._folder.root.glob(glob):
             if late.is_set():
                 raise TimeoutError("a part of the files is not a listing")
             if path.name.startswith(".rota-"):
@@ -257,13 +272,7 @@ class FileList(Tool):
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # gone meanwhile
                 seen = self._seen(path.resolve())
                 if seen is not None:
-                    files.append(_facts(self._folder.name(path), seen))
-        if params.limit is None and len(files) > FILES_MAX:
-            raise Rejected(
-                f"{params.glob!r} fits more than {FILES_MAX:,} files",
-                hint="Narrow the pattern, or give a limit to get the first ones.",
-            )
-        return sorted(files, key=lambda each: each["path"])[: params.limit]
+                    yield _facts(self._folder.name(path), seen)
 
     def _seen(self, real: Path) -> os.stat_result | None:
         """The status of a file, if it is one and lies inside of the folder."""

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from importlib import import_module
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
-from rota.errors import BadInput, MissingExtra, Rejected, UsageError
+from rota.errors import BadInput, MissingExtra, PayloadTooBig, Rejected, UsageError
 from rota.net.secret import Text, reveal
 from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Verdict, read_params
 from rota.tools.statements import Statement, own, statement
 
 ROWS_MAX = 1000
+BYTES_MAX = 1024 * 1024
 KEY = "key"
 T = TypeVar("T")
 
@@ -32,10 +33,39 @@ class ToolTx(Protocol):
     async def rows(
         self, statement: Statement, values: dict[str, Any], rows_max: int
     ) -> list[dict[str, Any]]:
-        """Run one statement; its rows, as plain JSON."""
+        """Run one statement to its end; its first rows, as plain JSON."""
+
+    async def read(
+        self, statement: Statement, values: dict[str, Any], limits: ReadLimits
+    ) -> list[dict[str, Any]]:
+        """Read no more rows and bytes than the limits say; PayloadTooBig for more bytes."""
 
     async def make(self, table: str, statement: Statement) -> None:
         """Create the table of keys, if it is not there."""
+
+
+class ReadLimits(NamedTuple):
+    """How much a read may return; one row more shows that there are more."""
+
+    rows: int
+    bytes: int
+
+    def add(self, kept: list[dict[str, Any]], row: dict[str, Any], size: int) -> int:
+        """Keep a row; the size of all rows with it."""
+        size += len(msgspec.json.encode(row))
+        if size > self.bytes:
+            raise too_big(self.bytes)
+        kept.append(row)
+        return size
+
+
+def too_big(bytes_max: int) -> PayloadTooBig:
+    """The error of a read with too many bytes."""
+    return PayloadTooBig(
+        f"the rows have more than {bytes_max:,} bytes",
+        hint="Raise bytes_max of the tool, or read fewer rows or columns.",
+        bytes_max=bytes_max,
+    )
 
 
 # The statements of one transaction; on SQLite it must not await anything else.
@@ -47,6 +77,9 @@ class Backend(Protocol):
 
     async def transact(self, work: Work[T], call: Call, *, commit: bool) -> T:
         """Commit what `work` did, or roll it back."""
+
+    async def read(self, work: Work[T], call: Call) -> T:
+        """Run `work` in a transaction that cannot write."""
 
 
 class SqlWrite(Tool):
@@ -132,17 +165,22 @@ class SqlWrite(Tool):
 
 
 class SqlRead(Tool):
-    """Runs one query; at most `rows_max` rows come back, and `cut` says if there were more."""
+    """Runs one query, which cannot write. At most `rows_max` rows come back, and `cut` says if
+    there were more; more than `bytes_max` bytes are an error."""
 
     safety = Safety.READ
 
     def __init__(
-        self, url: Text, sql: str, *, name: str = "sql_read", rows_max: int = ROWS_MAX
-    ) -> None:
+        self, url: Text, sql: str, *, name: str = "sql_read", rows_max: int = ROWS_MAX,
+        bytes_max: int = BYTES_MAX,
+    ) -> None:  # fmt: skip
         self.name = name
         self._backend = _lazy_backend(url, name)
         self._statement = statement(sql)
+        if rows_max < 1 or bytes_max < 1:
+            raise UsageError(f"{name}: rows_max and bytes_max are at least 1")
         self._rows_max = rows_max
+        self._limits = ReadLimits(rows_max + 1, bytes_max)
 
     def read(self, params: dict[str, Any]) -> dict[str, Any]:
         """Values by the names in the query."""
@@ -152,9 +190,9 @@ class SqlRead(Tool):
         """The rows."""
 
         async def work(tx: ToolTx) -> list[dict[str, Any]]:
-            return await tx.rows(self._statement, params, self._rows_max + 1)
+            return await tx.read(self._statement, params, self._limits)
 
-        rows = await self._backend().transact(work, call, commit=False)
+        rows = await self._backend().read(work, call)
         return {"rows": rows[: self._rows_max], "cut": len(rows) > self._rows_max}
 
 

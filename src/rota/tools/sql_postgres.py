@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from rota import faults
 from rota.errors import MissingExtra, NeedsLogin, NeedsPermission, NotSent, OutcomeUnknown, Rejected
 from rota.tools.base import Call
-from rota.tools.sql import Work
+from rota.tools.sql import ReadLimits, Work, too_big
 from rota.tools.statements import Statement, bindable, plain
 
 try:
@@ -23,6 +23,9 @@ except ImportError as missing:
     ) from missing
 
 T = TypeVar("T")
+ROWS_AT_ONCE = 50
+_QUERIES = ("select", "with", "values", "table")
+_TOO_BIG = "rota_row_too_big"
 
 _FORBIDDEN = (asyncpg.InsufficientPrivilegeError, asyncpg.ReadOnlySQLTransactionError)
 _PASSING = (
@@ -44,6 +47,20 @@ class Postgres:
         self._tool = tool
         self._place = f"{parts.hostname or 'socket'}{parts.path}"  # no password in an error
         self._account = parts.username
+
+    async def read(self, work: Work[T], call: Call) -> T:
+        """Run `work` in a transaction that cannot write."""
+        try:
+            async with (
+                asyncio.timeout(call.timeout_s),
+                self._connected() as connection,
+                connection.transaction(readonly=True),
+            ):
+                return await work(PostgresToolTx(connection))
+        except asyncpg.ReadOnlySQLTransactionError as error:
+            raise Rejected(f"{self._tool} only reads, and its SQL would write: {error}") from error
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, *_UNREADABLE) as error:
+            raise self._meaning(error, is_committing=False) from error
 
     async def transact(self, work: Work[T], call: Call, *, commit: bool) -> T:
         """Commit what `work` did, or roll it back."""
@@ -116,3 +133,43 @@ class PostgresToolTx:
         prepared = await self._connection.prepare(statement.numbered)
         records = await prepared.fetch(*bound.values())
         return [plain(dict(row)) for row in records[:rows_max]]
+
+    async def read(
+        self, statement: Statement, values: dict[str, Any], limits: ReadLimits
+    ) -> list[dict[str, Any]]:
+        """The first rows, a few at a time."""
+        bound = bindable({name: values[name] for name in statement.names})
+        try:
+            prepared = await self._connection.prepare(_bounded(statement, limits.bytes))
+            if not prepared.get_attributes():
+                await prepared.fetch(*bound.values())  # a write, which the server refuses
+                return []
+            cursor = await prepared.cursor(*bound.values())
+            rows: list[dict[str, Any]] = []
+            size, batch = 0, 1
+            while len(rows) < limits.rows:
+                records = await cursor.fetch(min(batch, limits.rows - len(rows)))
+                for record in records:
+                    size = limits.add(rows, plain(dict(record)), size)
+                if len(records) < batch:
+                    break
+                batch = ROWS_AT_ONCE
+        except asyncpg.InvalidTextRepresentationError as error:
+            if _TOO_BIG in str(error):
+                raise too_big(limits.bytes) from None
+            raise
+        return rows
+
+
+def _bounded(statement: Statement, bytes_max: int) -> str:
+    """The query, with an error of the server for a row that is too big to be sent. A row as text
+    has up to two characters for a byte."""
+    if statement.first_word not in _QUERIES:
+        return statement.numbered
+    limit = 2 * bytes_max + 1024
+    size = f"octet_length(({_TOO_BIG}.*)::text)"
+    failure = f"cast(left('{_TOO_BIG}', {size}) as int)"  # depends on the row, or it fails at once
+    return (
+        f"select * from (\n{statement.body}\n) as {_TOO_BIG} "
+        f"where case when {size} > {limit} then {failure} end is null"
+    )

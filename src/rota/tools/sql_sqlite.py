@@ -13,12 +13,14 @@ from rota import faults
 from rota.errors import NeedsPermission, NotSent, OutcomeUnknown, Rejected, StoreHeld, Transient
 from rota.store.backend.sqlite_threads import drive
 from rota.tools.base import Call
-from rota.tools.sql import Work
+from rota.tools.sql import ReadLimits, Work, too_big
 from rota.tools.sqlite_library import SQLITE_ERRORS, SharedConnection, primary_code
 from rota.tools.statements import Statement, bindable, plain
 from rota.tools.threads import in_thread
 
 T = TypeVar("T")
+# A read may compute with values that are larger than its result.
+VALUE_BYTES_MAX = 16 * 1024 * 1024
 
 _FORBIDDEN = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
 _PASSING = {
@@ -37,11 +39,21 @@ class Sqlite:
         self._path = url.removeprefix("sqlite:///")
         self._tool = tool
 
-    async def transact(self, work: Work[T], call: Call, *, commit: bool) -> T:
+    async def read(self, work: Work[T], call: Call) -> T:
+        """Run `work` in a transaction that cannot write."""
+        return await self.transact(work, call, commit=False, read_only=True)
+
+    async def transact(
+        self, work: Work[T], call: Call, *, commit: bool, read_only: bool = False
+    ) -> T:
         """Commit what `work` did, or roll it back."""
+
+        def in_its_thread(late: threading.Event) -> T:
+            return self._transact_in_thread(work, late, commit=commit, read_only=read_only)
+
         try:
             return await in_thread(
-                lambda late: self._transact_in_thread(work, late, commit=commit),
+                in_its_thread,
                 timeout_s=call.timeout_s,
             )
         except TimeoutError as error:
@@ -50,10 +62,14 @@ class Sqlite:
                 raise Transient(message) from error
             raise OutcomeUnknown(message, tool=self._tool) from error
 
-    def _transact_in_thread(self, work: Work[T], late: threading.Event, *, commit: bool) -> T:
+    def _transact_in_thread(
+        self, work: Work[T], late: threading.Event, *, commit: bool, read_only: bool
+    ) -> T:
         with self._opened(late) as connection:
             tx = SqliteToolTx(connection)
-            with self._classified():
+            if read_only:
+                connection.execute("pragma query_only = on")
+            with self._classified(), self._reading(read_only=read_only):
                 answer = drive(work(tx))
                 if not commit or late.is_set():
                     tx.end("rollback")
@@ -85,6 +101,17 @@ class Sqlite:
             yield connection
         finally:
             connection.close()
+
+    @contextlib.contextmanager
+    def _reading(self, *, read_only: bool) -> Iterator[None]:
+        """A write that `query_only` refuses needs other SQL, not a permission."""
+        try:
+            yield
+        except SQLITE_ERRORS as error:
+            if read_only and primary_code(error) == sqlite3.SQLITE_READONLY:
+                message = f"{self._tool} only reads, and its SQL would write: {error}"
+                raise Rejected(message) from error
+            raise
 
     @contextlib.contextmanager
     def _classified(self) -> Iterator[None]:
@@ -132,6 +159,27 @@ class SqliteToolTx:
             self._connection.execute("begin")  # so that a read can always be rolled back
         bound = bindable({name: values[name] for name in statement.names})
         return [plain(row) for row in self._connection.execute(statement.sql, bound, rows_max)]
+
+    async def read(
+        self, statement: Statement, values: dict[str, Any], limits: ReadLimits
+    ) -> list[dict[str, Any]]:
+        """The first rows; SQLite itself refuses a value that is far too big."""
+        self._connection.limit_values(max(limits.bytes, VALUE_BYTES_MAX))
+        if not self._connection.in_transaction:
+            self._connection.execute("begin")
+        bound = bindable({name: values[name] for name in statement.names})
+        rows: list[dict[str, Any]] = []
+        size = 0
+        try:
+            for row in self._connection.each(statement.sql, bound):
+                size = limits.add(rows, plain(row), size)
+                if len(rows) == limits.rows:
+                    break
+        except SQLITE_ERRORS as error:
+            if primary_code(error) == sqlite3.SQLITE_TOOBIG:
+                raise too_big(limits.bytes) from error
+            raise
+        return rows
 
     def end(self, verb: str) -> None:
         """Commit or roll back, if anything was begun."""

@@ -12,7 +12,7 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -53,6 +53,30 @@ class SharedConnection:
                 waits = primary_code(error) == sqlite3.SQLITE_BUSY and _code(error) != _STALE
                 if not waits or self._late.is_set() or self.in_transaction != before:
                     raise
+
+    def each(self, sql: str, bound: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """The rows of one query, each as it is read. A lock is waited for before the first."""
+        while True:
+            with contextlib.closing(self._raw.cursor()) as cursor:
+                try:
+                    found = iter(cursor.execute(sql, bound))
+                    row = next(found, None)
+                except SQLITE_ERRORS as error:
+                    if primary_code(error) != sqlite3.SQLITE_BUSY or self._late.is_set():
+                        raise
+                    continue
+                while row is not None:
+                    names = [column[0] for column in cursor.description]
+                    yield dict(zip(names, row, strict=True))
+                    row = next(found, None)
+                return
+
+    def limit_values(self, bytes_max: int) -> None:
+        """Refuse values and rows of more bytes, before they are made."""
+        if isinstance(self._raw, sqlite3.Connection):
+            self._raw.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, bytes_max)
+        else:
+            self._raw.limit(apsw.SQLITE_LIMIT_LENGTH, bytes_max)
 
     def _execute(self, sql: str, bound: Mapping[str, Any], rows_max: int) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []

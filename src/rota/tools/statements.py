@@ -21,6 +21,7 @@ _TOKEN = re.compile(
     | :: | :(?P<name>[A-Za-z_]\w*)""",
     re.VERBOSE | re.DOTALL,
 )
+_WORD = re.compile(rf"{_TOKEN.pattern} | \S", _TOKEN.flags)
 _TABLE = re.compile(r"[A-Za-z_]\w{0,62}(\.[A-Za-z_]\w{0,62})?")
 
 
@@ -37,6 +38,16 @@ class Statement(NamedTuple):
     sql: str
     names: tuple[str, ...]
     numbered: str  # the same with $1, $2, as PostgreSQL wants it
+    first_word: str
+
+    @property
+    def body(self) -> str:
+        """`numbered` without the semicolon and the comments at its end."""
+        text, ends = self.numbered, 0
+        for token in _WORD.finditer(text):
+            if not token[0].startswith(("--", "/*")) and token[0] != ";":
+                ends = token.end()
+        return text[:ends]
 
 
 def statement(sql: str) -> Statement:
@@ -59,7 +70,7 @@ def statement(sql: str) -> Statement:
         return f"${names.index(name) + 1}"
 
     numbered = _TOKEN.sub(number, sql)
-    return Statement(sql, tuple(names), numbered)
+    return Statement(sql, tuple(names), numbered, bare[0].lstrip("(").lower())
 
 
 def _blank(match: re.Match[str]) -> str:
