@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import re
 import smtplib
 import ssl
 import threading
+import unicodedata
 from collections.abc import Awaitable, Callable, Iterator
 from email.errors import MessageError
 from email.headerregistry import Address
 from email.message import EmailMessage
-from email.policy import SMTP as POLICY
+from email.policy import SMTP
 from email.utils import formatdate
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -36,10 +38,42 @@ from rota.tools.paths import mark_of
 from rota.tools.threads import in_thread
 
 RECIPIENTS_MAX = 100
+# Seven bits pass every server; Python would send eight without asking whether they do.
+POLICY = SMTP.clone(cte_type="7bit")
+_MEDIA = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]*/[a-z0-9][a-z0-9!#$&^_.+-]*", re.IGNORECASE)
+_LOCAL = re.compile(r"[\w!#$%&'*+/=?^`{|}~-]+(\.[\w!#$%&'*+/=?^`{|}~-]+)*")
+_DOMAIN = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*")
+# Python takes these for line breaks. They are none for SMTP, and titles of feeds hold them.
+_SPACED = str.maketrans(dict.fromkeys("\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", " "))
 PORTS = {"none": 25, "starttls": 587, "ssl": 465}
 
 # Given the Message-ID: True if the mail is in the sent folder, False if not, None if unclear.
 MailLookup = Callable[[str], Awaitable[bool | None]]
+
+
+class Attachment(msgspec.Struct, forbid_unknown_fields=True):
+    """A file of a mail; its content is `text` or `base64`."""
+
+    name: str
+    text: str | None = None
+    base64: str | None = None
+    media: str = "application/octet-stream"
+
+    def raw(self, tool: str) -> bytes:
+        """The content as bytes, or BadInput."""
+        is_name = self.name.isprintable() and not set(self.name) & set("/\\")
+        if not is_name or self.name.strip() in ("", ".", ".."):
+            raise BadInput(f"parameters of {tool}: {self.name!r} cannot be the name of a file")
+        if not _MEDIA.fullmatch(self.media):
+            raise BadInput(f"parameters of {tool}: {self.media!r} is not a media type")
+        if (self.text is None) == (self.base64 is None):
+            raise BadInput(f"parameters of {tool}: give text or base64 of {self.name}, one of them")
+        if self.text is not None:
+            return self.text.encode()
+        try:
+            return base64.b64decode(self.base64 or "", validate=True)
+        except ValueError as error:
+            raise BadInput(f"parameters of {tool}: base64 of {self.name}: {error}") from error
 
 
 class MailParams(msgspec.Struct, forbid_unknown_fields=True):
@@ -52,6 +86,7 @@ class MailParams(msgspec.Struct, forbid_unknown_fields=True):
     cc: list[str] = []
     bcc: list[str] = []
     reply_to: str | None = None
+    attachments: list[Attachment] = []
 
     def recipients(self) -> list[str]:
         """Each address once, in order."""
@@ -143,7 +178,9 @@ class SendMail(Tool):
         return f"<{mark_of(key)}.rota@{self._sender.domain or 'localhost'}>"
 
     def _message(self, params: MailParams, key: str) -> EmailMessage:
-        message = EmailMessage(policy=POLICY)
+        named = [self._sender, *(_address(each, self.name) for each in params.recipients())]
+        is_utf8 = not all(each.username.isascii() for each in named)
+        message = EmailMessage(policy=POLICY.clone(utf8=is_utf8))
         try:
             message["From"] = self._sender
             message["To"] = [_address(each, self.name) for each in params.to]
@@ -151,14 +188,16 @@ class SendMail(Tool):
                 message["Cc"] = [_address(each, self.name) for each in params.cc]
             if params.reply_to:
                 message["Reply-To"] = _address(params.reply_to, self.name)
-            message["Subject"] = params.subject
+            message["Subject"] = params.subject.translate(_SPACED)
             message["Date"] = formatdate()
             message["Message-ID"] = self._message_id(key)
             message.set_content(params.text)
             if params.html is not None:
                 message.add_alternative(params.html, subtype="html")
-            for each in params.bcc:
-                _address(each, self.name)
+            for each in params.attachments:
+                main, _, sub = each.media.partition("/")
+                raw = each.raw(self.name)
+                message.add_attachment(raw, maintype=main, subtype=sub, filename=each.name)
             message.as_bytes()
         except (ValueError, MessageError, UnicodeError) as error:
             raise BadInput(f"parameters of {self.name}: {error}") from error
@@ -171,7 +210,9 @@ class SendMail(Tool):
             if self._user is not None and self._password is not None:
                 server.login(reveal(self._user), reveal(self._password))
             addresses = [_address(each, self.name).addr_spec for each in recipients]
-            self._expect(server.mail(self._sender.addr_spec))
+            # A server that does not know SMTPUTF8 would guess at the letters: it is refused here.
+            options = ["SMTPUTF8"] if cast(Any, message.policy).utf8 else []
+            self._expect(server.mail(self._sender.addr_spec, options))
             for address in addresses:
                 # A refused recipient would get nothing. So no recipient gets the mail, and the
                 # error says so.
@@ -246,10 +287,29 @@ def _address(text: str, tool: str) -> Address:
     """One address, with or without a name before it."""
     name, _, spec = text.rpartition("<")
     bare = spec.removesuffix(">").strip() if name or text.startswith("<") else text.strip()
+    is_closed = not (name or text.startswith("<")) or text.rstrip().endswith(">")
+    shown = name.translate(_SPACED).strip().strip('"')
     try:
-        address = Address(display_name=name.strip().strip('"'), addr_spec=bare)
+        if bare.isascii():
+            address = Address(display_name=shown, addr_spec=bare)
+        else:
+            local, _, domain = bare.rpartition("@")
+            if not _LOCAL.fullmatch(local):
+                raise ValueError("its name holds something else than letters")
+            address = Address(display_name=shown, username=local, domain=_ascii_domain(domain))
     except (ValueError, IndexError, MessageError) as error:
         raise BadInput(f"{tool}: {text!r} is not a mail address") from error
-    if not (address.username and address.domain and bare.isascii() and bare.isprintable()):
+    if not (address.username and address.domain and bare.isprintable() and is_closed):
         raise BadInput(f"{tool}: {text!r} is not a mail address")
     return address
+
+
+def _ascii_domain(domain: str) -> str:
+    """A domain as DNS has it. Python's rules of 2003 turn some letters into others (ß into ss),
+    which would be another domain: those are refused."""
+    encoded = domain.encode("idna").decode()
+    if not _DOMAIN.fullmatch(encoded):
+        raise ValueError("its domain holds something else than letters")
+    if encoded.encode().decode("idna") != unicodedata.normalize("NFC", domain.lower()):
+        raise ValueError("its domain has to be given as xn--")
+    return encoded

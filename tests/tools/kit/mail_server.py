@@ -28,6 +28,7 @@ class Postbox:
     def __init__(self) -> None:
         self.mails: list[Message] = []
         self.recipients: list[list[str]] = []
+        self.options: list[list[str]] = []
         self.faults: list[str] = []
         self.port = 0
         self._over = asyncio.Event()
@@ -71,6 +72,7 @@ class Postbox:
         if fault.startswith("mail"):
             return f"{fault[5:]} not from you"
         envelope.mail_from = address
+        self.options.append([one for one in options if not one.startswith("size=")])
         return "250 OK"
 
     async def handle_RCPT(  # noqa: N802
