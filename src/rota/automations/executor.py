@@ -183,7 +183,7 @@ class AutomationExecutor:
         stop = Stop(
             runner.phase, failure.kind, failure.detail, runner.notes(), failed,
             waits_for=counterpart if failed.outage else None, asks=failure.asks, fix=fix,
-            refused=runner.refused, next_run_at=runner.next_run_at(),
+            refused=runner.refused, seen=runner.seen, next_run_at=runner.next_run_at(),
             dead_letter=runner.dead_letter,
         )  # fmt: skip
         return await self._stop(runner, stop, tool)

@@ -29,7 +29,7 @@ from rota.automations.invoke import call
 from rota.automations.returned import refuse_lost, the_change
 from rota.core import trace_spans
 from rota.core.automations.failure_policy import EffectivePolicy, Pace, effective
-from rota.core.automations.model import HandlerPlan, LedgerRow, StoredEvent
+from rota.core.automations.model import Alone, HandlerPlan, LedgerRow, StoredEvent
 from rota.core.automations.phases import Mutation, Phase, Way
 from rota.core.automations.planner import clamp_wake
 from rota.core.runs.model import Claim
@@ -239,9 +239,21 @@ class HandlerRunner:
             state = self._environment.encode(value, f"the state that {what} returned")
         done = Commit(
             plan, state, ctx.events if ctx else (), ctx.inputs if ctx else (),
-            next_run_at, self.notes(),
+            next_run_at, self.notes(), self._not_taken(plan),
         )  # fmt: skip
         return await self._environment.journal.commit(self.claim, self.work, done)
+
+    def _not_taken(self, plan: HandlerPlan) -> list[str]:
+        """The topics with an event that was offered alone, if this run took nothing."""
+        read = () if plan.count else self._events.values()
+        pending = (one for one in read if one.status == "pending")
+        return sorted({one.topic for one in pending if one.alone == Alone.YES})
+
+    @property
+    def seen(self) -> list[str]:
+        """Pending events that `prepare` has read, if it did not come to its end."""
+        read = self._events.values() if self.phase is Phase.PREPARING else ()
+        return [one.id for one in read if one.status == "pending"]
 
     # -- user code -------------------------------------------------------------------------
 

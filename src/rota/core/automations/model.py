@@ -4,6 +4,9 @@ order is the column order of the queries that read them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from enum import IntEnum
+from itertools import takewhile
 from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
@@ -77,6 +80,14 @@ class HandlerRun(msgspec.Struct, frozen=True, gc=False):
     finished_at: int | None
 
 
+class Alone(IntEnum):
+    """Whether an event is taken alone, because its batch failed and one of it may be bad."""
+
+    NO = 0
+    YES = 1
+    NOT_TAKEN = 2  # it was offered alone, and its consumer did not take it
+
+
 class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     """One event of a topic."""
 
@@ -93,6 +104,15 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     revision: int = 0  # how often the payload has changed
     # A newer payload, published while a run had the event. It counts when that run lets go.
     correction: str | None = None
+    alone: int = 0  # see `Alone`
+
+
+def offered(pending: Sequence[StoredEvent]) -> list[StoredEvent]:
+    """The pending events of a topic that a consumer sees: those before one that is taken alone, or
+    that one by itself."""
+    if pending and pending[0].alone == Alone.YES:
+        return [pending[0]]
+    return list(takewhile(lambda one: one.alone != Alone.YES, pending))
 
 
 class DeadLetter(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from rota.core.automations.model import EventName, NewEvent, NewInput, StoredEvent
+from rota.core.automations.model import EventName, NewEvent, NewInput, StoredEvent, offered
 from rota.core.automations.phases import EventStatus
 from rota.errors import BadReservation
 from rota.store.backend.database import Row, Tx
@@ -97,7 +97,7 @@ async def mark(tx: Tx, key: AutomationKey, topics: Sequence[str]) -> dict[str, i
 async def peek(tx: Tx, key: AutomationKey, topic: str, limit: int) -> list[StoredEvent]:
     """Pending events, oldest first."""
     rows = await tx.rows("peek_events", **key._asdict(), topic=topic, limit=limit, alone=True)
-    return [StoredEvent(*row) for row in rows]
+    return offered([StoredEvent(*row) for row in rows])
 
 
 class Peek(NamedTuple):
@@ -116,7 +116,7 @@ async def peek_all(tx: Tx, asked: Sequence[Peek]) -> list[list[StoredEvent]]:
     found: list[list[StoredEvent]] = [[] for _ in asked]
     for row in await tx.many("peek_topics", items, namespace=asked[0].key.namespace, alone=True):
         found[row[0]].append(StoredEvent(*row[1:]))
-    return found
+    return [offered(each) for each in found]
 
 
 async def named(tx: Tx, key: AutomationKey, topic: str, ids: Sequence[str]) -> list[StoredEvent]:
@@ -204,6 +204,17 @@ async def skip(tx: Tx, run_id: str, event_ids: Sequence[str], *, now: int) -> No
 async def _note(tx: Tx, run_id: str, act: str, event_ids: Sequence[str], now: int) -> None:
     items = [(event_id,) for event_id in event_ids]
     await tx.many("put_reservations", items, run_id=run_id, act=act, now=now)
+
+
+async def set_apart(tx: Tx, event_ids: Sequence[str]) -> int:
+    """Let these pending events be taken alone, unless they were before; returns how many."""
+    return len(await tx.rows("set_apart", ids=list(event_ids)))
+
+
+async def put_together(tx: Tx, key: AutomationKey, topics: Sequence[str]) -> None:
+    """Let events that were not taken alone be taken with others again: their reader looks again."""
+    await tx.rows("put_together", **key._asdict(), topics=list(topics))
+    await mark(tx, key, topics)
 
 
 async def release(tx: Tx, root_id: str, *, now: int) -> None:

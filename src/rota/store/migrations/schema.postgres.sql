@@ -161,6 +161,7 @@ create table events (
     updated_at bigint not null,
     revision bigint not null default 0,
     correction text,
+    alone bigint not null default 0,
     constraint events_owner CHECK (((status = 'reserved'::text) = (reserved_by IS NOT NULL))),
     constraint events_status CHECK (((status = 'pending'::text) OR (status = 'reserved'::text) OR (status = 'consumed'::text) OR (status = 'skipped'::text))),
     constraint events_namespace_automation_topic_fkey FOREIGN KEY (namespace, automation, topic) REFERENCES topics(namespace, automation, name),

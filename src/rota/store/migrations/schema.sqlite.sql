@@ -132,7 +132,7 @@ CREATE TABLE events (
     created_by text,
     attempt integer not null default 1,
     created_at integer not null,
-    updated_at integer not null, revision integer not null default 0, correction text,
+    updated_at integer not null, revision integer not null default 0, correction text, alone integer not null default 0,
     constraint events_once unique (namespace, automation, topic, message_id),
     foreign key (namespace, automation, topic) references topics (namespace, automation, name),
     constraint events_status check (status = 'pending' or status = 'reserved'

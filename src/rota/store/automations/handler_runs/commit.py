@@ -41,7 +41,7 @@ from rota.store.automations.handler_runs.begin import (
     settle_all,
     succeed,
 )
-from rota.store.automations.handler_runs.skip import LeftOut, SkipTarget, leave_out
+from rota.store.automations.handler_runs.skip import LeftOut, SkipTarget, leave_out, set_apart
 from rota.store.automations.state import NewOpenRun, NextStart, next_start_of, put_open_runs
 from rota.store.backend.database import Row, Tx
 from rota.store.notifications import record
@@ -56,6 +56,7 @@ class Commit(NamedTuple):
     inputs: Sequence[NewInput]
     next_run_at: int | None
     notes: Notes
+    not_taken: Sequence[str] = ()  # topics with an event that was offered alone and not taken
 
 
 class Ending(NamedTuple):
@@ -109,6 +110,8 @@ async def _close(
         mutation = one.work.mutation
         if mutation is not None and mutation.resolved_by == "rejected":  # nothing was called
             await events.release_corrected(tx, one.claim.id, now=now)
+        if one.done.not_taken:
+            await events.put_together(tx, held[one.claim.id].key, one.done.not_taken)
     rows = [_end_of(one) for one in ours]
     published = {one.claim.id: Published([], {}) for one in ours}
     if tx.dialect.fuses and not any(one.publishes for one in ours):
@@ -212,6 +215,7 @@ class Stop(NamedTuple):
     wake_at: int | None = None  # the same run looks again then
     fix: NewFix | None = None
     refused: Sequence[str] = ()  # ids of events that it could not read
+    seen: Sequence[str] = ()  # ids of events that `prepare` had read when it failed
     next_run_at: int | None = None  # of a producer, if this check is skipped
     dead_letter: str | None = None  # the topic that receives what is skipped
 
@@ -250,7 +254,9 @@ async def stop(
             held.key, work.run, held.handlers.get(work.run.handler), stop.error,
             stop.failed.crashes or count.number, stop.dead_letter, stop.next_run_at,
         )  # fmt: skip
-        left_out = await leave_out(tx, target, now=now, new_ids=new_ids)
+        left_out = await set_apart(tx, target, stop.seen)
+        if left_out is None:
+            left_out = await leave_out(tx, target, now=now, new_ids=new_ids)
     remarks = [stop.notes.remark, left_out.remark if left_out else None]
     await _stopped(tx, work, stop, "; ".join(filter(None, remarks)) or None, now)
     await settle(tx, Outcome(claim, "fail", reason=stop.kind, error=stop.error), now)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from rota.core.automations.model import DeadLetter, EventName, HandlerRun, NewEvent, StoredEvent
 from rota.core.automations.planner import DeployedHandler
-from rota.core.plurals import some
+from rota.core.plurals import counted, some
 from rota.core.runs.ids import short_id
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import iso
@@ -58,6 +58,21 @@ async def leave_out(
     await events.skip(tx, target.run.run_id, ids, now=now)
     readers = await _bury(tx, target, stored, now, new_ids) if target.dead_letter else {}
     return LeftOut(_remark(chosen, target.dead_letter), readers)
+
+
+async def set_apart(tx: Tx, target: SkipTarget, seen: Sequence[str]) -> LeftOut | None:
+    """Let each event of a failed batch be taken alone from here, so that only the bad one is
+    skipped; None if there was one event, or if that was tried before. `seen` are the events that a
+    `prepare` has read, if it failed."""
+    if target.run.kind == "producer":
+        return None
+    taken = await tx.rows("taken_by_runs", run_ids=[target.run.run_id])
+    ids = [event_id for _, _, event_id, *_ in taken] or seen
+    count = await events.set_apart(tx, ids) if len(ids) > 1 else 0
+    if not count:
+        return None
+    said = counted(count, "event")
+    return LeftOut(f"one of {said} may be bad, so each of them is taken alone from here", {})
 
 
 async def _leave_out_check(tx: Tx, target: SkipTarget, now: int) -> LeftOut | None:

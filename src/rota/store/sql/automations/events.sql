@@ -186,6 +186,16 @@ update events set status = 'skipped', reserved_by = null, updated_at = :now
 where id {in ids} and (status = 'pending' or status = 'reserved')
 returning id
 
+-- name: set_apart
+update events set alone = 1 where id {in ids} and alone = 0 and status = 'pending'
+returning id
+
+-- name: put_together
+update events set alone = 2
+where namespace = :namespace and automation = :automation and topic {in topics}
+    and alone = 1 and status = 'pending'
+returning id
+
 -- name: put_reservations
 insert into reservations (run_id, event_id, act, at)
 select :run_id, item.event_id, :act, :now
