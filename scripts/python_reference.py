@@ -61,9 +61,9 @@ CLASSES: tuple[tuple[str, str, type], ...] = (
 FUNCTIONS: tuple[tuple[str, str, tuple[Callable[..., Any], ...]], ...] = (
     (
         "In workflows", "rota",
-        (rota.sleep, rota.sleep_until, rota.wait_for, rota.gather, rota.continue_as_new,
-         rota.now, rota.random, rota.uuid, rota.patched, rota.this_run, rota.in_workflow,
-         rota.run_step),
+        (rota.sleep, rota.sleep_until, rota.wait_for, rota.gather, rota.as_completed,
+         rota.continue_as_new, rota.now, rota.random, rota.uuid, rota.patched, rota.this_run,
+         rota.in_workflow, rota.run_step),
     ),
     ("In steps, and for them", "rota", (rota.this_step, rota.step)),
     (

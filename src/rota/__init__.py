@@ -25,6 +25,7 @@ from rota.workflows.compensation import compensate
 from rota.workflows.free_steps import run_step, step
 from rota.workflows.graceful_end import Cancelled, TimedOut
 from rota.workflows.primitives import (
+    as_completed,
     continue_as_new,
     gather,
     in_workflow,
@@ -60,6 +61,7 @@ __all__ = [
     "StepFailed",
     "TimedOut",
     "Transient",
+    "as_completed",
     "compensate",
     "continue_as_new",
     "gather",

@@ -248,7 +248,7 @@ async def test_a_step_that_raises_cancelled_error_by_itself_fails(database_url: 
         run = await app.start(flow)
         await world.drain()
         assert (
-            "odd raised CancelledError, although nothing cancelled it"
+            "raised CancelledError, although nothing cancelled it"
             in (await trouble(run))["message"]
         )
 

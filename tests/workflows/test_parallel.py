@@ -11,7 +11,7 @@ import pytest
 from rota import Rota, RunFailed, StepFailed, gather, now, sleep, uuid, wait_for
 from rota.errors import UsageError
 from rota.testing import held, virtual
-from tests.workflows.kit import keys, result, trouble
+from tests.workflows.kit import Cleanup, keys, result, sound, trouble
 
 
 async def test_gather_returns_results_in_the_order_of_its_arguments(database_url: str) -> None:
@@ -448,3 +448,26 @@ async def test_tasks_that_a_workflow_leaves_behind_are_cancelled_at_its_end(
         assert left[0].done()
         assert await run.status() == ("completed" if ends == "returns" else "failed:logic")
         assert await keys(app, run) == ["timer 1s#0"]
+
+
+async def test_an_earlier_wait_wakes_a_run_that_keeps_its_slot(database_url: str) -> None:
+    it = Cleanup()
+
+    @it.app.workflow
+    async def flow() -> None:
+        working = asyncio.create_task(it.work())
+        late = asyncio.create_task(sleep("1h"))
+        await it.note("begun")
+        await sleep("10m")
+        await it.note("10 minutes later")
+        working.cancel()
+        late.cancel()
+
+    async with virtual(it.app, url=database_url) as world:
+        run = await flow.start()
+        await world.advance("9m")
+        assert it.calls == ["begun"]
+        await world.advance("2m")
+        assert it.calls == ["begun", "10 minutes later"]
+        assert await run.status() == "completed"
+        await sound(it.app)

@@ -20,8 +20,9 @@ from rota import (
     wait_for,
 )
 from rota.core.time.instants import SECOND
-from rota.testing import virtual
+from rota.testing import held, virtual
 from tests.workflows.kit import (
+    Cleanup,
     Flaky,
     app_with_step,
     attempts,
@@ -406,3 +407,44 @@ async def test_a_failure_that_open_code_still_handles_is_not_repeated(database_u
         assert await result(run) == "done"
         assert calls == ["bad", "note", "other", "other"]
         await sound(app)
+
+
+async def test_a_call_made_before_the_end_and_completed_after_it_is_kept_by_a_retry(
+    database_url: str,
+) -> None:
+    it = Cleanup()
+    gate = asyncio.Event()
+
+    @it.app.step
+    async def pack() -> str:
+        it.calls.append("pack")
+        with held():
+            await gate.wait()
+        return "packed"
+
+    @it.app.workflow
+    async def flow() -> str:
+        await it.note("begin")
+        packing = asyncio.create_task(pack())
+        try:
+            await wait_for("go")
+        finally:
+            packed = await packing
+        return packed
+
+    async with virtual(it.app, url=database_url) as world:
+        run = await flow.start()
+        await world.settle()
+        await run.cancel(grace="5m")  # this worker stops before it learns of it
+        now = world.clock.now()
+    gate.set()
+    async with virtual(it.app, url=database_url, start=now) as world:
+        await world.settle()
+        assert await run.status() == "cancelled:by request"
+        assert it.calls == ["begin", "pack", "pack"], "the first worker was interrupted"
+        await it.app.runs.retry(run.id)
+        await run.signal("go")
+        await world.drain()
+        assert await run.result(timeout=0) == "packed"
+        assert it.calls == ["begin", "pack", "pack"]
+        await sound(it.app)

@@ -157,7 +157,7 @@ async def repair(url: str, settings: Settings) -> list[Finding]:
         )  # fmt: skip
     if not count:
         return []
-    return [Finding("ok", "repaired", f"released {counted(count, 'run')} that waited for no other")]
+    return [Finding("ok", "repaired", f"released {counted(count, 'run')} that waited for no run")]
 
 
 class Doctor:

@@ -127,7 +127,7 @@ class DurableCall:
 
     __slots__ = (
         "carries", "context", "future", "is_begun", "is_delivered", "is_ending", "is_withdrawn",
-        "is_written", "key", "position", "record", "run", "value", "wake_at",
+        "is_written", "key", "position", "record", "run", "value",
     )  # fmt: skip
     what = "call"  # what a run waits for that waits for this
     kind = "step"
@@ -138,7 +138,6 @@ class DurableCall:
         self.key = key
         self.record = record
         self.position = 0 if record is None else record.position
-        self.wake_at: int | None = None  # while it waits for a time
         self.value: Any = NO_VALUE
         self.is_begun = self.is_ending = self.is_written = False
         self.is_delivered = self.is_withdrawn = False

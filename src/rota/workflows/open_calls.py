@@ -39,7 +39,6 @@ class Waits:
     def add(self, call: DurableCall, wake_at: int | None) -> None:
         """Wait, at most until a time."""
         self._calls[call] = None
-        call.wake_at = wake_at
         if wake_at is not None:
             self._made += 1
             heapq.heappush(self._alarms, (wake_at, self._made, call))
@@ -51,7 +50,7 @@ class Waits:
     def next_at(self) -> int | None:
         """When the first wait for a time is over."""
         alarms = self._alarms
-        while alarms and not self._is_current(*alarms[0]):
+        while alarms and alarms[0][2] not in self._calls:
             heapq.heappop(alarms)
         return alarms[0][0] if alarms else None
 
@@ -61,7 +60,6 @@ class Waits:
         while (at := self.next_at()) is not None and at <= now:
             call = heapq.heappop(self._alarms)[2]
             del self._calls[call]
-            call.wake_at = None
             due.append(call)
         return due
 
@@ -70,16 +68,11 @@ class Waits:
         taken = list(self._calls)
         self._calls.clear()
         self._alarms.clear()
-        for call in taken:
-            call.wake_at = None
         return taken
 
     def kinds(self) -> Counter[str]:
         """The kinds of things that the run waits for, and how many of each."""
         return Counter(call.what for call in self._calls)
-
-    def _is_current(self, at: int, _: int, call: DurableCall) -> bool:
-        return call in self._calls and call.wake_at == at
 
 
 class OpenCalls:

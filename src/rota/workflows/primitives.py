@@ -9,7 +9,7 @@ import asyncio
 import random as _random
 import uuid as _uuid
 from collections import deque
-from collections.abc import Awaitable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Coroutine, Generator, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -302,9 +302,7 @@ async def gather(*work: Awaitable[T], limit: int | None = None) -> list[T]:
     """
     if limit is not None and limit < 1:
         raise UsageError(f"limit={limit} allows no run")
-    if wrong := [type(item).__name__ for item in work if not isinstance(item, Awaitable)]:
-        hint = "Write gather(*calls), with a star before a list; call each step and workflow."
-        raise UsageError(f"gather cannot await a {wrong[0]}", hint=hint)
+    _check_awaitables("gather", work, "gather(*calls), with a star before a list")
     waiting = deque(enumerate(work))
     running: dict[int, asyncio.Future[T]] = {}
     results: dict[int, T] = {}
@@ -334,6 +332,43 @@ async def gather(*work: Awaitable[T], limit: int | None = None) -> list[T]:
         if run is not None and isinstance(error, asyncio.CancelledError):
             raise run.ending.error_for(error, run.reacts_to) from None
         raise
+
+
+def as_completed(work: Iterable[Awaitable[T]]) -> Iterator[Coroutine[Any, Any, T]]:
+    """Await calls one by one, as they end. Their tasks begin in the order given, which
+    `asyncio.as_completed` does not promise.
+
+    Args:
+        work: Calls of steps and children, or other awaitables.
+
+    Returns:
+        As many awaitables: each returns the next result, or raises the next error.
+
+    Raises:
+        UsageError: One of them cannot be awaited.
+
+    Example:
+        for each in as_completed([quote(shop) for shop in shops]):
+            best = min(best, await each)
+    """
+    work = list(work)
+    _check_awaitables("as_completed", work, "as_completed([…])")
+    ended: asyncio.Queue[asyncio.Future[T]] = asyncio.Queue()
+    for item in work:
+        asyncio.ensure_future(item).add_done_callback(ended.put_nowait)
+
+    async def next_one() -> T:
+        return (await ended.get()).result()
+
+    return (next_one() for _ in work)
+
+
+def _check_awaitables(verb: str, work: Iterable[object], example: str) -> None:
+    if wrong := [type(item).__name__ for item in work if not isinstance(item, Awaitable)]:
+        raise UsageError(
+            f"{verb} cannot await a {wrong[0]}",
+            hint=f"Write {example}; call each step and workflow.",
+        )
 
 
 async def _cancel_all(running: list[asyncio.Future[Any]], waiting: list[Awaitable[Any]]) -> None:

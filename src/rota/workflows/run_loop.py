@@ -13,10 +13,12 @@ import contextvars
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from rota.errors import UsageError
+from rota.workflows.leftovers import where
 
 if TYPE_CHECKING:
     from rota.workflows.workflow_run import WorkflowRun
@@ -138,6 +140,7 @@ class LoopTask(asyncio.Task[Any]):
     ) -> None:
         self.parent = parent
         self.handles = handles  # failures that the code which makes the task handles
+        self._number = number
         if loop.hash_base is None:
             loop.hash_base = crc32(loop.owner.segment.encode()) << 29
         self._hash = (loop.hash_base + number * _SPREAD) & _HASH_MAX
@@ -146,6 +149,15 @@ class LoopTask(asyncio.Task[Any]):
 
     def __hash__(self) -> int:
         return self._hash
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Cancel it. Tasks that are cancelled together wake in the order in which they were made,
+        because libraries cancel tasks in the order of a set."""
+        loop: Any = self.get_loop()
+        before = loop.ready_count
+        is_cancelled = super().cancel(msg)
+        loop.wake_in_order(self._number, before)
+        return is_cancelled
 
 
 ExceptionHandler = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object]
@@ -181,6 +193,7 @@ class RunLoop(asyncio.AbstractEventLoop):
     _round = 0  # callbacks that are left of this round
     _factory: Any = None
     _handler: ExceptionHandler | None = None
+    _waker: LoopCallback | None = None  # its argument has the callbacks by which tasks wake
 
     def __init__(self, owner: WorkflowRun, host: asyncio.AbstractEventLoop) -> None:
         self.owner = owner
@@ -240,7 +253,7 @@ class RunLoop(asyncio.AbstractEventLoop):
         if self._count > CALLBACKS_MAX:
             raise UsageError(
                 f"workflow {self.owner.name} never comes to rest: it yields in a loop, and waits "
-                "for nothing",
+                f"for nothing: {where(self.left_tasks())}",
                 hint="Wait for a step, a signal, a child or `rota.sleep(…)` in the loop.",
             )
         return self.is_yielding
@@ -253,6 +266,30 @@ class RunLoop(asyncio.AbstractEventLoop):
         """The time of a timer has come."""
         if not timer.is_cancelled:
             self._ready.append(timer)
+
+    @property
+    def ready_count(self) -> int:
+        """How many callbacks are ready."""
+        return len(self._ready)
+
+    def wake_in_order(self, number: int, before: int) -> None:
+        """The cancellation of the task of this number has added the callbacks that are ready beyond
+        `before`: call those of all tasks that are cancelled until then in the order of numbers."""
+        ready, waker = self._ready, self._waker
+        added = [ready.pop() for _ in range(len(ready) - before)]
+        if added and waker is None:
+            waker = self._waker = LoopCallback(self._wake, ([],), self, None)
+            ready.append(waker)
+        elif waker in added:  # the task awaits another one, and has passed its cancellation on
+            ready.append(waker)
+        if waker is not None:
+            waker.args[0].extend((number, one) for one in reversed(added) if one is not waker)
+
+    def _wake(self, waking: list[tuple[int, LoopCallback | LoopTimer]]) -> None:
+        self._waker = None
+        self._round += len(waking)
+        waking.sort(key=itemgetter(0))
+        self._ready.extendleft(callback for _, callback in reversed(waking))
 
     def left_tasks(self) -> list[asyncio.Task[Any]]:
         """The tasks that have not ended, oldest first."""

@@ -419,7 +419,7 @@ def test_repair_releases_a_run_that_is_queued_behind_nobody(either: Shell) -> No
     assert "a queued occurrence has a run before it" in found["says"]
     assert found["hint"].startswith("`rota doctor --repair`")
     page = either.run("doctor", "--repair").stdout
-    assert "released 1 run that waited for no other" in page
+    assert "released 1 run that waited for no run" in page
     assert about(either, "invariants")["level"] == "ok"
     assert "repaired" not in either.run("doctor", "--repair").stdout
 

@@ -68,6 +68,8 @@ IN_A_STEP = "call it in a step"
             IN_A_STEP),
         ("asyncio.get_running_loop().run_in_executor(None, send)", "….run_in_executor(…)",
             IN_A_STEP),
+        ("for each in asyncio.as_completed([send()]): await each", "asyncio.as_completed(…)",
+            "write rota.as_completed(…)"),
         ("threading.Lock()", "threading.Lock()", "write asyncio.Lock()"),
         ("threading.Thread(target=send)", "threading.Thread(…)", IN_A_STEP),
         ("ThreadPoolExecutor()", "ThreadPoolExecutor()", IN_A_STEP),

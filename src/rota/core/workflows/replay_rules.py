@@ -128,6 +128,7 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
         websockets: connect
         """,
     ),
+    (DIFFERS, "write rota.as_completed(…)", "asyncio: as_completed"),
     (
         DIFFERS,
         "write asyncio.{name}()",
