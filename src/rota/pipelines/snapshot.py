@@ -41,6 +41,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     given: dict[str, Any] = {}  # parameters of the start
     items: list[dict[str, Any]] | None = None
     overrides: Overrides = Overrides()
+    reused: tuple[str, ...] = ()  # earlier runs, as recorded with `routes`
     routes: Routes = Routes()  # as recorded when the run was first executed; not in its input
 
     @property

@@ -105,6 +105,10 @@ class FolderWorld:
             return 0
         return int(self.state(name)["stats"]["totalRuns"])
 
+    def has_run(self, name: str, times: int) -> bool:
+        """Whether its state file counts so many executions."""
+        return self.total(name) == times
+
     # -- daemons ---------------------------------------------------------------------------
 
     def app(self) -> Rota:

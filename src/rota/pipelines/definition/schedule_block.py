@@ -109,6 +109,10 @@ class ScheduleBlock(Section, frozen=True, kw_only=True):
         str | list[str],
         Meta(description="Pipelines (their folders' names) that must have completed first."),
     ] = msgspec.field(default_factory=list)
+    reuse: Annotated[
+        Literal["last"] | None,
+        Meta(description="last: answers of earlier runs are reused where the call is the same."),
+    ] = None
     condition: Annotated[Condition | None, Meta(description="Conditions of an execution.")] = None
     notify: Annotated[Notify | None, Meta(description="Receivers of messages.")] = None
     gap: Annotated[

@@ -141,5 +141,6 @@ def context_of(
     watch = ProviderWatch(run_store, progress)
     asker = ModelCaller(ai, run_store.clock, run_store.calls, budget, watch)
     earlier = snapshot.overrides.cache_from
-    caches = (Cache(run_store.of(earlier)),) if earlier is not None else ()
+    roots = snapshot.reused if earlier is None else (earlier, *snapshot.reused)
+    caches = tuple(Cache(run_store.of(root)) for root in roots)
     return PipelineContext(snapshot, run_store, asker, progress, caches, stdin, [])

@@ -25,21 +25,40 @@ if TYPE_CHECKING:
     from rota.client.client import Client
 
 
+EARLIER_MAX = 50  # attempts; without a completed run among them, less is reused
+
+
 class FrozenModels(msgspec.Struct, frozen=True, omit_defaults=True):
     """The content of the step."""
 
     routes: Routes | None = None  # None: the next execution records those of its process
     model: str | None = None  # for every call that is left, chosen at a resume or retry
+    reused: tuple[str, ...] = ()  # runs that give their answers to an execution of a schedule
 
 
-async def freeze(store: RunStore, snapshot: Snapshot, ai: Invoker) -> Snapshot:
+async def freeze(store: RunStore, snapshot: Snapshot, client: Client, ai: Invoker) -> Snapshot:
     """The snapshot with the models of the run; its first execution records them."""
     known = FrozenModels() if store.claim.is_fresh else await _read(store)
     if known.routes is None:
-        known = msgspec.structs.replace(known, routes=routes_of(ai))
+        reused = known.reused or await _earlier(store, snapshot, client)
+        known = msgspec.structs.replace(known, routes=routes_of(ai), reused=reused)
         # The store replaces a completed step only if `started_at` is the same.
         await store.put([store.made(MODELS, kind="models", output=known, started_at=0)])
     return _with(snapshot, known)
+
+
+async def _earlier(store: RunStore, snapshot: Snapshot, client: Client) -> tuple[str, ...]:
+    """The runs of the pipeline since the last one that completed, that one included."""
+    claim, block = store.claim, snapshot.pipeline.schedule
+    if claim.schedule_id is None or block is None or block.reuse is None:
+        return ()
+    roots: dict[str, None] = {}
+    for run in await client.runs.list(name=claim.name, limit=EARLIER_MAX):
+        if run.root_id != claim.root_id and run.started_at is not None:
+            roots[run.root_id] = None
+            if run.status == "completed":
+                break
+    return tuple(roots)
 
 
 async def frozen(reader: RunReader, snapshot: Snapshot) -> Snapshot:
@@ -94,4 +113,6 @@ def _with(snapshot: Snapshot, known: FrozenModels) -> Snapshot:
     overrides = snapshot.overrides
     if known.model is not None:
         overrides = msgspec.structs.replace(overrides, model=known.model)
-    return msgspec.structs.replace(snapshot, routes=known.routes or Routes(), overrides=overrides)
+    return msgspec.structs.replace(
+        snapshot, routes=known.routes or Routes(), overrides=overrides, reused=known.reused
+    )

@@ -107,7 +107,7 @@ class PipelineRunner:
 
     async def _run(self, snapshot: Snapshot, progress: ProgressReporter) -> None:
         ai = self._pipelines._invoker()
-        snapshot = await freeze(self._run_store, snapshot, ai)
+        snapshot = await freeze(self._run_store, snapshot, self._pipelines._client, ai)
         context = self._context = context_of(
             snapshot, self._run_store, ai, progress,
             budget=snapshot.pipeline.settings.budget,

@@ -73,5 +73,8 @@ async def take_up(tx: Tx, run: Run, *, queue: str | None, now: int) -> None:
 
 async def choose_model(tx: Tx, *, root_id: str, model: str, now: int) -> None:
     """Record the model of the calls that are left; the next execution completes the record."""
-    output = msgspec.json.encode({"model": model}).decode()
+    known = await step(tx, root_id=root_id, key=MODELS)
+    record = {} if known is None else msgspec.json.decode(known.output or "{}")
+    record = {name: value for name, value in record.items() if name != "routes"}
+    output = msgspec.json.encode(record | {"model": model}).decode()
     await tx.rows("put_models", root_id=root_id, key=MODELS, output=output, now=now)
