@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -69,8 +69,8 @@ def _within(limit: Limit, amount: Amount) -> bool:
 class Hold:
     """One call in progress; `paid` says what it took."""
 
-    def __init__(self, amount: Amount) -> None:
-        self.amount = amount
+    def __init__(self, amount: Amount, key: str = "") -> None:
+        self.amount, self.key = amount, key
         self.reply: Reply | None = None
 
     def paid(self, reply: Reply) -> None:
@@ -103,6 +103,11 @@ class Budget:
         self.held = NOTHING  # for calls in progress
         self.excess = NOTHING
         self._settled = asyncio.Condition()
+
+    @property
+    def limit(self) -> Limit:
+        """How much may be spent at most."""
+        return self._limit
 
     @property
     def is_limited(self) -> bool:
@@ -139,7 +144,7 @@ class Budget:
         A call without an answer counts for nothing, unless the provider may have worked on it:
         then it counts in full, since it may be on the bill.
         """
-        call = Hold(await self._hold(estimate))
+        call = await self._hold(estimate)
         used = NOTHING
         try:
             yield call
@@ -148,11 +153,14 @@ class Budget:
             used = self._of_error(call, error)
             raise
         finally:
-            self.spent, self.held = self.spent + used, self.held - call.amount
-            async with self._settled:
-                self._settled.notify_all()
+            await self._settle(call, used)
 
-    async def _hold(self, estimate: Estimate) -> Amount:
+    async def _settle(self, call: Hold, used: Amount) -> None:
+        self.spent, self.held = self.spent + used, self.held - call.amount
+        async with self._settled:
+            self._settled.notify_all()
+
+    async def _hold(self, estimate: Estimate) -> Hold:
         async with self._settled:
             amount = self._at_most(estimate)
             while (verdict := judge(self._limit, self.spent, self.held, amount)) == "wait":
@@ -161,7 +169,7 @@ class Budget:
             if verdict == "refuse":
                 raise self._refused(amount)
             self.held += amount
-        return amount
+        return Hold(amount)
 
     def _at_most(self, estimate: Estimate) -> Amount:
         """The most that a call may take, as far as its provider keeps to the request."""
@@ -173,9 +181,7 @@ class Budget:
                 "cannot be kept",
                 hint="Pass {max_tokens} to the program, or limit the number of calls instead.",
             )
-        cost = estimate.cost_usd if estimate.cost_usd_max is None else estimate.cost_usd_max
-        most = estimate.tokens if estimate.tokens_max is None else estimate.tokens_max
-        return _amount(cost, most) + self.excess
+        return most_of(estimate) + self.excess
 
     def _of_reply(self, call: Hold) -> Amount:
         if call.reply is None:
@@ -195,7 +201,7 @@ class Budget:
             return self._of_reply(call)
         return call.amount if may_be_billed(error) else NOTHING
 
-    def _refused(self, amount: Amount) -> BudgetSpent:
+    def _refused(self, amount: Amount, of: str = "") -> BudgetSpent:
         parts = []
         if self._limit.nano_usd is not None:
             parts.append(f"${self.spent_usd:.4f} of ${self._limit.nano_usd / NANO:.4f}")
@@ -206,11 +212,52 @@ class Budget:
         next_one = f"{amount.tokens} tokens"
         if self._limit.nano_usd is not None:
             next_one += f" (${amount.nano_usd / NANO:.4f})"
+        name = f"the budget of {of}" if of else "the budget"
         return BudgetSpent(
-            f"the budget is used up: {' and '.join(parts)} are spent, and the next call may take "
+            f"{name} is used up: {' and '.join(parts)} are spent, and the next call may take "
             f"up to {next_one}",
             spent_usd=self.spent_usd, spent_tokens=self.spent_tokens, calls=self.spent.calls,
         )  # fmt: skip
+
+
+class Budgets:
+    """Several budgets that each call has to keep: of its run, of a day, of a provider."""
+
+    def __init__(self, budgets: Sequence[Budget]) -> None:
+        self._budgets = [each for each in budgets if each.is_limited]
+
+    @property
+    def excess_tokens(self) -> int:
+        """Tokens of an answer beyond its bound."""
+        bounding = [each.excess.tokens for each in self._budgets if each.bounds_answers]
+        return max(bounding, default=0)
+
+    def bounded(self, invoker: Invoker, request: Request) -> Request:
+        """The question with a bound on its answer, if a budget needs one."""
+        for budget in self._budgets:
+            request = budget.bounded(invoker, request)
+        return request
+
+    @contextlib.asynccontextmanager
+    async def spending(self, estimate: Estimate) -> AsyncIterator[Hold]:
+        """Set aside for one call in every budget, in their order."""
+        async with contextlib.AsyncExitStack() as stack:
+            holds = [await stack.enter_async_context(b.spending(estimate)) for b in self._budgets]
+            yield HoldOfAll(holds, estimate)
+
+
+class HoldOfAll(Hold):
+    """One call in progress, in several budgets."""
+
+    def __init__(self, holds: Sequence[Hold], estimate: Estimate) -> None:
+        super().__init__(holds[0].amount if holds else most_of(estimate))
+        self._holds = holds
+
+    def paid(self, reply: Reply) -> None:
+        """The call was answered."""
+        super().paid(reply)
+        for hold in self._holds:
+            hold.paid(reply)
 
 
 class Budgeted(Wrapper):
@@ -232,6 +279,13 @@ class Budgeted(Wrapper):
             reply = await self._invoker.ask(request)
             call.paid(reply)
         return reply
+
+
+def most_of(estimate: Estimate) -> Amount:
+    """The most that a call may take, as estimated."""
+    cost = estimate.cost_usd if estimate.cost_usd_max is None else estimate.cost_usd_max
+    most = estimate.tokens if estimate.tokens_max is None else estimate.tokens_max
+    return _amount(cost, most)
 
 
 def amount_of(reply: Reply, reserved: Amount) -> Amount:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.ai.base import Request, passing
-from rota.ai.budget import NANO
+from rota.ai.budget import NANO, Budget
 from rota.ai.finish import CHAT
 from rota.ai.openai import OpenAI
 from rota.ai.prices import Prices
@@ -137,8 +137,10 @@ class Scenario:
         """One process: it works until its budget is spent, or it is killed."""
         self.disk.crashed = False
         ledger = CallLedger(self.disk.put, f"w{number}")
-        caller = ModelCaller(self.bank, SystemClock(), ledger, self._budget)
-        caller.spent(await call_ledger.totals(self.disk.read()))
+        limits = self._budget
+        budget = Budget(limits.max_cost, limits.max_tokens, limits.max_calls)
+        budget.spent = (await call_ledger.totals(self.disk.read())).spent
+        caller = ModelCaller(self.bank, SystemClock(), ledger, [budget])
         work = iter(range(40))
         slots = [asyncio.create_task(self._slot(caller, ledger, work)) for _ in range(parallel)]
         if rounds is not None:

@@ -19,7 +19,7 @@ from rota.pipelines.definition.model import Filter, Pipeline
 from rota.pipelines.definition.nodes import AiGraphNode, parents_of
 from rota.pipelines.definition.parameters import parameters_of
 from rota.pipelines.definition.problems import Problem
-from rota.pipelines.definition.sections import AiSection, OutputField, PipelineBudget
+from rota.pipelines.definition.sections import AiSection, BudgetLimits, OutputField, PipelineBudget
 from rota.pipelines.preview.validation import names_of
 
 LEVELS = {"error": "red", "warning": "yellow"}
@@ -157,15 +157,30 @@ def print_page(listed: Listed, loaded: Loaded, next_at: int | None, now: int) ->
 
 
 def budget_words(budget: PipelineBudget | None) -> str | None:
-    """`at most $5, 100 calls`."""
+    """`at most $5, 100 calls; $20 a day`."""
     if budget is None:
         return None
+    parts = [
+        words + suffix
+        for limits, suffix in (
+            (budget, ""),
+            (budget.per_day, " a day"),
+            (budget.per_month, " a month"),
+        )
+        if (words := _limit_words(limits))
+    ]
+    return f"at most {'; '.join(parts)}" if parts else None
+
+
+def _limit_words(budget: BudgetLimits | None) -> str:
+    if budget is None:
+        return ""
     limits = [
         f"${budget.max_cost:g}" if budget.max_cost is not None else "",
         f"{budget.max_tokens} tokens" if budget.max_tokens else "",
         f"{budget.max_calls} calls" if budget.max_calls else "",
     ]
-    return f"at most {', '.join(filter(None, limits))}" if any(limits) else None
+    return ", ".join(filter(None, limits))
 
 
 def parts(loaded: Loaded) -> list[render.Row]:

@@ -91,8 +91,8 @@ class Parameter(Section, frozen=True, kw_only=True):
     value: Annotated[Any, Meta(description="Its value; anything but null.")]
 
 
-class PipelineBudget(Section, frozen=True, kw_only=True):
-    """Limits of one run with all its retries. Rota makes no call that could exceed one of them."""
+class BudgetLimits(Section, frozen=True, kw_only=True):
+    """Limits. Rota makes no call that could exceed one of them."""
 
     max_cost: Annotated[
         Annotated[float, Meta(ge=0)] | None,
@@ -100,6 +100,17 @@ class PipelineBudget(Section, frozen=True, kw_only=True):
     ] = None
     max_tokens: Annotated[Positive | None, Meta(description="Tokens, in and out.")] = None
     max_calls: Annotated[Positive | None, Meta(description="AI calls.")] = None
+
+
+class PipelineBudget(BudgetLimits, frozen=True, kw_only=True):
+    """Limits of one run with all its retries; and of all runs of the pipeline together."""
+
+    per_day: Annotated[
+        BudgetLimits | None, Meta(description="Limits of all runs on one day, in UTC.")
+    ] = None
+    per_month: Annotated[
+        BudgetLimits | None, Meta(description="Limits of all runs in one month, in UTC.")
+    ] = None
 
 
 class ResultsFiles(Section, frozen=True, kw_only=True):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import IO, NamedTuple
 
 from rota.ai.base import Invoker
+from rota.ai.budget import Budget
 from rota.core.runs.model import Claim, StoredStep
-from rota.pipelines.definition.sections import PipelineBudget
 from rota.pipelines.outcome import OutcomeWord, Progress, UsageSum
 from rota.pipelines.run.model_caller import ModelCaller, ProviderWatch
 from rota.pipelines.run.run_store import (
@@ -134,12 +134,12 @@ def context_of(
     ai: Invoker,
     progress: ProgressReporter,
     *,
-    budget: PipelineBudget | None = None,
+    budgets: Sequence[Budget] = (),
     stdin: IO[bytes] | None = None,
 ) -> PipelineContext:
     """The context of a run, or of a shard of one."""
     watch = ProviderWatch(run_store, progress)
-    asker = ModelCaller(ai, run_store.clock, run_store.calls, budget, watch)
+    asker = ModelCaller(ai, run_store.clock, run_store.calls, budgets, watch)
     earlier = snapshot.overrides.cache_from
     roots = snapshot.reused if earlier is None else (earlier, *snapshot.reused)
     caches = tuple(Cache(run_store.of(root)) for root in roots)

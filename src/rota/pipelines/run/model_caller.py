@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -24,7 +24,7 @@ from rota.ai.base import (
     announces,
     request_id_of,
 )
-from rota.ai.budget import Budget, usage_of
+from rota.ai.budget import Budget, Budgets, usage_of
 from rota.ai.finish import Finish
 from rota.core.runs.retry import RetryPolicy
 from rota.core.time.instants import SECOND
@@ -46,7 +46,7 @@ from rota.errors import (
     UnfinishedReply,
 )
 from rota.pipelines.definition.fields import re_ask
-from rota.pipelines.definition.sections import PipelineBudget, Retry
+from rota.pipelines.definition.sections import Retry
 from rota.pipelines.run.call_ledger import CallLedger, CallTotals, Slot, of_error, of_reply
 from rota.pipelines.run.prompt_builder import ModelPrompt
 from rota.pipelines.run.run_store import ItemRecord
@@ -129,27 +129,17 @@ class ModelCaller:
         ai: Invoker,
         clock: Clock,
         ledger: CallLedger,
-        budget: PipelineBudget | None = None,
+        budgets: Sequence[Budget] = (),
         watch: ProviderWatch | None = None,
     ) -> None:
         self._ai, self._clock, self._ledger, self._watch = ai, clock, ledger, watch
         self._given_up: set[object] = set()  # providers that were waited for in vain
-        limits = budget or PipelineBudget()
-        self._budget = Budget(limits.max_cost, limits.max_tokens, limits.max_calls)
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether a budget has to be kept."""
-        return self._budget.is_limited
-
-    def spent(self, earlier: CallTotals) -> None:
-        """Count what earlier attempts of the run have taken."""
-        self._budget.spent = earlier.spent
+        self._budgets = Budgets(budgets)
 
     @property
     def warnings(self) -> list[str]:
         """The warnings about calls for the result of the run."""
-        excess = self._budget.excess.tokens if self._budget.bounds_answers else 0
+        excess = self._budgets.excess_tokens
         if not excess:
             return []
         return [f"an answer took {excess} tokens more than its bound: its provider ignores it"]
@@ -183,7 +173,7 @@ class ModelCaller:
         tries = Attempts(question)
         while True:
             began = asyncio.get_running_loop().time()
-            request = self._budget.bounded(self._ai, tries.request(prompt))
+            request = self._budgets.bounded(self._ai, tries.request(prompt))
             estimate = self._ai.estimate(request)
             try:
                 reply = await self._once(request, estimate, usage)
@@ -223,7 +213,7 @@ class ModelCaller:
 
     async def _once(self, request: Request, estimate: Estimate, usage: Usage) -> Reply:
         async with (
-            self._budget.spending(estimate) as hold,
+            self._budgets.spending(estimate) as hold,
             self._ledger.call(hold.amount, estimate.model, usage.owed) as slot,
         ):
             request = msgspec.structs.replace(request, begin=slot.begin)

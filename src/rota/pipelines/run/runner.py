@@ -40,6 +40,7 @@ from rota.pipelines.run.model_caller import LOST
 from rota.pipelines.run.prompt_builder import PromptBuilder
 from rota.pipelines.run.reduce import OUTPUT, AiReduce, put_reply, reduce_by_form, shown
 from rota.pipelines.run.results import Source, Spool, outcomes, source_of_map
+from rota.pipelines.run.run_budgets import budgets_of, forget
 from rota.pipelines.run.run_store import RunReader, RunStore
 from rota.pipelines.run.sharding import Sharding, ShardsRunning
 from rota.pipelines.run.single_call import call
@@ -108,13 +109,13 @@ class PipelineRunner:
     async def _run(self, snapshot: Snapshot, progress: ProgressReporter) -> None:
         ai = self._pipelines._invoker()
         snapshot = await freeze(self._run_store, snapshot, self._pipelines._client, ai)
+        budgets = await budgets_of(
+            self._base, self._run_store, snapshot, self._claim.root_id, is_shared=self._may_share
+        )
         context = self._context = context_of(
-            snapshot, self._run_store, ai, progress,
-            budget=snapshot.pipeline.settings.budget,
+            snapshot, self._run_store, ai, progress, budgets=budgets,
             stdin=self._pipelines.stdin.pop(self._claim.root_id, None),
         )  # fmt: skip
-        if context.asker.is_limited and not self._claim.is_fresh:
-            context.asker.spent(await self._run_store.call_totals())
         if not snapshot.path.is_dir():
             raise BadInput(
                 f"the folder {snapshot.folder} of {snapshot.pipeline_id} is not there",
@@ -130,9 +131,11 @@ class PipelineRunner:
 
     def _sharding(self) -> Sharding | None:
         """The sharding of the map, if workers on other machines share this database."""
-        if not self._pipelines.serves or self._base.database.is_local:
-            return None
-        return Sharding(self._base, self._journal, self._claim)
+        return Sharding(self._base, self._journal, self._claim) if self._may_share else None
+
+    @property
+    def _may_share(self) -> bool:
+        return self._pipelines.serves and not self._base.database.is_local
 
     async def _check_trust(self, snapshot: Snapshot) -> None:
         """Check the trust again: the files, or the run's row, may have changed since the start."""
@@ -180,6 +183,8 @@ class PipelineRunner:
     ) -> PipelineResult:
         """Summarise the records of the run, and write the results file beside the pipeline."""
         context = self._context
+        if self._may_share and snapshot.pipeline.settings.budget is not None:
+            await forget(self._base.database, self._run_store)
         result = await result_of(
             self._run_store, snapshot, chars_max=OUTPUT_CHARS_MAX, outcome=outcome, error=error,
             duration_ms=(self._base.clock.now() - self._claim.started_at) // 1000,

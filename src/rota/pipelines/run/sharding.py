@@ -26,6 +26,7 @@ from rota.pipelines.run.context import PipelineContext, ProgressReporter, contex
 from rota.pipelines.run.frozen_models import frozen
 from rota.pipelines.run.map_stage import linear_map
 from rota.pipelines.run.model_caller import LOST
+from rota.pipelines.run.run_budgets import budgets_of
 from rota.pipelines.run.run_store import (
     SHARDS,
     PositionedItem,
@@ -109,14 +110,9 @@ class Sharding(NamedTuple):
         return [context.run_store.of(child) for child in children]
 
     def _is_worth_it(self, context: PipelineContext) -> bool:
-        """Whether to share: not where one process must count a budget or failures."""
+        """Whether to share: not where one process must count failures."""
         step = context.snapshot.pipeline.map
-        return (
-            step is not None
-            and not step.fail_fast
-            and step.max_failures is None
-            and not context.asker.is_limited
-        )
+        return step is not None and not step.fail_fast and step.max_failures is None
 
     async def _share_out(
         self, context: PipelineContext, item_list: str, total: int
@@ -167,7 +163,8 @@ async def perform_shard(
         snapshot = await frozen(whole, await _snapshot(base, given))
         store = RunStore(base.database, journal, claim)
         progress = ProgressReporter(claim, snapshot.pipeline_id, ())
-        context = context_of(snapshot, store, pipelines._invoker(), progress)
+        budgets = await budgets_of(base, store, snapshot, given.whole, is_shared=True)
+        context = context_of(snapshot, store, pipelines._invoker(), progress, budgets=budgets)
         step = snapshot.pipeline.map
         assert step is not None
         stage = linear_map(context, step, given.end)

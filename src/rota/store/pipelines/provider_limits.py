@@ -13,6 +13,11 @@ from rota.store.backend.database import Tx
 T = TypeVar("T")
 
 
+async def remove(tx: Tx, *, namespace: str, name: str) -> None:
+    """Delete a row."""
+    await tx.rows("drop_ai_limits", namespace=namespace, name=name)
+
+
 async def change(
     tx: Tx, step: Callable[[str], tuple[str, T]], *, namespace: str, name: str, blank: str
 ) -> T:

@@ -10,3 +10,6 @@ on conflict do nothing
 
 -- name: move_ai_limits
 update ai_limits set state = :state where namespace = :namespace and name = :name
+
+-- name: drop_ai_limits
+delete from ai_limits where namespace = :namespace and name = :name
