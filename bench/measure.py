@@ -83,6 +83,7 @@ class Sizes(NamedTuple):
     churn: int = 200_000
     history: int = 5_000_000
     paused: int = 150
+    waiting: int = 10_000
 
 
 QUICK = Sizes(
@@ -105,6 +106,7 @@ QUICK = Sizes(
     30_000,
     50_000,
     60,
+    2_000,
 )
 
 

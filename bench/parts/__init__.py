@@ -9,6 +9,7 @@ from bench.parts.churn import Churn
 from bench.parts.drain import Drain
 from bench.parts.fairness import Fairness
 from bench.parts.fan_out import FanOut
+from bench.parts.growth import Growth
 from bench.parts.herd import Herd
 from bench.parts.history import History
 from bench.parts.http_server import HttpRequests
@@ -34,6 +35,7 @@ PARTS: dict[str, Part] = {
         History(),
         Steps(),
         FanOut(),
+        Growth(),
         Fairness(),
         Latency(),
         Pauses(),
