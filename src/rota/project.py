@@ -462,6 +462,7 @@ def configure(app: Rota, project: Project, chosen: Given) -> Rota:
         origin = str(Path(project.source).resolve())
         app.declared.add_file(origin, project.file.schedules, project.bad_schedules)
         app.notifications.declared.add_file(origin, project.file.notifications)
+        app.notifications.declared.page_url = str(project.file.http.get("url") or "")
     return app
 
 

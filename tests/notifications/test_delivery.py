@@ -91,6 +91,18 @@ async def test_a_message_is_tried_until_it_is_taken_with_one_id(
     assert "secret-path" not in caplog.text
 
 
+async def test_a_receiver_that_asks_for_a_year_gets_its_message_within_the_hour(
+    database_url: str,
+) -> None:
+    later = Answer(429, headers=(("retry-after", "31536000"),))
+    async with shop(database_url, later) as (world, receiver):
+        await world.app.start("order")
+        await pass_until(world, lambda: len(receiver.calls) == 1)
+        asked_at = world.clock.now()
+        await pass_until(world, lambda: len(receiver.calls) == 2)
+        assert 3500 * SECOND <= world.clock.now() - asked_at <= 3700 * SECOND
+
+
 async def test_a_channel_that_is_down_ends_after_ten_tries_and_can_be_retried(
     database_url: str,
 ) -> None:
@@ -180,7 +192,9 @@ async def test_a_command_gets_a_small_environment_and_the_variables_of_pass_env(
     assert "secret-value" not in await stored(database_url)
 
 
-@pytest.mark.parametrize("line", ["exit 3 # secret-path", "sleep 60 # secret-path"])
+@pytest.mark.parametrize(
+    "line", ["exit 1 # secret-path", "exit 3 # secret-path", "sleep 60 # secret-path"]
+)
 async def test_a_command_that_fails_or_hangs_is_tried_again_and_not_shown(
     database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, line: str
 ) -> None:

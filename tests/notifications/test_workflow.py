@@ -256,6 +256,19 @@ async def test_a_command_gets_the_message_and_its_folder_and_is_killed_in_time(
         assert step.attempt > 1  # the first try was killed
 
 
+async def test_a_command_that_ends_with_1_has_not_taken_its_message(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with scene(database_url) as at:
+        line = "echo x >> calls; test -e ready || { touch ready; exit 1; }"
+        await at.recipients(tmp_path, on_success={"command": line})
+        await at.world.advance("1h")
+        await at.hours()
+        first = (await at.app.runs.list(name=NOTIFY))[-1]
+        [step] = [one for one in await at.app.runs.steps(first.id) if "send" in one.key]
+        assert (first.status, step.attempt) == ("completed", 2)
+
+
 async def test_a_command_gets_a_small_environment_and_the_variables_of_pass_env(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

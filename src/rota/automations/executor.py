@@ -98,6 +98,8 @@ class AutomationExecutor:
         # Without a next time a person is asked, and the notification loop has work.
         is_due = begun.next_at is None or begun.next_at <= self._environment.clock.now()
         self._wakeups.notify_soon(READY if is_due else TIMER)
+        if begun.is_news and not is_due:
+            self._wakeups.notify_soon(READY)
         return None
 
     def _skip_after(self, claim: Claim) -> dict[str, int]:

@@ -19,11 +19,12 @@ from rota.core.notifications.model import NOTIFY, NOTIFY_BLOCK, Notification, No
 from rota.core.notifications.rules import NotificationMessage, dispatch
 from rota.core.runs.lifecycle import Trigger
 from rota.core.runs.model import NewRun
+from rota.core.time.instants import micros
 from rota.engine.context import EngineContext
 from rota.engine.timed_loop import TimedLoop
 from rota.engine.wakeups import READY
 from rota.store.backend.database import Tx
-from rota.store.notifications import record, rules
+from rota.store.notifications import overdue, record, rules
 from rota.store.notifications.record import FreshNotification
 from rota.store.notifications.rules import StoredRule
 from rota.store.runs.start import start_runs
@@ -35,6 +36,8 @@ GAP_S = 0.5
 DELIVERY = "rota.notification"
 QUEUE = "rota.notifications"
 SLOTS = 10
+# A worker without a heartbeat for so many of its times is not counted as one that has code.
+SILENT_BEATS = 3
 # The kinds that happen once to a run, at its end.
 _ENDS = {
     NotificationKind.SUCCEEDED, NotificationKind.RECOVERED, NotificationKind.FAILED,
@@ -76,9 +79,10 @@ class NotificationLoop(TimedLoop):
             return 0
         while True:
             now = self._base.clock.now()
+            silent_us = SILENT_BEATS * micros(self._base.settings.heartbeat_s)
             done = await self._base.database.write(
                 dispatch_batch, namespace=self._base.settings.namespace, now=now,
-                new_ids=self._base.ids.endless(now),
+                new_ids=self._base.ids.endless(now), alive_after=now - silent_us,
             )  # fmt: skip
             started += done.started
             if done.taken < BATCH:
@@ -91,9 +95,15 @@ class NotificationLoop(TimedLoop):
         return started
 
 
-async def dispatch_batch(tx: Tx, *, namespace: str, now: int, new_ids: Iterator[str]) -> Dispatched:
-    """Turn one batch of notifications into runs that send messages, in one transaction."""
+async def dispatch_batch(
+    tx: Tx, *, namespace: str, now: int, new_ids: Iterator[str], alive_after: int
+) -> Dispatched:
+    """Turn one batch of notifications into runs that send messages, in one transaction. A worker
+    with an older heartbeat than `alive_after` is silent."""
     known = await rules.lock(tx, namespace=namespace)
+    look_at = await overdue.look(
+        tx, [one.rule for one in known], namespace=namespace, alive_after=alive_after, now=now
+    )
     fresh = await record.fresh(tx, namespace=namespace, limit=BATCH)
     news = [one.notification for one in fresh if one.for_rules]
     plans = {
@@ -120,7 +130,7 @@ async def dispatch_batch(tx: Tx, *, namespace: str, now: int, new_ids: Iterator[
     if fresh:
         marks = [(one.notification.id, _sent_to(one, known)) for one in fresh]
         await record.dispatched(tx, marks, now=now)
-    dues = [plan.due_at for plan in plans.values() if plan.due_at is not None]
+    dues = [at for at in (look_at, *(plan.due_at for plan in plans.values())) if at is not None]
     return Dispatched(len(fresh), len(runs), min(dues, default=None))
 
 
@@ -128,7 +138,7 @@ def _sent_to(one: FreshNotification, known: list[StoredRule]) -> str:
     """The names of its rules; a dispatcher of the version before may have noted some."""
     names = [one.sent_to] if one.sent_to else []
     if one.for_rules:
-        names = [rule.name for rule in known if rule.rule.filters.wants(one.notification)]
+        names = [rule.name for rule in known if rule.rule.wants(one.notification)]
     return ", ".join(names if one.recipients is None else [*names, NOTIFY_BLOCK])
 
 

@@ -25,6 +25,8 @@ from rota.core.notifications.model import (
 from rota.core.notifications.rules import (
     EVERY_US,
     LIMIT,
+    OUTAGE_AFTER_US,
+    WAITING_AFTER_US,
     NotificationFilters,
     NotificationRule,
 )
@@ -48,6 +50,8 @@ class NotificationFilterOptions(TypedDict, total=False):
     names: Sequence[str]
     queues: Sequence[str]
     tags: Mapping[str, str]
+    outage_after: str
+    waiting_after: str
 
 
 class NotificationOptions(NotificationFilterOptions, total=False):
@@ -83,6 +87,8 @@ class NotificationTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     queues: list[str] = []
     tags: dict[str, str] = {}
     limit: str | None = None
+    outage_after: str | None = None
+    waiting_after: str | None = None
 
 
 class DeclaredRule(NamedTuple):
@@ -106,22 +112,47 @@ def declared(name: str, origin: str, table: NotificationTable) -> DeclaredRule:
         )
     _check_channel(name, table)
     limit, every_us = _rate(name, table.limit)
-    rule = NotificationRule(filters=_filters(name, table), limit=limit, every_us=every_us)
-    return DeclaredRule(name, origin, rule, table)
+    return DeclaredRule(name, origin, _rule(name, table, limit, every_us), table)
 
 
 def hooked(name: str, origin: str, table: NotificationTable, hook: Hook) -> DeclaredRule:
     """A rule that calls a function of this process, once for each notification."""
     checked_name(name, "notification rule")
-    return DeclaredRule(
-        name, origin, NotificationRule(filters=_filters(name, table), limit=None), table, hook
-    )
+    return DeclaredRule(name, origin, _rule(name, table, None, EVERY_US), table, hook)
+
+
+def _rule(
+    name: str, table: NotificationTable, limit: int | None, every_us: int
+) -> NotificationRule:
+    return NotificationRule(
+        filters=_filters(name, table), limit=limit, every_us=every_us,
+        outage_after_us=_time(name, "outage_after", table.outage_after, OUTAGE_AFTER_US),
+        waiting_after_us=_time(name, "waiting_after", table.waiting_after, WAITING_AFTER_US),
+    )  # fmt: skip
+
+
+def _time(name: str, option: str, text: str | None, otherwise: int) -> int:
+    if text is None:
+        return otherwise
+    try:
+        time_us = micros(text)
+    except BadInput:
+        time_us = 0
+    if time_us < 1:
+        raise UsageError(
+            f"notification rule {name}: {option} {text!r} is not a time",
+            hint=f'Write {option} = "15m".',
+        )
+    return time_us
 
 
 def table_of(options: Mapping[str, Any], **more: Any) -> NotificationTable:
     """Filters as a table."""
-    lists: dict[str, Any] = {key: list(options[key]) for key in options if key != "tags"}
-    return NotificationTable(**lists, tags=dict(options.get("tags", {})), **more)
+    times = {key: options[key] for key in ("outage_after", "waiting_after") if key in options}
+    lists: dict[str, Any] = {
+        key: list(options[key]) for key in options if key != "tags" and key not in times
+    }
+    return NotificationTable(**lists, **times, tags=dict(options.get("tags", {})), **more)
 
 
 def _filters(name: str, table: NotificationTable) -> NotificationFilters:

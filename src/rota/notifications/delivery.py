@@ -11,9 +11,10 @@ import asyncio
 import inspect
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -29,6 +30,7 @@ from rota.notifications.webhook import Ping
 
 if TYPE_CHECKING:
     from rota.engine.clock import Clock
+    from rota.notifications.registry import DeclaredRules
 
 log = logging.getLogger("rota.notify")
 
@@ -38,7 +40,7 @@ _PINGS: dict[str, Ping] = {
 
 
 def install(
-    rules: Mapping[str, DeclaredRule],
+    rules: DeclaredRules,
     clock: Clock,
     step: Callable[..., Any],
     workflow: Callable[..., Any],
@@ -60,14 +62,14 @@ def install(
 
 
 async def deliver(
-    rules: Mapping[str, DeclaredRule], name: str, message: NotificationMessage, *, now_s: int
+    rules: DeclaredRules, name: str, message: NotificationMessage, *, now_s: int
 ) -> None:
     """Send one message; returns once the receiver has taken it."""
     rule = rules.get(name)
     if rule is None:
         raise Transient(f"this process declares no notification rule {name!r}")
     try:
-        await _send(rule, message, now_s)
+        await _send(rule, message, now_s, rules.page_url)
     except Exception as error:
         log.warning(
             "notification rule %s could not send message %s: %s", name, message.id,
@@ -81,19 +83,21 @@ async def deliver(
         raise later from error
 
 
-async def _send(rule: DeclaredRule, message: NotificationMessage, now_s: int) -> None:
+async def _send(
+    rule: DeclaredRule, message: NotificationMessage, now_s: int, page_url: str
+) -> None:
     channel = rule.channel
     if rule.hook is not None:
         await _call(rule, message)
     elif channel.webhook is not None:
-        body = _payload(message)
+        body = _payload(message, page_url)
         await webhook.post(
             channel.webhook, channel.secret_env, message_id=message.id, timestamp=now_s, body=body
         )
     elif channel.command is not None:
-        await _run(channel.command, channel.pass_env, message)
+        await _run(channel.command, channel.pass_env, message, _payload(message, page_url))
     elif channel.mail is not None:
-        await mail.send(rule.name, channel.mail, message)
+        await mail.send(rule.name, channel.mail, message, _link(message, page_url))
     elif channel.ping is not None:
         event = _PINGS.get(message.kind, "fail")
         await webhook.call_ping(channel.ping, event, run_id=message.entries[0].last.run_id)
@@ -110,7 +114,9 @@ async def _call(rule: DeclaredRule, message: NotificationMessage) -> None:
             await answer
 
 
-async def _run(command_line: str, pass_env: Sequence[str], message: NotificationMessage) -> None:
+async def _run(
+    command_line: str, pass_env: Sequence[str], message: NotificationMessage, payload: bytes
+) -> None:
     notification = message.entries[0].last
     env = {
         "ROTA_KIND": message.kind, "ROTA_NAME": one_line(notification.name),
@@ -118,7 +124,7 @@ async def _run(command_line: str, pass_env: Sequence[str], message: Notification
     }  # fmt: skip
     try:
         ended = await command.run(
-            command_line, Path(os.getcwd()), stdin=_payload(message).decode(), env=env,
+            command_line, Path(os.getcwd()), stdin=payload.decode(), env=env,
             pass_env=pass_env,
         )  # fmt: skip
     except Transient as error:  # errors are stored, and the line may hold a secret
@@ -127,10 +133,22 @@ async def _run(command_line: str, pass_env: Sequence[str], message: Notification
         raise Transient(ended.end_text("the command"))
 
 
-def _payload(message: NotificationMessage) -> bytes:
+def _link(message: NotificationMessage, page_url: str) -> str | None:
+    """The page of its work, if the address of the dashboard is configured."""
+    one = message.single
+    if one is None or not page_url:
+        return None
+    is_automation = one.source == "automation"
+    path = f"automations/{quote(one.name, safe='')}" if is_automation else f"runs/{one.run_id}"
+    return f"{page_url.rstrip('/')}/{path}"
+
+
+def _payload(message: NotificationMessage, page_url: str) -> bytes:
     """A message as JSON. `text` is the whole message for people; a digest has `entries`."""
+    link = _link(message, page_url)
     fields: dict[str, Any] = {
-        "id": message.id, "kind": message.kind, "text": message.text, "count": message.count,
+        "id": message.id, "kind": message.kind, "count": message.count, "link": link,
+        "text": message.text if link is None else f"{message.text} {link}",
     }  # fmt: skip
     if message.single is not None:
         return msgspec.json.encode(fields | _fields(message.single))
@@ -155,5 +173,8 @@ def _fields(notification: Notification) -> dict[str, Any]:
         "queue": notification.queue, "tags": notification.tags, "at": iso(notification.at),
         "reason": details.reason, "error": details.error, "attempt": details.attempt,
         "dueAt": iso_if_known(details.due_at),
-        "occurrences": details.occurrences,
+        "occurrences": details.occurrences, "since": iso_if_known(details.since),
+        "waitsFor": details.waits_for, "change": details.change,
+        "items": details.items, "deadLetters": details.dead_letters,
+        "commands": notification.commands,
     }  # fmt: skip

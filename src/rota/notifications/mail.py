@@ -27,23 +27,24 @@ def mailer(name: str, mail: Mail) -> SendMail:
     )  # fmt: skip
 
 
-async def send(name: str, mail: Mail, message: NotificationMessage) -> None:
+async def send(name: str, mail: Mail, message: NotificationMessage, link: str | None) -> None:
     """Send one message. Transient: it may work later, and may have worked now."""
     from rota.tools.base import Call
 
-    params = {"to": mail.to, "subject": f"[rota] {message.title}", "text": body(message)}
+    params = {"to": mail.to, "subject": f"[rota] {message.title}", "text": body(message, link)}
     try:
         await mailer(name, mail).call(params, Call(message.id, TIMEOUT_S))
     except (NotSent, OutcomeUnknown, NeedsLogin) as error:
         raise Transient(error.message) from None
 
 
-def body(message: NotificationMessage) -> str:
+def body(message: NotificationMessage, link: str | None = None) -> str:
     """The text of the mail."""
     lines = [message.text, ""]
     notification = message.single
     if notification is not None:
         if notification.error:
             lines += [notification.error, ""]
+        lines += [*notification.commands, *([link] if link else [])]
         lines += [f"Run: {notification.run_id}   (rota run show {notification.run_id})"]
     return "\n".join([*lines, f"Message: {message.id}", ""])

@@ -23,6 +23,7 @@ class DeclaredRules(dict[str, DeclaredRule]):
     """The rules that one program declares, in code and in its project file, by name."""
 
     _file: str | None = None
+    page_url = ""  # where people open the dashboard: url under [http] in rota.toml
 
     def add(self, rule: DeclaredRule) -> None:
         """Add a rule."""

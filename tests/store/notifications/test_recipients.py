@@ -66,7 +66,7 @@ async def _recorded(db: Database) -> list[tuple[str, str]]:
 async def _dispatch(db: Database, now: int = NOW) -> list[dict[str, Any]]:
     """The inputs of the runs that send, after the notification loop has looked."""
     ids = (fresh_id() for _ in itertools.count())
-    await db.write(dispatch_batch, namespace=SPACE, now=now, new_ids=ids)
+    await db.write(dispatch_batch, namespace=SPACE, now=now, new_ids=ids, alive_after=0)
     rows = await sql(db, f"select input from runs where name = '{NOTIFY}' order by id")
     return [msgspec.json.decode(row[0]) for row in rows]
 

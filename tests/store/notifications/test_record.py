@@ -33,7 +33,9 @@ async def _fails(db: Database, count: int) -> None:
 
 async def _dispatch(db: Database, now: int = NOW) -> int:
     ids = (fresh_id() for _ in itertools.count())
-    return (await db.write(dispatch_batch, namespace=SPACE, now=now, new_ids=ids)).started
+    return (
+        await db.write(dispatch_batch, namespace=SPACE, now=now, new_ids=ids, alive_after=0)
+    ).started
 
 
 async def test_several_at_once_send_each_message_once(db: Database) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from datetime import datetime
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
 import msgspec
 
+from rota.core.plurals import counted
 from rota.core.time.instants import iso, moment
 
 TEXT_CHARS_MAX = 600
@@ -22,7 +24,7 @@ NOTIFY_BLOCK = "pipeline.yaml"
 Source: TypeAlias = Literal["workflow", "schedule", "automation", "pipeline"]
 KindName: TypeAlias = Literal[
     "needs_attention", "approval_wanted", "unknown_outcome", "quarantined", "failed", "recovered",
-    "missed",
+    "missed", "outage", "stranded", "skipped", "waiting",
 ]  # fmt: skip
 SOURCES: tuple[Source, ...] = ("workflow", "schedule", "automation", "pipeline")
 
@@ -37,6 +39,10 @@ class NotificationKind(StrEnum):
     FAILED = "failed"  # it failed, and no retry is left
     RECOVERED = "recovered"  # it works again, after one of the above
     MISSED = "missed"  # an occurrence of a schedule did not run
+    OUTAGE = "outage"  # its counterpart has not answered for some time
+    STRANDED = "stranded"  # work is due, and no worker has its code
+    SKIPPED = "skipped"  # an item was skipped by policy
+    WAITING = "waiting"  # it has waited for a person for hours
     BEGAN = "began"  # an execution of a schedule began
     SUCCEEDED = "succeeded"  # it completed, and no failure was open (otherwise RECOVERED)
 
@@ -46,7 +52,18 @@ ROUTINE = frozenset({NotificationKind.BEGAN, NotificationKind.SUCCEEDED})
 RULE_KINDS = frozenset(NotificationKind) - ROUTINE
 KINDS: tuple[str, ...] = tuple(kind.value for kind in NotificationKind if kind in RULE_KINDS)
 # The events that a later success ends with `recovered`.
-TROUBLES = RULE_KINDS - {NotificationKind.RECOVERED, NotificationKind.MISSED}
+TROUBLES = RULE_KINDS - {
+    NotificationKind.RECOVERED, NotificationKind.MISSED, NotificationKind.STRANDED,
+    NotificationKind.SKIPPED, NotificationKind.WAITING,
+}  # fmt: skip
+# The kinds that ask a person; `waiting` reminds of them.
+ASKS = frozenset({
+    NotificationKind.NEEDS_ATTENTION, NotificationKind.APPROVAL_WANTED,
+    NotificationKind.UNKNOWN_OUTCOME, NotificationKind.QUARANTINED,
+})  # fmt: skip
+# Each of these is about another change, so none is a repetition of another.
+OF_A_CHANGE = frozenset({NotificationKind.APPROVAL_WANTED, NotificationKind.UNKNOWN_OUTCOME})
+PARAMS_CHARS_MAX = 400
 
 _WAITS = {
     "approval": NotificationKind.APPROVAL_WANTED,
@@ -69,8 +86,13 @@ SKIPPED = {
 # The sentence about each kind, after the title; MISSED has one of its own.
 _SENTENCES = {
     NotificationKind.NEEDS_ATTENTION: "needs attention{reason}{cause}",
-    NotificationKind.APPROVAL_WANTED: "waits for an approval{cause}",
-    NotificationKind.UNKNOWN_OUTCOME: "does not know whether a change happened{cause}",
+    NotificationKind.APPROVAL_WANTED: "waits for your approval{change}{commands}",
+    NotificationKind.UNKNOWN_OUTCOME: "does not know whether a change happened{change}{cause}"
+    "{commands}",
+    NotificationKind.OUTAGE: "has been waiting for {of} since {since}{cause}",
+    NotificationKind.STRANDED: "does not run: since {since} no worker has its code{cause}",
+    NotificationKind.SKIPPED: "skipped {items}{failures}{cause}{commands}",
+    NotificationKind.WAITING: "has waited for you since {since}{change}{cause}{commands}",
     NotificationKind.QUARANTINED: "was quarantined{cause}",
     NotificationKind.FAILED: "failed{tries}{cause}",
     NotificationKind.RECOVERED: "works again.",
@@ -79,9 +101,35 @@ _SENTENCES = {
 }
 
 
+# Why a run stopped until a person acts, by the reason of its status.
+_REASONS = {
+    "logic": "its code failed",
+    "auth": "it needs a login",
+    "permission": "it needs a permission",
+    "transient": "it kept failing and was given up",
+    "timeout": "it kept taking too long and was given up",
+    "internal": "an internal error stopped it",
+}
+
+
 def kind_of_wait(reason: str | None) -> NotificationKind:
     """The kind of notification for a run that waits for a person."""
     return _WAITS.get(reason or "", NotificationKind.NEEDS_ATTENTION)
+
+
+class ProposedChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The change that a person is asked about. `params` is JSON of bounded length."""
+
+    id: str
+    tool: str
+    params: str
+    title: str | None = None
+
+    @property
+    def words(self) -> str:
+        """In one line: `Pay Anna (send with {"amount":12})`."""
+        call = f"{self.tool} with {self.params}"
+        return one_line(f"{self.title} ({call})" if self.title else call, 2 * PARAMS_CHARS_MAX)
 
 
 class Details(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -92,6 +140,13 @@ class Details(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempt: int = 1
     due_at: int | None = None
     occurrences: int = 1  # missed: how many in a row
+    change: ProposedChange | None = None
+    waits_for: str | None = None  # outage: the counterpart
+    since: int | None = None  # outage, stranded, waiting
+    after_us: int | None = None  # the time after which rules with this time want it
+    items: tuple[str, ...] = ()  # skipped: topic/id of each event
+    failures: int = 0
+    dead_letters: tuple[str, ...] = ()  # skipped: topic and id of each letter
 
 
 class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -126,7 +181,9 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     @property
     def key(self) -> str:
         """Notifications with equal keys are repetitions of each other."""
-        return f"{self.kind}/{self.source}/{self.schedule or ''}/{self.name}"
+        about = self.details.change.id if self.details.change else self.run_id
+        own = f"/{about}" if self.kind in OF_A_CHANGE else ""
+        return f"{self.kind}/{self.source}/{self.schedule or ''}/{self.name}{own}"
 
     @property
     def title(self) -> str:
@@ -144,11 +201,32 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     def _sentence(self) -> str:
         if self.kind is NotificationKind.MISSED:
             return self._missed()
-        details = self.details
+        details, change = self.details, self.details.change
+        is_known = details.error is not None and details.error != ""
         return _SENTENCES[self.kind].format(
-            cause=f": {details.error}" if details.error else ".",
+            cause=f": {details.error}" if is_known else ".",
             tries=f" after {details.attempt} attempts" if details.attempt > 1 else "",
-            reason=f" ({details.reason})" if details.reason else "",
+            reason=f": {_REASONS.get(details.reason, details.reason)}" if details.reason else "",
+            change=f": {change.words}" if change else "",
+            of=details.waits_for or "its counterpart",
+            since=f"{moment(details.since or self.at):%Y-%m-%d %H:%M} UTC",
+            items=", ".join(details.items) or "an item",
+            failures=f" after {counted(details.failures, 'failure')}" if details.failures else "",
+            commands="".join(f" `{one}`" for one in self.commands),
+        )
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """The commands that answer it."""
+        answered = self.details.change.id if self.details.change else self.run_id
+        if self.details.reason == "approval":
+            return (f"rota run approve {answered}", f"rota run reject {answered}")
+        if self.details.reason == "reconciliation":
+            return (f"rota automation show {shlex.quote(self.name)}",)
+        name = shlex.quote(self.name)
+        return tuple(
+            f"rota automation requeue {name} {shlex.quote(topic)} {shlex.quote(letter)}"
+            for topic, letter in map(_split, self.details.dead_letters)
         )
 
     def _missed(self) -> str:
@@ -157,6 +235,11 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         count = f" ({details.occurrences} executions)" if details.occurrences > 1 else ""
         why = details.error or SKIPPED.get(details.reason or "", details.reason or "unknown")
         return f"was skipped{when}{count}: {why}."
+
+
+def _split(letter: str) -> tuple[str, str]:
+    topic, _, message_id = letter.partition("/")
+    return topic, message_id
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")

@@ -2,7 +2,7 @@
 
 A rule sends the first notification of each key at once. Within `every_us` after the first message
 it sends no second message for the same key, and at most `limit` messages in all; it holds what
-comes on top and sends that as one digest when the time is over.
+comes on top and sends that as one digest when the time is over. Approvals are not limited.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import msgspec
 
 from rota.core.notifications.model import ROUTINE, Notification, NotificationKind, one_line
 from rota.core.runs.rate_limit import set_back_us
-from rota.core.time.instants import MINUTE, iso
+from rota.core.time.instants import HOUR, MINUTE, iso
 
 EVERY_US = 10 * MINUTE
 LIMIT = 20
+OUTAGE_AFTER_US = 15 * MINUTE
+WAITING_AFTER_US = 4 * HOUR
 # A digest names this many; the rest is a number. It bounds what a rule holds, whatever happens.
 HELD_MAX = 50
 HELD_ERROR_CHARS = 300
@@ -54,6 +56,20 @@ class NotificationRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     filters: NotificationFilters = NotificationFilters()
     limit: int | None = LIMIT  # None: every notification is a message of its own
     every_us: int = EVERY_US
+    outage_after_us: int = OUTAGE_AFTER_US
+    waiting_after_us: int = WAITING_AFTER_US
+
+    def wants(self, one: Notification) -> bool:
+        """Whether a notification passes the filters, after the time that this rule sets."""
+        after = one.details.after_us
+        return self.filters.wants(one) and after in (None, self.after_us(one.kind))
+
+    def after_us(self, kind: NotificationKind) -> int | None:
+        """The time after which this rule wants this kind; None for kinds without one."""
+        if kind is NotificationKind.WAITING:
+            return self.waiting_after_us
+        is_outage = kind in (NotificationKind.OUTAGE, NotificationKind.STRANDED)
+        return self.outage_after_us if is_outage else None
 
 
 class DigestEntry(msgspec.Struct, frozen=True):
@@ -141,7 +157,7 @@ def dispatch(
     digest_id: str,
 ) -> DispatchPlan:
     """Turn new notifications into messages, by the limits of the rule."""
-    wanted = [one for one in fresh if rule.filters.wants(one)]
+    wanted = [one for one in fresh if rule.wants(one)]
     if rule.limit is None:
         return DispatchPlan([alone(one) for one in wanted], state, None)
     messages: list[NotificationMessage] = []
@@ -151,7 +167,9 @@ def dispatch(
     sent, held, others = set(state.sent), dict(state.held), state.others
     count = state.sent_count
     for one in wanted:
-        if one.key not in sent and count < rule.limit:
+        if one.kind is NotificationKind.APPROVAL_WANTED:  # a person is waited for: never held
+            messages.append(alone(one))
+        elif one.key not in sent and count < rule.limit:
             sent.add(one.key)
             count += 1
             messages.append(alone(one))

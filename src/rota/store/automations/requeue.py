@@ -62,13 +62,27 @@ async def _chosen(
         return await views.list_events(
             tx, key, topic=topic, status=status, before=before, limit=AT_ONCE
         )
-    found = await events.named(tx, key, topic, [message_id])
+    found: Sequence[StoredEvent] = await events.named(tx, key, topic, [message_id])
+    if not found and letters:
+        found = await _letters_about(tx, key, topic, message_id)
     if not found:
         raise BadInput(
             f"there is no event {topic}/{message_id} in automation {key.automation}",
             hint=f"See `rota automation events {key.automation} --topic {topic}`.",
         )
     return found
+
+
+async def _letters_about(
+    tx: Tx, key: AutomationKey, topic: str, message_id: str
+) -> Sequence[StoredEvent]:
+    """The newest open letter about the event with this id, or topic and id."""
+    open_ = await views.list_events(
+        tx, key, topic=topic, status=EventStatus.PENDING, before="", limit=AT_ONCE
+    )
+    about = ((one, _LETTER.decode(one.payload)) for one in open_)
+    names = ((one, {letter.id, f"{letter.topic}/{letter.id}"}) for one, letter in about)
+    return [one for one, known in names if message_id in known][:1]
 
 
 async def _again(tx: Tx, event: StoredEvent, now: int) -> EventName:

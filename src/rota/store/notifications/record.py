@@ -14,17 +14,23 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from rota.core.automations.model import LedgerRow
 from rota.core.notifications.model import (
     ERROR_CHARS_MAX,
+    OF_A_CHANGE,
     OWN,
+    PARAMS_CHARS_MAX,
     ROUTINE,
     TROUBLES,
     Details,
     Notification,
     NotificationKind,
+    ProposedChange,
     kind_of_wait,
+    one_line,
 )
 from rota.core.pipelines.names import PREFIX
+from rota.core.redaction import without_secrets
 from rota.core.runs.ids import IdMaker, created_at_of
 from rota.core.runs.lifecycle import Trigger
 from rota.core.runs.model import Claim, Outcome, Run
@@ -38,6 +44,10 @@ from rota.store.backend.database import Tx
 NAMED_FROM = len(PREFIX) + 1
 
 
+# Classes by which Rota stops a run: their names say nothing to people.
+_OF_ROTA = frozenset({"HandlerSuspended", "Host", "NotHappened", "ToolFault", "Unknown"})
+
+
 class Cause(NamedTuple):
     """Something worth a notification: the run it is about, and what a recovery is looked for by:
     the schedule, or the chain."""
@@ -48,6 +58,7 @@ class Cause(NamedTuple):
     details: Details
     times: int = 1  # which claim of the run: each may cause one notification of each kind
     since: int | None = None  # if given, only the first of several causes is recorded
+    key: str | None = None  # with `since`: the identity of the cause; by default kind and run
 
 
 class FreshNotification(NamedTuple):
@@ -74,7 +85,7 @@ async def record(tx: Tx, causes: Iterable[Cause], *, now: int) -> bool:
 
 def _id_of(one: Cause, now: int) -> str:
     """An id derived from the event: it needs no random number to be unique."""
-    key = f"{one.kind}:{one.run_id}:{one.times}"
+    key = one.key or f"{one.kind}:{one.run_id}:{one.times}"
     chance = int.from_bytes(hashlib.sha256(key.encode()).digest())
     return IdMaker(lambda bits: chance % (1 << bits)).make(now if one.since is None else one.since)
 
@@ -103,7 +114,8 @@ def error_text(stored: str | None, *, bare: bool = False) -> str | None:
         return None
     try:
         error = read_error(stored)
-        text = error["message"] if bare else f"{error['type']}: {error['message']}"
+        is_bare = bare or error["type"] in _OF_ROTA
+        text = error["message"] if is_bare else f"{error['type']}: {error['message']}"
     except (ValueError, TypeError, RecursionError):
         text = stored
     return str(text)[:ERROR_CHARS_MAX].encode("utf-8", "replace").decode()
@@ -113,7 +125,7 @@ async def settled(tx: Tx, outcomes: Sequence[Outcome], *, now: int, continues: b
     """Record the notifications of settled runs. `continues`: the caller starts the next attempt
     itself and records a failure where it is one."""
     causes = [cause for outcome in outcomes if (cause := _cause_of(outcome, continues)) is not None]
-    noted = await record(tx, causes, now=now)
+    noted = await record(tx, await _with_changes(tx, causes), now=now)
     better = [
         o.claim
         for o in outcomes
@@ -139,6 +151,29 @@ def _cause_of(outcome: Outcome, continues: bool) -> Cause | None:
     else:
         return None
     return stopped(claim, kind, reason=outcome.reason, error=outcome.error)
+
+
+async def _with_changes(tx: Tx, causes: Sequence[Cause]) -> list[Cause]:
+    """The same; those that ask about a change have it. Each proposal is recorded once."""
+    roots = [one.subject for one in causes if one.kind in OF_A_CHANGE]
+    rows = await tx.rows("mutations_of_chains", root_ids=roots) if roots else []
+    changes = {row.root_id: row for row in (LedgerRow(*row) for row in rows)}
+    return [
+        _about(one, changes[one.subject])
+        if one.kind in OF_A_CHANGE and one.subject in changes
+        else one
+        for one in causes
+    ]
+
+
+def _about(one: Cause, change: LedgerRow) -> Cause:
+    params = one_line(without_secrets(change.params), PARAMS_CHARS_MAX)
+    shown = ProposedChange(id=change.id, tool=change.tool, params=params, title=change.title)
+    details = replace(one.details, change=shown)
+    if one.kind is not NotificationKind.APPROVAL_WANTED:
+        return one._replace(details=details)
+    key = f"{one.kind}:{change.id}"
+    return one._replace(details=replace(details, error=None), since=change.created_at, key=key)
 
 
 def stopped(

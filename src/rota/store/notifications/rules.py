@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.core.notifications.model import RULE_KINDS, TROUBLES, NotificationKind
+from rota.core.notifications.model import ASKS, RULE_KINDS, TROUBLES, NotificationKind
 from rota.core.notifications.rules import NotificationRule, RuleProgress
 from rota.core.typed import json_text
 from rota.store.backend.database import Tx
@@ -26,6 +26,8 @@ def recorded_kinds(rule: NotificationRule) -> str:
     kinds = set(rule.filters.kinds or RULE_KINDS)
     if NotificationKind.RECOVERED in kinds:
         kinds |= TROUBLES
+    if NotificationKind.WAITING in kinds:
+        kinds |= ASKS
     return f",{','.join(sorted(kinds))},"
 
 

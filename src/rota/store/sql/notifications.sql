@@ -101,3 +101,38 @@ select name, body, progress from notification_rules where namespace = :namespace
 update notification_rules set progress = item.progress
 {from items: namespace text, name text, progress text}
 where notification_rules.namespace = item.namespace and notification_rules.name = item.name
+
+-- name: long_outages
+-- Automations that wait for a counterpart: for reads and unsent calls, or to find out what a call
+-- did.
+select runs.id, runs.root_id, min(coalesce(automations.waits_since, mutations.created_at)),
+    min(coalesce(automations.waits_for, mutations.tool)), runs.reason, runs.retry_of
+from automations join runs on runs.namespace = automations.namespace
+    and runs.serial_key = 'automation:' || automations.name and runs.finished_at is null
+left join mutations on mutations.root_id = runs.root_id and mutations.status = 'needs_reconcile'
+where automations.namespace = :namespace and automations.status = 'active'
+    and runs.status = 'sleeping'
+    and (runs.reason = 'transient' or runs.reason = 'timeout' or runs.reason = 'reconciliation')
+    and (automations.waits_since is not null or mutations.id is not null)
+group by runs.id, runs.root_id, runs.reason, runs.retry_of
+
+-- name: stranded_automations
+-- Work is due, and no worker that lives has the deployed code.
+select runs.id, runs.root_id, runs.available_at, null, null, null
+from automations join runs on runs.namespace = automations.namespace
+    and runs.serial_key = 'automation:' || automations.name and runs.finished_at is null
+where automations.namespace = :namespace and automations.status = 'active'
+    and runs.status = 'pending' and runs.available_at is not null
+    and not exists (select 1 from workers
+        join code_digests on code_digests.code_id = workers.code_id
+        where workers.namespace = :namespace and workers.status <> 'offline'
+            and workers.heartbeat_at > :alive_after and code_digests.name = automations.name
+            and code_digests.digest = automations.digest)
+
+-- name: long_waits
+-- Runs that wait for a person, since the notification that asked.
+select runs.id, notifications.subject, max(notifications.created_at), null, runs.reason, null
+from notifications join runs on runs.id = notifications.run_id
+where notifications.namespace = :namespace and notifications.is_open = 1
+    and runs.status = 'waiting'
+group by runs.id, notifications.subject, runs.reason

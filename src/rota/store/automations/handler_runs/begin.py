@@ -46,6 +46,7 @@ class HandlerRunSettled(NamedTuple):
 
     next_at: int | None = None
     stale: bool = False  # another version of the code is deployed
+    is_news: bool = False  # the notification loop has work
 
 
 class Notes(NamedTuple):

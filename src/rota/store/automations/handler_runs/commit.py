@@ -19,7 +19,7 @@ from rota.core.automations.failure_policy import (
 from rota.core.automations.model import DeployedAutomation, HandlerPlan, NewEvent, NewInput
 from rota.core.automations.phases import DECIDED, UNCERTAIN, EventStatus, Mutation, Phase
 from rota.core.automations.planner import DeployedHandler
-from rota.core.notifications.model import NotificationKind
+from rota.core.notifications.model import Details, NotificationKind
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Claim, Outcome
 from rota.core.time.instants import after as plus
@@ -241,7 +241,7 @@ async def stop(
         await settle(
             tx, Outcome(claim, verb, stop.kind, error=stop.error, wake_at=stop.wake_at), now
         )
-        return HandlerRunSettled(stop.wake_at)
+        return HandlerRunSettled(stop.wake_at, is_news=True)
     mutation = await effects.of_chain(tx, claim.root_id)
     free = mutation is None or mutation.status not in UNCERTAIN | DECIDED
     if free:
@@ -261,6 +261,8 @@ async def stop(
     await _stopped(tx, work, stop, "; ".join(filter(None, remarks)) or None, now)
     await settle(tx, Outcome(claim, "fail", reason=stop.kind, error=stop.error), now)
     if left_out is not None:
+        skips = [_skipped(claim, stop, count, left_out)] if left_out.items else []
+        await record.record(tx, skips, now=now)
         return await _begin_again(tx, held, left_out, now, next(new_ids))
     at = await _after(tx, held.automation, stop, count, after, now)
     await succeed(tx, claim, held.automation, next(new_ids), at, now)
@@ -268,7 +270,17 @@ async def stop(
         kind = NotificationKind.NEEDS_ATTENTION
         cause = record.stopped(claim, kind, reason=stop.kind, error=stop.error)
         await record.record(tx, [cause], now=now)
-    return HandlerRunSettled(at.available_at)
+    begins = count.outage is not None and count.outage.tries == 1
+    return HandlerRunSettled(at.available_at, is_news=begins)
+
+
+def _skipped(claim: Claim, stop: Stop, count: _Count, left_out: LeftOut) -> record.Cause:
+    details = Details(
+        error=record.error_text(stop.error), items=left_out.items, dead_letters=left_out.letters,
+        failures=stop.failed.crashes or count.number,
+    )  # fmt: skip
+    kind = NotificationKind.SKIPPED
+    return record.Cause(kind, claim.id, record.subject_of(claim), details, claim.claim_count)
 
 
 async def _stopped(
@@ -307,7 +319,7 @@ async def _begin_again(
     await automations.count_troubles(tx, held.automation, failures=0, fixes=0)
     at = next_start_of(held.automation, _after_run(held, left_out.readers, left_out.changed), now)
     await put_open_runs(tx, [NewOpenRun(held.automation, new_id, at)], now=now)
-    return HandlerRunSettled(at.available_at)
+    return HandlerRunSettled(at.available_at, is_news=True)
 
 
 async def _after(

@@ -21,6 +21,9 @@ from rota.store.automations import events, views
 from rota.store.automations.events import AutomationKey
 from rota.store.backend.database import Tx
 
+# A notification about a skip names so many events and letters.
+NAMED_MAX = 5
+
 
 class SkipTarget(NamedTuple):
     """The facts about the failed run that a skip needs."""
@@ -40,6 +43,8 @@ class LeftOut(NamedTuple):
     remark: str
     readers: dict[str, int]
     changed: DeployedHandler | None = None
+    items: tuple[str, ...] = ()  # topic/id of each event
+    letters: tuple[str, ...] = ()  # topic/id of each dead letter
 
 
 async def leave_out(
@@ -57,7 +62,14 @@ async def leave_out(
     stored = [StoredEvent(*row) for row in await tx.rows("events_by_id", ids=ids)]
     await events.skip(tx, target.run.run_id, ids, now=now)
     readers = await _bury(tx, target, stored, now, new_ids) if target.dead_letter else {}
-    return LeftOut(_remark(chosen, target.dead_letter), readers)
+    letters = [
+        f"{target.dead_letter}/{_letter_id(target, one)}" for one in stored if target.dead_letter
+    ]
+    return LeftOut(
+        _remark(chosen, target.dead_letter), readers,
+        items=tuple(f"{one.topic}/{one.message_id}" for one in chosen[:NAMED_MAX]),
+        letters=tuple(letters[:NAMED_MAX]),
+    )  # fmt: skip
 
 
 async def set_apart(tx: Tx, target: SkipTarget, seen: Sequence[str]) -> LeftOut | None:
@@ -84,7 +96,7 @@ async def _leave_out_check(tx: Tx, target: SkipTarget, now: int) -> LeftOut | No
         name=target.handler.name, next_run_at=target.next_run_at, now=now,
     )  # fmt: skip
     changed = replace(target.handler, next_run_at=target.next_run_at, queued_at=None)
-    return LeftOut("this check was skipped", {}, changed)
+    return LeftOut("this check was skipped", {}, changed, items=("this check",))
 
 
 async def _bury(
@@ -110,8 +122,11 @@ def _letter(target: SkipTarget, event: StoredEvent, now: int) -> NewEvent:
         {name: error.get(name, "") for name in ("type", "message", "kind")},
         target.run.handler, target.run.run_id, target.failures, iso(now),
     )  # fmt: skip
-    name = f"{event.topic}/{event.message_id}@{short_id(target.run.run_id)}"
-    return NewEvent(target.dead_letter or "", name, json_text(letter))
+    return NewEvent(target.dead_letter or "", _letter_id(target, event), json_text(letter))
+
+
+def _letter_id(target: SkipTarget, event: StoredEvent) -> str:
+    return f"{event.topic}/{event.message_id}@{short_id(target.run.run_id)}"
 
 
 def _remark(chosen: Sequence[EventName], dead_letter: str | None) -> str:
