@@ -38,7 +38,7 @@ async def _remembered(url: str) -> set[str]:
         return set()
     found = set()
     for key, output in await select(url, DONE):
-        if key.startswith(("at/filter", "at/node keep")):
+        if key.startswith(("at/filter:", "at/keep:")):
             found.add(f"Keep {'abcd'[int(key.split('/')[2])]}?")
         else:
             found.add(json.loads(output)["text"])

@@ -22,8 +22,8 @@ NO_COMMAND = COMMAND.replace('type: command, run: "sh items.sh", format: lines',
 GRAPH = """
 name: n
 nodes:
-  a: {type: load, source: {type: inline, items: [{x: 1}]}}
-  b: {type: script, from: a, run: "cat"}
+  a: {kind: load, source: {type: inline, items: [{x: 1}]}}
+  b: {kind: script, from: a, run: "cat"}
 """
 CONDITION = """
 name: n

@@ -15,9 +15,12 @@ import msgspec
 from rota.ai.routes import Routes
 from rota.core.pipelines.templates import RESERVED
 from rota.errors import BadInput
+from rota.pipelines.definition.compiler import graph_of
 from rota.pipelines.definition.loader import Loaded
 from rota.pipelines.definition.model import Pipeline
+from rota.pipelines.definition.nodes import LoadNode, Node
 from rota.pipelines.definition.parameters import parameters_of
+from rota.pipelines.definition.sources import InlineSource
 
 
 class Overrides(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -48,6 +51,23 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def parameters(self) -> dict[str, Any]:
         """All parameters; those of the start override the file."""
         return parameters_of(self.pipeline, self.given)
+
+    @property
+    def nodes(self) -> dict[str, Node]:
+        """The nodes of the pipeline in either form, with what the start overrides."""
+        nodes = graph_of(self.pipeline)
+        if self.items is None and self.overrides.limit is None:
+            return nodes
+        return {
+            node_id: self._overridden(node) if isinstance(node, LoadNode) else node
+            for node_id, node in nodes.items()
+        }
+
+    def _overridden(self, node: LoadNode) -> LoadNode:
+        source = node.source if self.items is None else InlineSource(items=self.items)
+        limit = self.overrides.limit
+        limit = node.limit if limit is None else limit
+        return msgspec.structs.replace(node, source=source, limit=limit)
 
     @property
     def path(self) -> Path:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from rota.errors import BadInput, NotTrusted
+from rota.pipelines.definition.compiler import graph_of
 from rota.pipelines.definition.model import Pipeline
 from rota.pipelines.definition.nodes import ScriptNode
 from rota.pipelines.definition.sources import CommandSource
@@ -125,7 +126,7 @@ def records_folder() -> Path:
 
 def commands_of(pipeline: Pipeline, *, is_scheduled: bool) -> list[str]:
     """The command lines that a run of the pipeline executes."""
-    parts = [*pipeline.sources, *(pipeline.nodes or {}).values()]
+    parts = [*pipeline.sources, *graph_of(pipeline).values()]
     commands = [each.run for each in parts if isinstance(each, CommandSource | ScriptNode)]
     condition = pipeline.schedule.condition if pipeline.schedule and is_scheduled else None
     return [*commands, condition.command] if condition and condition.command else commands

@@ -200,9 +200,9 @@ def test_nodes_are_shown_in_the_order_they_run(folder: Path) -> None:
         """
         name: Graph
         nodes:
-          out: {type: reduce, from: ask, strategy: json}
-          ask: {type: map, from: rows, prompt: "{{a}}"}
-          rows: {type: load, source: {type: inline, items: [{a: 1}]}}
+          out: {kind: reduce, from: ask, type: json}
+          ask: {kind: map, from: rows, prompt: "{{a}}"}
+          rows: {kind: load, source: {type: inline, items: [{a: 1}]}}
         """,
     )
     lines = rota("show", "graph").stdout.splitlines()

@@ -198,13 +198,13 @@ def test_a_graph_is_followed_as_far_as_its_items_are_known(folder: Path) -> None
         name: Graph
         settings: {model: "offline:x"}
         nodes:
-          rows: {type: load, source: {type: inline, items: [{a: 1}, {a: 2}, {a: 3}]}}
-          some: {type: filter, from: rows, rule: {type: field, field: a, op: gt, value: 1}}
-          named: {type: transform, from: some, ops: [{op: add, field: b, value: "n{{a}}"}]}
-          ask: {type: map, from: named, prompt: "About {{b}}", output: [word]}
-          script: {type: script, from: ask, run: "touch ran", output: json}
-          more: {type: map, from: script, prompt: "More {{word}}"}
-          last: {type: reduce, from: more, strategy: ai, prompt: "{{RESULTS}}"}
+          rows: {kind: load, source: {type: inline, items: [{a: 1}, {a: 2}, {a: 3}]}}
+          some: {kind: filter, from: rows, rule: {type: field, field: a, op: gt, value: 1}}
+          named: {kind: transform, from: some, ops: [{op: add, field: b, value: "n{{a}}"}]}
+          ask: {kind: map, from: named, prompt: "About {{b}}", output: [word]}
+          script: {kind: script, from: ask, run: "touch ran", output: json}
+          more: {kind: map, from: script, prompt: "More {{word}}"}
+          last: {kind: reduce, from: more, type: ai, prompt: "{{RESULTS}}"}
         """,
     )
     shown = document("render", "graph", "--all")
@@ -224,10 +224,10 @@ def test_questions_of_a_graphs_filter_are_rendered(folder: Path) -> None:
         name: Graph
         settings: {model: "offline:x"}
         nodes:
-          rows: {type: load, source: {type: ai, prompt: "Make {{n}}", schema: [a]}, limit: 4}
-          fixed: {type: load, source: {type: inline, items: [{a: 1}, {a: 2}]}}
-          some: {type: filter, from: fixed, rule: {type: ai, prompt: "Is {{a}} odd?"}}
-          ask: {type: map, from: [rows, some], prompt: "About {{a}}"}
+          rows: {kind: load, source: {type: ai, prompt: "Make {{n}}", schema: [a]}, limit: 4}
+          fixed: {kind: load, source: {type: inline, items: [{a: 1}, {a: 2}]}}
+          some: {kind: filter, from: fixed, rule: {type: ai, prompt: "Is {{a}} odd?"}}
+          ask: {kind: map, from: [rows, some], prompt: "About {{a}}"}
         """,
     )
     shown = document("render", "graph", "--all", "-p", "n=tea")
@@ -246,9 +246,9 @@ def test_a_graph_groups_the_batches_of_a_map_as_a_run_does(folder: Path) -> None
         settings: {model: "offline:x"}
         nodes:
           rows:
-            type: load
+            kind: load
             source: {type: inline, items: [{kind: a, n: 1}, {kind: b, n: 2}, {kind: a, n: 3}]}
-          ask: {type: map, from: rows, batchSize: 2, prompt: "{{kind}}: {{ITEMS}}"}
+          ask: {kind: map, from: rows, batchSize: 2, prompt: "{{kind}}: {{ITEMS}}"}
         """,
     )
     shown = document("render", "graph", "--all")
@@ -265,8 +265,8 @@ def test_a_question_of_a_graphs_filter_that_cannot_be_rendered_is_a_note(folder:
         name: Graph
         settings: {model: "offline:x"}
         nodes:
-          rows: {type: load, source: {type: inline, items: [{a: 1}, {b: 2}]}}
-          some: {type: filter, from: rows, rule: {type: ai, prompt: "Is {{a}} odd?"}}
+          rows: {kind: load, source: {type: inline, items: [{a: 1}, {b: 2}]}}
+          some: {kind: filter, from: rows, rule: {type: ai, prompt: "Is {{a}} odd?"}}
         """,
     )
     shown = document("render", "graph", "--all")

@@ -32,10 +32,10 @@ reduce: {type: ai, prompt: "Join {{COUNT}} {{RESULTS}}"}
 GRAPH = """
 name: Graph
 nodes:
-  a: {type: load, source: {type: inline, items: [{w: a}, {w: b}, {w: c}]}}
-  say: {type: map, from: a, prompt: "Say {{w}}", concurrency: 1}
-  keep: {type: filter, from: say, rule: {type: ai, prompt: "Keep {{w}}?", concurrency: 1}}
-  join: {type: reduce, from: keep, strategy: ai, prompt: "Join {{COUNT}}"}
+  a: {kind: load, source: {type: inline, items: [{w: a}, {w: b}, {w: c}]}}
+  say: {kind: map, from: a, prompt: "Say {{w}}", parallel: 1}
+  keep: {kind: filter, from: say, rule: {type: ai, prompt: "Keep {{w}}?", parallel: 1}}
+  join: {kind: reduce, from: keep, type: ai, prompt: "Join {{COUNT}}"}
 """
 # d is not kept, and c is refused once, so there are two reduces.
 QUESTIONS = [

@@ -39,7 +39,7 @@ def test_a_folder_that_is_not_there_is_reported(tmp_path: Path) -> None:
         (GOOD, ("inline", 1)),
         (GOOD.replace("items:\n    - {title: one}", "from: {type: csv, path: x}"), ("csv", None)),
         ("name: n\njob: {prompt: x}\n", ("job", 1)),
-        ("name: n\nnodes: {a: {type: script, run: ls}}\n", ("graph", None)),
+        ("name: n\nnodes: {a: {kind: script, run: ls}}\n", ("graph", None)),
         (
             GOOD.replace(
                 "items:\n    - {title: one}",

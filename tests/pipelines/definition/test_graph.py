@@ -30,20 +30,22 @@ def test_a_graph_with_every_kind_of_node_loads(tmp_path: Path) -> None:
         "commits", "rows", "kept", "looked", "both", "plain", "listed", "said",
     ]  # fmt: skip
     assert leaves(parents) == ["listed", "said"]
-    assert loaded.prompts == {"looked": "Look at {{name}}", "said": "Sum up {{ITEMS}}"}
+    assert loaded.prompts == {
+        "kept": "Is {{name}} nice?", "looked": "Look at {{name}}", "said": "Sum up {{ITEMS}}",
+    }  # fmt: skip
 
 
 CASES = {
     "no nodes": ("nodes: {}\n", ["2:1 nodes is empty: a graph has at least one node"]),
     "nodes beside a map": (
-        "map: {prompt: '{{x}}'}\nnodes: {a: {type: script, run: ls}}\n",
+        "map: {prompt: '{{x}}'}\nnodes: {a: {kind: script, run: ls}}\n",
         ["2:1 map and nodes exclude each other; choose one"],
     ),
     "an unknown type": (
-        "nodes: {a: {type: laod}}\n",
+        "nodes: {a: {kind: laod}}\n",
         [
             (
-                '2:19 nodes.a.type: "laod" is not one of load, script, filter, map, reduce, merge, '
+                '2:19 nodes.a.kind: "laod" is not one of load, script, filter, map, reduce, merge, '
                 'transform, ai; did you mean "load"?'
             )
         ],
@@ -52,53 +54,53 @@ CASES = {
         "nodes: {a: {run: ls}}\n",
         [
             (
-                '2:12 nodes.a: "type" is missing; one of load, script, filter, map, reduce, merge, '
+                '2:12 nodes.a: "kind" is missing; one of load, script, filter, map, reduce, merge, '
                 "transform, ai"
             )
         ],
     ),
     "an unknown parent": (
-        "nodes: {rows: {type: script, run: ls}, b: {type: map, prompt: x, from: [rosw]}}\n",
+        "nodes: {rows: {kind: script, run: ls}, b: {kind: map, prompt: x, from: [rosw]}}\n",
         ['2:73 no node is called "rosw"; did you mean "rows"?'],
     ),
     "a merge of one": (
-        "nodes: {a: {type: script, run: ls}, b: {type: merge, from: [a]}}\n",
+        "nodes: {a: {kind: script, run: ls}, b: {kind: merge, from: [a]}}\n",
         ["2:40 a merge node needs two nodes or more in from"],
     ),
     "a map without items": (
-        "nodes: {b: {type: map, prompt: x}}\n",
+        "nodes: {b: {kind: map, prompt: x}}\n",
         ['2:12 "b" takes items: say in from which node has them'],
     ),
     "a load after something": (
         (
-            "nodes:\n  a: {type: script, run: ls}\n"
-            "  b: {type: load, from: a, source: {type: inline, items: []}}\n"
+            "nodes:\n  a: {kind: script, run: ls}\n"
+            "  b: {kind: load, from: a, source: {type: inline, items: []}}\n"
         ),
         ["warning 4:25 a load node takes no items; from only delays it"],
     ),
     "a cycle, a stranger and a promptless node, all at once": (
         (
-            "nodes:\n  a: {type: map, from: c, prompt: x}\n  b: {type: map, from: a, prompt: x}\n"
-            "  c: {type: map, from: b}\n  d: {type: reduce, strategy: json, from: z}\n"
+            "nodes:\n  a: {kind: map, from: c, prompt: x}\n  b: {kind: map, from: a, prompt: x}\n"
+            "  c: {kind: map, from: b}\n  d: {kind: reduce, type: json, from: z}\n"
         ),
         [
             "3:3 these nodes wait for each other: a → b → c → a",
             "5:3 nodes.c has no prompt: give prompt or promptFile",
-            '6:43 no node is called "z"',
+            '6:39 no node is called "z"',
         ],
     ),
     "a node that waits for itself": (
-        "nodes: {a: {type: map, from: a, prompt: x}}\n",
+        "nodes: {a: {kind: map, from: a, prompt: x}}\n",
         ["2:9 these nodes wait for each other: a → a"],
     ),
     "a broken node does not make its children strange": (
-        "nodes: {a: {type: script, rnu: ls}, b: {type: map, from: a, prompt: x}}\n",
+        "nodes: {a: {kind: script, rnu: ls}, b: {kind: map, from: a, prompt: x}}\n",
         ['2:27 nodes.a: unknown key "rnu"; did you mean "run"?'],
     ),
     "a rule without rules": (
         (
-            "nodes: {a: {type: script, run: ls}, "
-            "b: {type: filter, from: a, rule: {type: or, rules: []}}}\n"
+            "nodes: {a: {kind: script, run: ls}, "
+            "b: {kind: filter, from: a, rule: {type: or, rules: []}}}\n"
         ),
         ["2:70 this rule holds no rules"],
     ),

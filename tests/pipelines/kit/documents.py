@@ -5,18 +5,18 @@ from __future__ import annotations
 WHOLE = """
 name: Every kind
 parameters: {topic: tea}
-settings: {model: small, concurrency: 3, onError: warn}
+settings: {model: small, parallel: 3, onError: warn}
 nodes:
   commits:
-    type: script
+    kind: script
     run: git log --oneline -5
     output: text
   rows:
-    type: load
+    kind: load
     source: {type: csv, path: rows.csv, delimiter: ";"}
     limit: 10
   kept:
-    type: filter
+    kind: filter
     from: [rows]
     rule:
       type: and
@@ -25,15 +25,15 @@ nodes:
         - {type: not, rule: {type: field, field: name, op: matches, pattern: "^x"}}
         - {type: ai, prompt: "Is {{name}} nice?"}
   looked:
-    type: map
+    kind: map
     from: kept
     prompt: "Look at {{name}}"
     output: [verdict, {name: score, type: integer}]
   both:
-    type: merge
+    kind: merge
     from: [looked, commits]
   plain:
-    type: transform
+    kind: transform
     from: [both]
     ops:
       - {op: select, fields: [name, verdict]}
@@ -41,11 +41,11 @@ nodes:
       - {op: add, field: about, value: "{{title}} of {{topic}}"}
       - {op: drop, fields: [verdict]}
   listed:
-    type: reduce
+    kind: reduce
     from: [plain]
-    strategy: concat
+    type: text
   said:
-    type: ai
+    kind: ai
     from: [plain]
     prompt: "Sum up {{ITEMS}}"
 """

@@ -126,9 +126,12 @@ CASES: dict[str, tuple[str, list[str]]] = {
         ["2:26 input has more than one source: items and from; keep one"],
     ),
     "an unsupported source": (
-        NAME + "input: {from: {type: xlsx, path: b}}\n" + MAP + REDUCE,
+        NAME + "input: {from: {type: ods, path: b}}\n" + MAP + REDUCE,
         [
-            '2:22 input.from.type: "xlsx" is not one of csv, json, jsonl, glob, command, stdin'
+            (
+                '2:22 input.from.type: "ods" is not one of csv, json, jsonl, xlsx, parquet, '
+                "sqlite, glob, command, stdin"
+            )
         ],
     ),
     "a source that is a word": (

@@ -151,10 +151,10 @@ async def test_options_of_a_part_win_over_those_of_the_file(
 GRAPH_OPTIONS = """
 name: Graph options
 nodes:
-  a: {type: load, source: {type: ai, prompt: "List words", schema: [w], maxTokens: 50}}
+  a: {kind: load, source: {type: ai, prompt: "List words", schema: [w], maxTokens: 50}}
   keep:
-    {type: filter, from: a, rule: {type: ai, prompt: "Keep {{w}}?", maxTokens: 5, system: Judge.}}
-  say: {type: map, from: keep, prompt: "Say {{w}}", maxTokens: 60, temperature: 1}
+    {kind: filter, from: a, rule: {type: ai, prompt: "Keep {{w}}?", maxTokens: 5, system: Judge.}}
+  say: {kind: map, from: keep, prompt: "Say {{w}}", maxTokens: 60, temperature: 1}
 """
 
 

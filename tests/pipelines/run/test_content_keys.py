@@ -29,9 +29,9 @@ REDUCED = WORDS.replace("reduce: {type: json}", 'reduce: {type: ai, prompt: "Joi
 GRAPH = """
 name: Graph
 nodes:
-  rows: {type: load, source: {type: inline, items: [{w: a}, {w: b}]}}
-  said: {type: map, from: rows, prompt: "Say {{w}}"}
-  all: {type: ai, from: said, prompt: "Join {{ITEMS}}"}
+  rows: {kind: load, source: {type: inline, items: [{w: a}, {w: b}]}}
+  said: {kind: map, from: rows, prompt: "Say {{w}}"}
+  all: {kind: ai, from: said, prompt: "Join {{ITEMS}}"}
 """
 JOB = 'name: Job\njob: {prompt: "Hello"}\n'
 

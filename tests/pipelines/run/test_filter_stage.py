@@ -89,9 +89,9 @@ ASKED = "\n".join(line for line in filtered("ai").splitlines() if "rule:" not in
 GRAPH = """
 name: Graph
 nodes:
-  a: {type: load, source: {type: inline, items: [{n: 1}, {n: 2}, {n: 3}, {n: 4}]}}
-  keep: {type: filter, from: a, rule: {type: ai, prompt: "Is {{n}} even?"}}
-  out: {type: reduce, from: keep, strategy: json}
+  a: {kind: load, source: {type: inline, items: [{n: 1}, {n: 2}, {n: 3}, {n: 4}]}}
+  keep: {kind: filter, from: a, rule: {type: ai, prompt: "Is {{n}} even?"}}
+  out: {kind: reduce, from: keep, type: json}
 """
 
 
@@ -133,7 +133,7 @@ async def test_an_item_that_the_filter_cannot_ask_about_has_failed(
         ]  # fmt: skip
         items = [each async for each in it.app.pipelines.items(ref.id)]
         assert [(each.item["n"], each.status) for each in items] == [
-            (2, "completed"), (4, "completed"), (3, "filtered"), (1, "filtered"),
+            (2, "completed"), (4, "completed"), (1, "filtered"), (3, "filtered"),
         ]  # fmt: skip
         await assert_every_page(it.app, ref.id)
 
@@ -299,7 +299,7 @@ async def test_dropped_items_are_stored_once(database_url: str, tmp_path: Path) 
             if key.startswith("in/"):
                 sizes[key.split("/")[1]] += size
         assert sizes["input"] > 100_000
-        assert sizes["filter"] + sizes["filter.dropped"] < sizes["input"] / 8
+        assert sizes["filter"] + sizes["filter:dropped"] < sizes["input"] / 8
         found = [each async for each in it.app.pipelines.items(ref.id)]
         dropped = [each for each in found if each.status == "filtered"]
         assert [each.item["n"] for each in dropped] == list(range(98))

@@ -22,25 +22,25 @@ name: Everything
 parameters: {unit: kg}
 settings: {retry: {maxRetries: 0}}
 nodes:
-  fruit: {type: load, source: {type: inline, items: [{name: fig, w: 1}, {name: pear, w: 5}]}}
-  nuts: {type: load, source: {type: csv, path: nuts.csv, types: {w: integer}}}
-  both: {type: merge, from: [fruit, nuts]}
+  fruit: {kind: load, source: {type: inline, items: [{name: fig, w: 1}, {name: pear, w: 5}]}}
+  nuts: {kind: load, source: {type: csv, path: nuts.csv, types: {w: integer}}}
+  both: {kind: merge, from: [fruit, nuts]}
   heavy:
-    type: filter
+    kind: filter
     from: both
     rule:
       type: and
       rules: [{type: field, field: w, op: gt, value: 1}, {type: ai, prompt: "Is {{name}} food?"}]
-  same: {type: script, from: heavy, run: "tr a-z A-Z | tr A-Z a-z", input: json, output: json}
-  colours: {type: map, from: same, prompt: "Colour of {{name}}", output: [colour]}
+  same: {kind: script, from: heavy, run: "tr a-z A-Z | tr A-Z a-z", input: json, output: json}
+  colours: {kind: map, from: same, prompt: "Colour of {{name}}", output: [colour]}
   labels:
-    type: transform
+    kind: transform
     from: colours
     ops:
       - {op: add, field: label, value: "{{colour}} {{name}} {{w}} {{unit}}"}
       - {op: select, fields: [label]}
-  summary: {type: ai, from: labels, prompt: "Sum up {{COUNT}}: {{ITEMS}}", output: [text]}
-  page: {type: reduce, from: labels, strategy: list}
+  summary: {kind: ai, from: labels, prompt: "Sum up {{COUNT}}: {{ITEMS}}", output: [text]}
+  page: {kind: reduce, from: labels, type: list}
 """
 
 
@@ -66,7 +66,7 @@ async def test_all_kinds_of_nodes_work_together(database_url: str, tmp_path: Pat
         assert summary == {"text": "all 2:"}
         assert "green pear 5 kg" in page["result"]
         assert "brown walnut 3 kg" in page["result"]
-        assert (result.total, result.processed) == (2, 2)
+        assert (result.total, result.processed, result.filtered) == (4, 2, 2)
         await assert_every_page(it.app, (await it.app.runs.list())[0].id, 1)
         # 3 questions of the filter (fig is too light to be asked about), 2 colours, 1 summary.
         assert result.calls == len(it.prompts) == 6
@@ -79,10 +79,10 @@ async def test_all_kinds_of_nodes_work_together(database_url: str, tmp_path: Pat
 ZIP = """
 name: Zip
 nodes:
-  a: {type: load, source: {type: inline, items: [{x: 1}, {x: 2}, {x: 3}]}}
-  b: {type: load, source: {type: inline, items: [{y: 10}, {y: 20}]}}
-  z: {type: merge, from: [a, b], strategy: zip}
-  out: {type: reduce, from: z, strategy: csv}
+  a: {kind: load, source: {type: inline, items: [{x: 1}, {x: 2}, {x: 3}]}}
+  b: {kind: load, source: {type: inline, items: [{y: 10}, {y: 20}]}}
+  z: {kind: merge, from: [a, b], strategy: zip}
+  out: {kind: reduce, from: z, type: csv}
 """
 
 
@@ -103,9 +103,9 @@ async def test_a_reduce_at_the_end_is_the_output_as_it_is(
 BROKEN = """
 name: Broken
 nodes:
-  a: {type: load, source: {type: inline, items: [{x: 1}]}}
-  s: {type: script, from: a, run: "echo oh no >&2; exit 3"%s}
-  out: {type: reduce, from: [a, s], strategy: json}
+  a: {kind: load, source: {type: inline, items: [{x: 1}]}}
+  s: {kind: script, from: a, run: "echo oh no >&2; exit 3"%s}
+  out: {kind: reduce, from: [a, s], type: json}
 """
 
 
@@ -127,7 +127,7 @@ async def test_a_script_that_prints_no_single_json_value_fails(
     tmp_path: Path, printed: str
 ) -> None:
     node = msgspec.convert(
-        {"type": "script", "run": f"printf '{printed}'", "output": "json"}, ScriptNode
+        {"kind": "script", "run": f"printf '{printed}'", "output": "json"}, ScriptNode
     )
     with pytest.raises(BadInput, match="did not print one JSON list or object"):
         [item async for item in script_items(node, tmp_path, stream([]))]
@@ -135,7 +135,7 @@ async def test_a_script_that_prints_no_single_json_value_fails(
 
 async def test_a_shell_that_is_not_installed_is_named(tmp_path: Path) -> None:
     node = msgspec.convert(
-        {"type": "script", "from": "a", "run": "Get-Date", "shell": "powershell",
+        {"kind": "script", "from": "a", "run": "Get-Date", "shell": "powershell",
          "env": {"PATH": str(tmp_path)}},
         ScriptNode,
     )  # fmt: skip
@@ -154,11 +154,11 @@ CHAIN = """
 name: Chain
 settings: {retry: {maxRetries: 0}}
 nodes:
-  a: {type: load, source: {type: inline, items: [{x: a}, {x: b}, {x: c}]}}
-  first: {type: map, from: a, prompt: "First {{x}}", output: [one]}
-  good: {type: filter, from: first, rule: {type: field, field: one, op: contains, value: "1"}}
-  second: {type: map, from: good, prompt: "Second {{one}}"}
-  out: {type: reduce, from: second, strategy: ai, prompt: "Join {{RESULTS}}"}
+  a: {kind: load, source: {type: inline, items: [{x: a}, {x: b}, {x: c}]}}
+  first: {kind: map, from: a, prompt: "First {{x}}", output: [one]}
+  good: {kind: filter, from: first, rule: {type: field, field: one, op: contains, value: "1"}}
+  second: {kind: map, from: good, prompt: "Second {{one}}"}
+  out: {kind: reduce, from: second, type: ai, prompt: "Join {{RESULTS}}"}
 """
 
 
@@ -196,8 +196,8 @@ async def test_a_load_node_may_ask_for_its_items(database_url: str, tmp_path: Pa
     text = """
 name: Made
 nodes:
-  a: {type: load, source: {type: ai, prompt: "Two birds", schema: [name]}}
-  b: {type: transform, from: a, ops: [{op: rename, from: name, to: bird}]}
+  a: {kind: load, source: {type: ai, prompt: "Two birds", schema: [name]}}
+  b: {kind: transform, from: a, ops: [{op: rename, from: name, to: bird}]}
 """
     birds = Model(answer=says(lambda prompt: [{"name": "owl"}, {"name": "emu"}]))
     async with world(database_url, tmp_path, birds) as it:
@@ -209,11 +209,11 @@ FAILING = """
 name: Failing
 settings: {retry: {maxRetries: 0}}
 nodes:
-  a: {type: load, source: {type: inline, items: [{x: a}, {x: b}]}}
-  first: {type: map, from: a, prompt: "First {{x}}", output: [one]}
-  asked: {type: filter, from: first, rule: {type: ai, prompt: "Is {{one}} good?"}}
-  named: {type: transform, from: asked, ops: [{op: add, field: name, value: "<{{one}}>"}]}
-  out: {type: reduce, from: named, strategy: table}
+  a: {kind: load, source: {type: inline, items: [{x: a}, {x: b}]}}
+  first: {kind: map, from: a, prompt: "First {{x}}", output: [one]}
+  asked: {kind: filter, from: first, rule: {type: ai, prompt: "Is {{one}} good?"}}
+  named: {kind: transform, from: asked, ops: [{op: add, field: name, value: "<{{one}}>"}]}
+  out: {kind: reduce, from: named, type: table}
 """
 
 
@@ -241,10 +241,10 @@ MOVING = """
 name: Moving
 settings: {retry: {maxRetries: 0}}
 nodes:
-  rows: {type: load, source: {type: inline, items: [{w: x}, {w: y}, {w: z}]}}
-  keep: {type: filter, from: rows, rule: {type: ai, prompt: "Keep {{w}}?"}}
-  ask: {type: map, from: keep, prompt: "About {{w}}"}
-  end: {type: reduce, from: ask, strategy: json}
+  rows: {kind: load, source: {type: inline, items: [{w: x}, {w: y}, {w: z}]}}
+  keep: {kind: filter, from: rows, rule: {type: ai, prompt: "Keep {{w}}?"}}
+  ask: {kind: map, from: keep, prompt: "About {{w}}"}
+  end: {kind: reduce, from: ask, type: json}
 """
 
 
@@ -263,7 +263,7 @@ async def test_a_retry_reads_results_by_content_where_items_have_moved(
 
     def reported(output: str | None) -> dict[str, Any]:
         rows = json.loads(output or "[]")
-        return {row["output"]["w"]: row["output"].get("result") for row in rows if row["success"]}
+        return {row["input"]["w"]: row["output"] for row in rows if row["success"]}
 
     async with world(database_url, tmp_path, Model(answer=says(answer))) as it:
         ref = await it.app.pipelines.start(it.pipeline(MOVING))
@@ -292,10 +292,10 @@ async def test_two_reduces_at_the_same_time_have_a_results_file_each(
     text = """
 name: Two
 nodes:
-  left: {type: load, source: {type: inline, items: [{a: 1}]}}
-  right: {type: load, source: {type: inline, items: [{b: 2}]}}
-  l: {type: reduce, from: left, strategy: ai, prompt: "Left {{RESULTS_FILE}}"}
-  r: {type: reduce, from: right, strategy: ai, prompt: "Right {{RESULTS_FILE}}"}
+  left: {kind: load, source: {type: inline, items: [{a: 1}]}}
+  right: {kind: load, source: {type: inline, items: [{b: 2}]}}
+  l: {kind: reduce, from: left, type: ai, prompt: "Left {{RESULTS_FILE}}"}
+  r: {kind: reduce, from: right, type: ai, prompt: "Right {{RESULTS_FILE}}"}
 """
     model = Model(answer=lambda asked: Say(way="wait", text="ok"))
     async with world(database_url, tmp_path, model) as it:

@@ -7,7 +7,7 @@ import random
 import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 import pytest
@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 
 from rota.core.pipelines.sampling import Reservoir
 from rota.errors import BadInput
-from rota.pipelines.definition.model import Input
-from rota.pipelines.definition.sources import CsvSource
-from rota.pipelines.run.inputs import items_of, read_items
+from rota.pipelines.definition.compiler import graph_of
+from rota.pipelines.definition.model import Input, Pipeline
+from rota.pipelines.definition.nodes import LoadNode
+from rota.pipelines.definition.sources import AiSource, CsvSource
+from rota.pipelines.run.inputs import read_items, select, source_items
 from tests.kit.process_trees import PARENT, given_up, gone, until
 
 
@@ -26,8 +28,19 @@ def part(**keys: Any) -> Input:
     return msgspec.convert(keys, Input)
 
 
+def taking(
+    folder: Path, keys: dict[str, Any], stdin: IO[bytes] | None = None
+) -> AsyncIterator[dict[str, Any]]:
+    """The items as the node of an input takes them."""
+    node = graph_of(Pipeline(name="n", input=part(**keys)))["input"]
+    assert isinstance(node, LoadNode)
+    assert not isinstance(node.source, AiSource)
+    items = source_items(node.source, folder, stdin)
+    return select(items, offset=node.offset, limit=node.limit, sample=node.sample)
+
+
 async def taken(folder: Path, keys: dict[str, Any], **options: Any) -> list[dict[str, Any]]:
-    return [item async for item in items_of(part(**keys), folder, **options)]
+    return [item async for item in taking(folder, keys, **options)]
 
 
 async def refused(folder: Path, keys: dict[str, Any]) -> str:
@@ -39,11 +52,6 @@ async def refused(folder: Path, keys: dict[str, Any]) -> str:
 async def test_inline_items_under_items_or_from(tmp_path: Path) -> None:
     assert await taken(tmp_path, {"items": [{"a": 1}]}) == [{"a": 1}]
     assert await taken(tmp_path, {"from": [{"model": "m"}]}) == [{"model": "m"}]
-
-
-async def test_given_items_take_the_place_of_those_of_the_file(tmp_path: Path) -> None:
-    assert await taken(tmp_path, {"items": []}, given=[{"b": 2}]) == [{"b": 2}]
-    assert await taken(tmp_path, {"items": [{"a": 1}]}, given=[{"b": 2}]) == [{"b": 2}]
 
 
 async def test_csv_in_another_encoding_and_with_a_mark(tmp_path: Path) -> None:
@@ -244,8 +252,6 @@ async def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 
 async def test_a_stream_that_is_left_early_closes_its_file(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a\n" + "1\n" * 5000)
-    found: AsyncIterator[dict[str, Any]] = items_of(
-        part(**{"from": {"type": "csv", "path": "x.csv"}}), tmp_path
-    )
+    found = taking(tmp_path, {"from": {"type": "csv", "path": "x.csv"}})
     assert await anext(found) == {"a": "1"}
     await found.aclose()  # type: ignore[attr-defined]

@@ -177,8 +177,8 @@ async def test_a_limit_of_the_start_overrides_that_of_the_file(
     graph = """
 name: G
 nodes:
-  load: {type: load, limit: 1, source: {type: inline, items: [{w: a}, {w: b}, {w: c}]}}
-  say: {type: map, from: load, prompt: "Say {{w}}"}
+  load: {kind: load, limit: 1, source: {type: inline, items: [{w: a}, {w: b}, {w: c}]}}
+  say: {kind: map, from: load, prompt: "Say {{w}}"}
 """
     async with world(database_url, tmp_path) as it:
         for name, text in (("linear", linear), ("graph", graph)):

@@ -19,7 +19,7 @@ import pytest
 from rota.errors import BadInput, MissingExtra
 from rota.pipelines.definition.model import Input
 from rota.pipelines.run import row_files
-from rota.pipelines.run.inputs import items_of
+from rota.pipelines.run.inputs import source_items
 from rota.pipelines.run.row_files import has_rows, write_rows
 from tests.ai.kit.model_server import Model
 from tests.pipelines.kit.live_app import echoes, world
@@ -33,8 +33,10 @@ reduce: {{type: csv}}
 
 
 async def taken(folder: Path, **source: Any) -> list[dict[str, Any]]:
-    section = msgspec.convert({"from": source}, Input)
-    return [item async for item in items_of(section, folder)]
+    section = msgspec.convert({"from": source}, Input).source
+    assert section is not None
+    assert not isinstance(section, list)
+    return [item async for item in source_items(section, folder)]
 
 
 def workbook(path: Path, rows: Sequence[Sequence[Any]], sheet: str = "Bugs") -> None:

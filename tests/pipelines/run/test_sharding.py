@@ -99,7 +99,7 @@ def test_parts_are_of_a_fair_size() -> None:
     def shards(*sizes: int) -> list[int]:
         begins = [sum(sizes[:n]) for n in range(len(sizes))]
         chunks = [StepKey(f"{begin}", begin, "completed", 1) for begin in begins]
-        groups = grouped("run", chunks, sum(sizes))
+        groups = grouped("run", "map", chunks, sum(sizes))
         assert [key for group in groups for key in group.chunks] == [one.key for one in chunks]
         return [group.end - group.begin for group in groups]
 

@@ -10,18 +10,22 @@ import pytest
 
 from rota.core.pipelines.filter_rules import judge
 from rota.errors import BadInput
+from rota.pipelines.definition.compiler import graph_of
 from rota.pipelines.definition.loader import Loaded
-from rota.pipelines.definition.model import Filter
-from rota.pipelines.definition.nodes import TransformOp
+from rota.pipelines.definition.model import Filter, Pipeline
+from rota.pipelines.definition.nodes import FilterNode, LoadNode, TransformOp
 from rota.pipelines.definition.parameters import (
     check_given,
     parameters_of,
     read_given,
     values_for,
 )
+from rota.pipelines.definition.rules import tree_of_node
+from rota.pipelines.definition.sources import InlineSource
 from rota.pipelines.preview.validation import examined, models_of
 from rota.pipelines.run import readiness
-from rota.pipelines.run.transforms import merged, transformer, tree_of_filter
+from rota.pipelines.run.transforms import merged, transformer
+from rota.pipelines.snapshot import take
 from tests.pipelines.kit import discover, load, write
 
 RULES = {"rules": [{"field": "n", "operator": "gte", "value": 5}]}
@@ -30,7 +34,9 @@ WHERE = "Paths are relative to the pipeline's folder."
 
 
 def ask(part: dict[str, Any], item: dict[str, Any], answer: bool | None = None) -> tuple[Any, Any]:
-    tree = tree_of_filter(msgspec.convert(part, Filter))
+    node = graph_of(Pipeline(name="n", filter=msgspec.convert(part, Filter)))["filter"]
+    assert isinstance(node, FilterNode)
+    tree = tree_of_node(node.rule, [])
     verdict = judge(tree, item, {} if answer is None else {0: answer})
     return verdict.kept, verdict.asks
 
@@ -138,9 +144,9 @@ def test_what_stops_a_run_is_known_before_it_begins(tmp_path: Path) -> None:
     assert said.startswith("b.csv: not utf-8 near line 1. Save the file as UTF-8, or name its")
     (tmp_path / "p" / "b.csv").write_text("titel,x\n1,2\n")
     assert obstacles(loaded) == [
-        "{{who}} in the prompt of reduce has no value",
         '{{title}} in the prompt of map has no value; did you mean "titel"?',
         "{{who}} in the prompt of map has no value",
+        "{{who}} in the prompt of reduce has no value",
     ]
     (tmp_path / "p" / "b.csv").write_text("title\n")
     assert obstacles(loaded, given={"who": "me"}) == []
@@ -170,13 +176,13 @@ def test_a_name_without_a_value_in_the_prompt_that_generates_items_is_reported(
 GRAPH = """
 name: n
 nodes:
-  idea: {type: load, source: {type: ai, prompt: "About {{TOPIC}}", schema: [title]}}
-  rows: {type: load, source: {type: csv, path: rows.csv}}
-  slim: {type: transform, from: rows, ops: [{op: drop, fields: [b]}, {op: add, field: c, value: x}]}
-  ask: {type: map, from: slim, prompt: "{{a}} {{b}} {{c}}", output: [grade]}
-  both: {type: merge, from: [idea, ask]}
-  again: {type: map, from: ask, prompt: "{{grade}} {{title}}"}
-  end: {type: reduce, from: [both, again], strategy: ai, prompt: "{{RESULTS}} {{WHO}}"}
+  idea: {kind: load, source: {type: ai, prompt: "About {{TOPIC}}", schema: [title]}}
+  rows: {kind: load, source: {type: csv, path: rows.csv}}
+  slim: {kind: transform, from: rows, ops: [{op: drop, fields: [b]}, {op: add, field: c, value: x}]}
+  ask: {kind: map, from: slim, prompt: "{{a}} {{b}} {{c}}", output: [grade]}
+  both: {kind: merge, from: [idea, ask]}
+  again: {kind: map, from: ask, prompt: "{{grade}} {{title}}"}
+  end: {kind: reduce, from: [both, again], type: ai, prompt: "{{RESULTS}} {{WHO}}"}
 """
 
 
@@ -206,16 +212,16 @@ def test_what_stops_a_graph_is_known_before_its_first_call_is_paid(tmp_path: Pat
 ASKING = """
 name: n
 nodes:
-  rows: {type: load, source: {type: csv, path: rows.csv}}
+  rows: {kind: load, source: {type: csv, path: rows.csv}}
   keep:
-    type: filter
+    kind: filter
     from: rows
     rule:
       type: or
       rules:
         - {type: ai, prompt: "Is {{a}} like {{WHO}}?", model: "offline:one"}
         - {type: not, rule: {type: ai, prompt: "Is {{ITEMS}} or {{typo}} bad?"}}
-  end: {type: reduce, from: keep, strategy: list}
+  end: {kind: reduce, from: keep, type: list}
 """
 
 
@@ -240,8 +246,8 @@ def test_the_model_of_a_load_node_that_makes_items_is_checked_before_the_run(
     text = """
 name: n
 nodes:
-  rows: {type: load, source: {type: ai, prompt: "Give towns", schema: [town], model: "offline:two"}}
-  end: {type: reduce, from: rows, strategy: list}
+  rows: {kind: load, source: {type: ai, prompt: "Give towns", schema: [town], model: "offline:two"}}
+  end: {kind: reduce, from: rows, type: list}
 """
     loaded = load(tmp_path / "p", text)
     assert models_of(loaded.pipeline, loaded.prompts) == ["offline:two"]
@@ -251,10 +257,10 @@ def test_a_file_that_a_node_before_may_write_is_left_to_the_run(tmp_path: Path) 
     text = """
 name: n
 nodes:
-  make: {type: script, run: "echo a > rows.csv"}
-  rows: {type: load, from: make, source: {type: csv, path: rows.csv}}
-  maybe: {type: load, onError: warn, source: {type: csv, path: other.csv}}
-  ask: {type: map, from: [rows, maybe], prompt: "{{a}}"}
+  make: {kind: script, run: "echo a > rows.csv"}
+  rows: {kind: load, from: make, source: {type: csv, path: rows.csv}}
+  maybe: {kind: load, onError: warn, source: {type: csv, path: other.csv}}
+  ask: {kind: map, from: [rows, maybe], prompt: "{{a}}"}
 """
     assert obstacles(load(tmp_path / "p", text)) == []
 
@@ -266,6 +272,14 @@ def test_given_items_are_looked_at_too(tmp_path: Path) -> None:
     assert obstacles(loaded, given={"who": 1}, items=[{"title": 1}, {}]) == [
         "{{title}} in the prompt of map has no value"
     ]
+
+
+def test_given_items_take_the_place_of_those_of_the_file(tmp_path: Path) -> None:
+    for listed in ("[]", "[{title: 1}]"):
+        text = CSV.replace("from: {type: csv, path: b.csv}", f"items: {listed}")
+        node = take(load(tmp_path / "p", text), items=[{"b": 2}]).nodes["input"]
+        assert isinstance(node, LoadNode)
+        assert node.source == InlineSource(items=[{"b": 2}])
 
 
 def test_pipelines_that_wait_for_nobody_or_for_each_other(tmp_path: Path) -> None:

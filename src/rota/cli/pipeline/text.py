@@ -16,7 +16,7 @@ from rota.pipelines.definition.discovery import Listed, input_kind
 from rota.pipelines.definition.graph import order
 from rota.pipelines.definition.loader import Loaded
 from rota.pipelines.definition.model import Filter, Pipeline
-from rota.pipelines.definition.nodes import AiGraphNode, parents_of
+from rota.pipelines.definition.nodes import parents_of
 from rota.pipelines.definition.parameters import parameters_of
 from rota.pipelines.definition.problems import Problem
 from rota.pipelines.definition.sections import AiSection, BudgetLimits, OutputField, PipelineBudget
@@ -194,7 +194,7 @@ def parts(loaded: Loaded) -> list[render.Row]:
     if pipeline.map is not None:
         size = pipeline.map.batch_size
         items = "item" if size == 1 else f"{size} items"
-        at_once = pipeline.map.parallel or pipeline.settings.concurrency or 5
+        at_once = pipeline.map.parallel or pipeline.settings.parallel or 5
         rows.append(
             _row("map", f"one call for each {items}, {at_once} at a time", pipeline.map, loaded)
         )
@@ -262,6 +262,6 @@ def _nodes(loaded: Loaded) -> list[render.Row]:
         kind = str(node.__struct_config__.tag)
         before = parents_of(node)
         does = f"{kind} ← {', '.join(before)}" if before else kind
-        asking = node if isinstance(node, AiGraphNode) and node_id in loaded.prompts else None
+        asking = node if isinstance(node, AiSection) and node_id in loaded.prompts else None
         rows.append(_row(node_id, does, asking, loaded))
     return rows

@@ -320,7 +320,7 @@ def facts_of(run: Run, snapshot: Snapshot, clock: WallClock) -> list[Fact]:
     """The facts about the run."""
     settings = snapshot.pipeline.settings
     model = snapshot.overrides.model or settings.model
-    parallel = snapshot.overrides.parallel or settings.concurrency
+    parallel = snapshot.overrides.parallel or settings.parallel
     cache = snapshot.overrides.cache_from
     facts = [
         Fact("Run", run.id, is_id=True),

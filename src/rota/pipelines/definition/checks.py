@@ -11,10 +11,10 @@ from rota.core.pipelines.filter_rules import Operator, number_of, pattern_of
 from rota.core.pipelines.templates import RESERVED, Template
 from rota.errors import BadInput
 from rota.pipelines.definition.model import Filter, Input, Pipeline
-from rota.pipelines.definition.nodes import MapNode
 from rota.pipelines.definition.problems import Path, ProblemReport, path_text
 from rota.pipelines.definition.rules import SHORT, FieldRule, Rule, RuleGroup
 from rota.pipelines.definition.sections import (
+    AiFilter,
     AiSection,
     CallOptions,
     MapStep,
@@ -43,7 +43,7 @@ def check_linear(pipeline: Pipeline, written: set[str], report: ProblemReport) -
     if pipeline.job is not None:
         check_asking(pipeline.job, ("job",), report)
     if pipeline.reduce is not None:
-        _check_reduce(pipeline.reduce, report)
+        check_reduce(pipeline.reduce, ("reduce",), report)
 
 
 def _check_mode(written: set[str], report: ProblemReport) -> None:
@@ -172,7 +172,7 @@ def check_call_options(options: CallOptions, path: Path, report: ProblemReport) 
         )
 
 
-def check_mapping(section: MapStep | MapNode, path: Path, report: ProblemReport) -> None:
+def check_mapping(section: MapStep, path: Path, report: ProblemReport) -> None:
     """The same, and a warning about a batch with a prompt that does not show its items."""
     check_asking(section, path, report)
     prompt = section.prompt if section.batch_size > 1 else None
@@ -181,9 +181,10 @@ def check_mapping(section: MapStep | MapNode, path: Path, report: ProblemReport)
         report.warning((*path, "prompt"), message)
 
 
-def _check_reduce(section: ReduceStep, report: ProblemReport) -> None:
+def check_reduce(section: ReduceStep, path: Path, report: ProblemReport) -> None:
+    """A prompt for a reduce by an AI, and nothing of a call for another one."""
     if section.type == "ai":
-        check_asking(section, ("reduce",), report)
+        check_asking(section, path, report)
         return
     for name, key in zip(
         AiSection.__struct_fields__, AiSection.__struct_encode_fields__, strict=True
@@ -191,10 +192,22 @@ def _check_reduce(section: ReduceStep, report: ProblemReport) -> None:
         is_given = getattr(section, name) not in (None, "", [], {})
         if is_given and name not in ("timeout_ms", "retry"):
             report.error(
-                ("reduce", key),
-                f"reduce.{key} means something only with type: ai; this is type: {section.type}",
+                (*path, key),
+                f"{path_text(path)}.{key} means something only with type: ai; this is "
+                f"type: {section.type}",
                 at_key=True,
             )
+
+
+def check_question(section: AiFilter, path: Path, report: ProblemReport) -> None:
+    """A prompt; and the field that says whether the item is kept, if there are fields."""
+    check_asking(section, path, report)
+    names = [each if isinstance(each, str) else each.name for each in section.output]
+    if names and "include" not in names:
+        report.error(
+            (*path, "output"),
+            f'{path_text(path)}.output needs the field "include": it says whether the item is kept',
+        )
 
 
 # -- filter --------------------------------------------------------------------------------
@@ -212,13 +225,7 @@ def _check_filter(section: Filter, report: ProblemReport) -> None:
     if section.rule is not None:
         _check_group(section.rule, report)
     if section.ai is not None:
-        check_asking(section.ai, ("filter", "ai"), report)
-        names = [each if isinstance(each, str) else each.name for each in section.ai.output]
-        if names and "include" not in names:
-            report.error(
-                ("filter", "ai", "output"),
-                'filter.ai.output needs the field "include": it says whether the item is kept',
-            )
+        check_question(section.ai, ("filter", "ai"), report)
 
 
 def _check_group(group: RuleGroup, report: ProblemReport) -> None:

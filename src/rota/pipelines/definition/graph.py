@@ -12,6 +12,8 @@ from rota.pipelines.definition.checks import (
     check_fields,
     check_mapping,
     check_operand,
+    check_question,
+    check_reduce,
 )
 from rota.pipelines.definition.nodes import (
     AiNode,
@@ -75,10 +77,7 @@ def _check_node(node: Node, path: Path, report: ProblemReport) -> None:
         case AiNode():
             check_asking(node, path, report)
         case ReduceNode():
-            if node.strategy == "ai":
-                check_asking(node, path, report)
-            elif node.prompt is not None or node.prompt_file is not None:
-                report.error(path, f"a prompt needs strategy: ai; this is {node.strategy}")
+            check_reduce(node, path, report)
         case FilterNode():
             _check_rule(node.rule, (*path, "rule"), report)
         case LoadNode(source=AiSource() as source):
@@ -99,7 +98,7 @@ def _check_rule(rule: NodeRule, path: Path, report: ProblemReport) -> None:
     elif isinstance(rule, NotRule):
         _check_rule(rule.rule, (*path, "rule"), report)
     elif isinstance(rule, AiRule):
-        check_call_options(rule, path, report)
+        check_question(rule, path, report)
 
 
 def cycles(parents: Mapping[str, list[str]]) -> list[list[str]]:
@@ -148,3 +147,9 @@ def leaves(parents: Mapping[str, list[str]]) -> list[str]:
     """The nodes that no other takes items from: their items are the result."""
     used = {parent for before in parents.values() for parent in before}
     return [each for each in parents if each not in used]
+
+
+def end_of(nodes: Mapping[str, Node]) -> str | None:
+    """The single node at the end of a graph, or None where several are."""
+    ends = leaves({node_id: parents_of(node) for node_id, node in nodes.items()})
+    return ends[0] if len(ends) == 1 else None

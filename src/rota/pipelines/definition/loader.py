@@ -15,9 +15,10 @@ from rota.core.time.recurrence import next_after
 from rota.core.time.zones import zone_named
 from rota.errors import BadInput, BadPipeline, RotaError, UnknownZone
 from rota.pipelines.definition.checks import check_linear
+from rota.pipelines.definition.compiler import graph_of, prompt_path, question_key
 from rota.pipelines.definition.graph import check_graph
 from rota.pipelines.definition.model import Pipeline
-from rota.pipelines.definition.nodes import AiGraphNode
+from rota.pipelines.definition.nodes import FilterNode, ReduceNode
 from rota.pipelines.definition.notify_checks import check_notify
 from rota.pipelines.definition.placeholders import check_names
 from rota.pipelines.definition.problems import (
@@ -35,6 +36,7 @@ from rota.pipelines.definition.prompts import (
     skill_folders,
     with_skills,
 )
+from rota.pipelines.definition.rules import questions_of
 from rota.pipelines.definition.schedule_block import (
     ScheduleBlock,
     Timed,
@@ -175,18 +177,18 @@ def _without(value: dict[Any, Any], paths: list[Path]) -> dict[Any, Any]:
 
 
 def asking_parts(pipeline: Pipeline) -> Iterator[tuple[str, AiSection, Path]]:
-    """Every part that asks an AI, by its place."""
-    if pipeline.job is not None:
-        yield "job", pipeline.job, ("job",)
-    if pipeline.filter is not None and pipeline.filter.ai is not None:
-        yield "filter", pipeline.filter.ai, ("filter", "ai")
-    if pipeline.map is not None:
-        yield "map", pipeline.map, ("map",)
-    if pipeline.reduce is not None and pipeline.reduce.type == "ai":
-        yield "reduce", pipeline.reduce, ("reduce",)
-    for node_id, node in (pipeline.nodes or {}).items():
-        if isinstance(node, AiGraphNode):
-            yield node_id, node, ("nodes", node_id)
+    """Every part with a prompt of its own, by its place."""
+    nodes = graph_of(pipeline)
+    for node_id, node in nodes.items():
+        path = prompt_path(pipeline, node_id)
+        if isinstance(node, FilterNode):
+            for number, question in enumerate(questions_of(node.rule)):
+                yield question_key(node_id, number), question, path
+        elif isinstance(node, ReduceNode):
+            if node.type == "ai":
+                yield node_id, node, path
+        elif isinstance(node, AiSection):
+            yield node_id, node, path
 
 
 def _prompts(

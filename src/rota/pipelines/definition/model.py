@@ -21,13 +21,14 @@ from rota.pipelines.definition.sections import (
     Parameter,
     PipelineSettings,
     ReduceStep,
+    Sample,
     Section,
 )
 from rota.pipelines.definition.sources import FileSource, Generator, LoadSource
 
 Meta = msgspec.Meta
 
-__all__ = ["Filter", "Generate", "Input", "Pipeline", "Sample"]
+__all__ = ["Filter", "Generate", "Input", "Pipeline"]
 
 
 class Generate(Generator, frozen=True, kw_only=True):
@@ -36,13 +37,6 @@ class Generate(Generator, frozen=True, kw_only=True):
     auto_approve: Annotated[
         bool, Meta(description="Run without a review of the generated items.")
     ] = False
-
-
-class Sample(Section, frozen=True, kw_only=True):
-    """A random choice of items, the same every time for one seed."""
-
-    size: Annotated[Annotated[int, Meta(ge=1)], Meta(description="How many items to keep.")]
-    seed: Annotated[int, Meta(description="Seed of the random choice.")] = 0
 
 
 class Input(Section, frozen=True, kw_only=True):

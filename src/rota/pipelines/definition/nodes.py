@@ -9,10 +9,13 @@ import msgspec
 from rota.net.subprocesses import PassEnv
 from rota.pipelines.definition.rules import NodeRule
 from rota.pipelines.definition.sections import (
-    AiSection,
+    Job,
+    MapStep,
     Natural,
     OnError,
     Positive,
+    ReduceStep,
+    Sample,
     Section,
 )
 from rota.pipelines.definition.sources import LoadSource
@@ -32,30 +35,25 @@ Failing: TypeAlias = Annotated[
 
 
 class GraphNode(Section, frozen=True, kw_only=True):
-    """A node without an AI."""
+    """The place in the graph of a node without an AI."""
 
     parents: Parents = msgspec.field(default_factory=list, name="from")
     label: Label = None
     on_error: Failing = None
 
 
-class AiGraphNode(AiSection, frozen=True, kw_only=True):
-    """A node that asks an AI. (A struct has one base only, so three keys are declared twice.)"""
-
-    parents: Parents = msgspec.field(default_factory=list, name="from")
-    label: Label = None
-    on_error: Failing = None
-
-
-class LoadNode(GraphNode, frozen=True, kw_only=True, tag="load", tag_field="type"):
+class LoadNode(GraphNode, frozen=True, kw_only=True, tag="load", tag_field="kind"):
     """Reads items."""
 
     source: Annotated[LoadSource, Meta(description="The source of items.")]
     offset: Annotated[Natural, Meta(description="Skip this many items at the start.")] = 0
     limit: Annotated[Natural | None, Meta(description="Take at most this many items.")] = None
+    sample: Annotated[
+        Sample | None, Meta(description="A seeded random choice, after offset and limit.")
+    ] = None
 
 
-class ScriptNode(GraphNode, frozen=True, kw_only=True, tag="script", tag_field="type"):
+class ScriptNode(GraphNode, frozen=True, kw_only=True, tag="script", tag_field="kind"):
     """Runs a command over the items."""
 
     run: Annotated[str, Meta(min_length=1, description="The command line, for the shell.")]
@@ -81,31 +79,41 @@ class ScriptNode(GraphNode, frozen=True, kw_only=True, tag="script", tag_field="
     ] = "default"
 
 
-class FilterNode(GraphNode, frozen=True, kw_only=True, tag="filter", tag_field="type"):
+class FilterNode(GraphNode, frozen=True, kw_only=True, tag="filter", tag_field="kind"):
     """Keeps the items that a rule is true for."""
 
     rule: Annotated[NodeRule, Meta(description="The rule; and, or, not and ai may be nested.")]
 
 
-class MapNode(AiGraphNode, frozen=True, kw_only=True, tag="map", tag_field="type"):
+# A section of the file with a place in the graph. (A struct has one base only, so the three keys of
+# `GraphNode` are declared again.)
+
+
+class MapNode(MapStep, frozen=True, kw_only=True, tag="map", tag_field="kind"):
     """One AI call for each item or batch; its fields (or `result`), or `$error`, join the item."""
 
-    concurrency: Annotated[Positive | None, Meta(description="Calls at the same time.")] = None
-    batch_size: Annotated[
-        Positive, Meta(description="Items in one call; the prompt then holds {{ITEMS}}.")
-    ] = 1
+    parents: Parents = msgspec.field(default_factory=list, name="from")
+    label: Label = None
+    on_error: Failing = None
 
 
-class ReduceNode(AiGraphNode, frozen=True, kw_only=True, tag="reduce", tag_field="type"):
+class ReduceNode(ReduceStep, frozen=True, kw_only=True, tag="reduce", tag_field="kind"):
     """All items into one, with the text in `result`; alone at the end, its text is the output."""
 
-    strategy: Annotated[
-        Literal["list", "table", "json", "csv", "concat", "ai"],
-        Meta(description="The form of the result; ai asks a model with {{RESULTS}}."),
-    ]
+    parents: Parents = msgspec.field(default_factory=list, name="from")
+    label: Label = None
+    on_error: Failing = None
 
 
-class MergeNode(GraphNode, frozen=True, kw_only=True, tag="merge", tag_field="type"):
+class AiNode(Job, frozen=True, kw_only=True, tag="ai", tag_field="kind"):
+    """One AI call over all items ({{ITEMS}}); one item comes out, with its fields or `result`."""
+
+    parents: Parents = msgspec.field(default_factory=list, name="from")
+    label: Label = None
+    on_error: Failing = None
+
+
+class MergeNode(GraphNode, frozen=True, kw_only=True, tag="merge", tag_field="kind"):
     """The items of several nodes as one list."""
 
     strategy: Annotated[
@@ -146,16 +154,12 @@ class AddOp(Section, frozen=True, kw_only=True, tag="add", tag_field="op"):
 TransformOp: TypeAlias = SelectOp | DropOp | RenameOp | AddOp
 
 
-class TransformNode(GraphNode, frozen=True, kw_only=True, tag="transform", tag_field="type"):
+class TransformNode(GraphNode, frozen=True, kw_only=True, tag="transform", tag_field="kind"):
     """Changes the fields of each item."""
 
     ops: Annotated[
         list[TransformOp], Meta(min_length=1, description="The operations, in this order.")
     ]
-
-
-class AiNode(AiGraphNode, frozen=True, kw_only=True, tag="ai", tag_field="type"):
-    """One AI call over all items ({{ITEMS}}); one item comes out, with its fields or `result`."""
 
 
 Node: TypeAlias = (

@@ -9,8 +9,9 @@ import msgspec
 
 from rota.errors import BadInput
 from rota.pipelines.definition.loader import Loaded
-from rota.pipelines.definition.model import Pipeline, Sample
+from rota.pipelines.definition.model import Pipeline
 from rota.pipelines.definition.nodes import LoadNode
+from rota.pipelines.definition.sections import Sample
 from rota.pipelines.definition.sources import (
     CsvSource,
     FileSource,

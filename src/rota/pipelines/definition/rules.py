@@ -1,7 +1,4 @@
-"""Filter rules as written, in the linear and in the graph form.
-
-Both become `core.pipelines.filter_rules`.
-"""
+"""Filter rules as written: those of the linear form, and those of nodes, which are executed."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from rota.core.pipelines import filter_rules as core
-from rota.pipelines.definition.sections import CallOptions, Parallel, Positive, Section
+from rota.pipelines.definition.sections import AiFilter, Section
 
 Meta = msgspec.Meta
 
@@ -69,13 +66,8 @@ class FieldRule(Section, frozen=True, kw_only=True, tag="field", tag_field="type
     pattern: Pattern = None
 
 
-class AiRule(CallOptions, frozen=True, kw_only=True, tag="ai", tag_field="type"):
+class AiRule(AiFilter, frozen=True, kw_only=True, tag="ai", tag_field="type"):
     """A question to the AI; yes is true."""
-
-    prompt: Annotated[str, Meta(min_length=1, description="The question about the item.")]
-    model: Annotated[str | None, Meta(description="The model; otherwise settings.model.")] = None
-    concurrency: Parallel = None
-    timeout_ms: Annotated[Positive | None, Meta(description="Milliseconds for one call.")] = None
 
 
 class AndRule(Section, frozen=True, kw_only=True, tag="and", tag_field="type"):
@@ -99,22 +91,6 @@ class NotRule(Section, frozen=True, kw_only=True, tag="not", tag_field="type"):
 NodeRule: TypeAlias = FieldRule | AiRule | AndRule | OrRule | NotRule
 
 
-def tree_of_group(group: RuleGroup) -> core.Rule:
-    """The rules of a linear filter as one tree."""
-    inner = tuple(_tree_of_rule(rule) for rule in group.rules)
-    return core.AllOf(inner) if group.mode == "all" else core.AnyOf(inner)
-
-
-def _tree_of_rule(rule: Rule) -> core.Rule:
-    if rule.all is not None:
-        return core.AllOf(tuple(_tree_of_rule(each) for each in rule.all))
-    if rule.any is not None:
-        return core.AnyOf(tuple(_tree_of_rule(each) for each in rule.any))
-    if rule.negated is not None:
-        return core.Not(_tree_of_rule(rule.negated))
-    return _test(rule.field or "", rule.operator or "", rule.value, rule.values, rule.pattern)
-
-
 def tree_of_node(rule: NodeRule, asked: list[AiRule]) -> core.Rule:
     """The rule of a filter node as one tree; `asked` receives its questions to the AI, which are
     numbered as written."""
@@ -129,7 +105,7 @@ def tree_of_node(rule: NodeRule, asked: list[AiRule]) -> core.Rule:
             asked.append(rule)
             return core.Ask(len(asked) - 1)
         case FieldRule():
-            return _test(rule.field, rule.op, rule.value, rule.values, rule.pattern)
+            return _test(rule)
 
 
 def questions_of(rule: NodeRule) -> list[AiRule]:
@@ -139,13 +115,11 @@ def questions_of(rule: NodeRule) -> list[AiRule]:
     return asked
 
 
-def _test(
-    field: str, operator: str, value: Any, values: list[Any] | None, pattern: str | None
-) -> core.Test:
-    name = SHORT.get(operator, operator)
-    operand: Any = value
+def _test(rule: FieldRule) -> core.Test:
+    name = SHORT.get(rule.op, rule.op)
+    operand: Any = rule.value
     if name in ("in", "not_in"):
-        operand = values if values is not None else value
+        operand = rule.values if rule.values is not None else rule.value
     elif name == "matches":
-        operand = pattern if pattern is not None else value
-    return core.Test(field, core.Operator(name), operand)
+        operand = rule.pattern if rule.pattern is not None else rule.value
+    return core.Test(rule.field, core.Operator(name), operand)

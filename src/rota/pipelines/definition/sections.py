@@ -84,6 +84,13 @@ class Retry(Section, frozen=True, kw_only=True):
     ] = 2.0
 
 
+class Sample(Section, frozen=True, kw_only=True):
+    """A random choice of items, the same every time for one seed."""
+
+    size: Annotated[Annotated[int, Meta(ge=1)], Meta(description="How many items to keep.")]
+    seed: Annotated[int, Meta(description="Seed of the random choice.")] = 0
+
+
 class Parameter(Section, frozen=True, kw_only=True):
     """A name and its value."""
 
@@ -155,7 +162,7 @@ class PipelineSettings(CallOptions, frozen=True, kw_only=True):
     """Defaults for every part of the pipeline; a part may override them."""
 
     model: Annotated[str | None, Meta(description="Default model.")] = None
-    concurrency: Annotated[Positive | None, Meta(description="Calls at the same time.")] = None
+    parallel: Parallel = None
     timeout_ms: Timeout = None
     on_error: Annotated[OnError, Meta(description="The effect of a failed node on the run.")] = (
         "abort"

@@ -18,9 +18,9 @@ from rota.ai.base import ANSWER_TOKENS, Invoker
 from rota.ai.tokens import ASCII_CHARS, estimate
 from rota.core.pipelines import filter_rules
 from rota.errors import BadInput, RotaError
+from rota.pipelines.definition.compiler import place_of
 from rota.pipelines.definition.graph import order
 from rota.pipelines.definition.loader import Loaded
-from rota.pipelines.definition.model import Input, Pipeline
 from rota.pipelines.definition.nodes import (
     AiNode,
     FilterNode,
@@ -33,11 +33,11 @@ from rota.pipelines.definition.nodes import (
     TransformNode,
     parents_of,
 )
-from rota.pipelines.definition.sections import AiFilter, AiSection, MapStep, ReduceStep
-from rota.pipelines.definition.sources import AiSource, CommandSource, InlineSource, StdinSource
-from rota.pipelines.run.filter_stage import Sieve, sieve_of_filter, sieve_of_node
+from rota.pipelines.definition.sections import AiSection, MapStep, ReduceStep
+from rota.pipelines.definition.sources import AiSource, CommandSource, StdinSource
+from rota.pipelines.run.filter_stage import Sieve, sieve_of
 from rota.pipelines.run.generated_items import generate_question
-from rota.pipelines.run.inputs import Item, items_of
+from rota.pipelines.run.inputs import Item, select, source_items
 from rota.pipelines.run.prompt_builder import ModelPrompt, PromptBuilder
 from rota.pipelines.run.results import counts
 from rota.pipelines.run.transforms import merged, transformer
@@ -157,7 +157,7 @@ class PromptPreview:
         self.forecast.note("an AI filter is taken to keep every item it is asked about")
         return True
 
-    def open_map(self, place: str, section: MapStep | MapNode, count: int) -> None:
+    def open_map(self, place: str, section: MapStep, count: int) -> None:
         """Show and count the questions of a map about unknown items: placeholders stay."""
         batch = section.batch_size if section.batch_size > 1 else None
         if count:
@@ -222,34 +222,29 @@ async def dry_run(
 ) -> Forecast:
     """Go through a pipeline without asking; `show` gets every question, in order."""
     preview = PromptPreview(loaded, ai, options, show)
-    pipeline = loaded.pipeline
-    if pipeline.nodes is not None:
-        await _graph(preview, pipeline.nodes)
-    elif pipeline.job is not None:
-        preview.question("job", preview.asking("job", pipeline.job).without_item())
-    else:
-        await _linear(preview, pipeline)
+    await _graph(preview, preview.snapshot.nodes)
     return preview.end()
 
 
-def known_items(preview: PromptPreview, section: Input) -> AsyncIterator[Item] | None:
+def known_items(preview: PromptPreview, node: LoadNode) -> AsyncIterator[Item] | None:
     """The items as a stream, or None when only the run finds them, which is noted."""
-    options = preview.options
-    if section.generate is not None:
+    options, source = preview.options, node.source
+    if isinstance(source, AiSource):
         return None
-    if isinstance(section.source, CommandSource) and not options.runs_commands:
-        preview.forecast.note(f"the items come from `{section.source.run}`, which was not run")
+    if isinstance(source, CommandSource) and not options.runs_commands:
+        preview.forecast.note(f"the items come from `{source.run}`, which was not run")
         return None
-    if isinstance(section.source, StdinSource) and options.stdin is None:
+    if isinstance(source, StdinSource) and options.stdin is None:
         preview.forecast.note("the items come from standard input, and nothing was piped in")
         return None
-    return items_of(section, preview.folder, stdin=options.stdin)
+    items = source_items(source, preview.folder, options.stdin)
+    return select(items, offset=node.offset, limit=node.limit, sample=node.sample)
 
 
 class MapPreview:
     """The questions of a map, one for each item or batch, while the items come in."""
 
-    def __init__(self, preview: PromptPreview, place: str, section: MapStep | MapNode) -> None:
+    def __init__(self, preview: PromptPreview, place: str, section: MapStep) -> None:
         self._preview, self._place, self._size = preview, place, section.batch_size
         self._asking = preview.asking(place, section)
         self._batches: dict[Hashable, dict[int, Item]] = {}  # by number
@@ -274,54 +269,6 @@ class MapPreview:
     def _ask(self, batch: dict[int, Item]) -> None:
         question = self._asking.for_batch(list(batch.values()))
         self._preview.question(self._place, question, min(batch))
-
-
-# -- input, filter, map, reduce ------------------------------------------------------------
-
-
-async def _linear(preview: PromptPreview, pipeline: Pipeline) -> None:
-    assert pipeline.input is not None
-    assert pipeline.map is not None
-    forecast = preview.forecast
-    items = known_items(preview, pipeline.input)
-    if items is None:
-        ai = pipeline.filter.ai if pipeline.filter else None
-        calls = _unknown(preview, pipeline.input, ai, pipeline.map)
-    else:
-        sieve = sieve_of_filter(preview.snapshot, pipeline.filter) if pipeline.filter else None
-        mapped = MapPreview(preview, "map", pipeline.map)
-        forecast.items = forecast.kept = 0
-        async for item in items:
-            forecast.items += 1
-            if sieve is None or preview.keeps("filter", sieve, item, forecast.items):
-                forecast.kept += 1
-                mapped.take(item, forecast.items)
-        mapped.close()
-        calls = forecast.kept
-        if any(share.place == "filter" for share in forecast.shares):
-            forecast.share("map").is_bound = True
-        if not forecast.kept:
-            forecast.note("no item would reach the map")
-    reduce = pipeline.reduce
-    if reduce is not None and reduce.type == "ai" and calls:
-        preview.open_results("reduce", reduce, calls)
-
-
-def _unknown(preview: PromptPreview, source: Input, ai: AiFilter | None, section: MapStep) -> int:
-    """Unknown items: one question of each part, counted as often as the limit allows."""
-    if source.generate is not None:
-        preview.question("input", generate_question(preview.snapshot, source.generate))
-    limit = source.limit
-    count = 1 if limit is None else limit
-    if ai is not None and count:
-        preview.question("filter", preview.asking("filter", ai).for_unknown(), times=count)
-    preview.open_map("map", section, count)
-    for share in preview.forecast.shares:
-        if share.place != "input":
-            share.is_bound, share.is_open = limit is not None, limit is None
-    if limit is None:
-        preview.forecast.note("how many items there will be is not known; counted is one")
-    return count
 
 
 # -- nodes ---------------------------------------------------------------------------------
@@ -382,12 +329,9 @@ async def _after(preview: PromptPreview, node_id: str, node: Node, before: list[
 
 
 async def _loaded(preview: PromptPreview, node_id: str, node: LoadNode) -> Flow:
-    source = node.source
-    if isinstance(source, AiSource):
-        preview.question(node_id, generate_question(preview.snapshot, source))
-        return Flow(node.limit)
-    given = source.items if isinstance(source, InlineSource) else source
-    items = known_items(preview, Input(source=given, offset=node.offset, limit=node.limit))
+    if isinstance(node.source, AiSource):
+        preview.question(node_id, generate_question(preview.snapshot, node.source))
+    items = known_items(preview, node)
     if items is None:
         return Flow(node.limit)
     flow = _known([item async for item in items])
@@ -396,13 +340,16 @@ async def _loaded(preview: PromptPreview, node_id: str, node: LoadNode) -> Flow:
 
 
 def _filtered(preview: PromptPreview, node_id: str, node: FilterNode, flow: Flow) -> Flow:
-    sieve = sieve_of_node(preview.snapshot, node.rule)
+    sieve = sieve_of(preview.snapshot, node_id, node.rule)
     if flow.items is None:
-        if sieve.questions:
-            _open(preview, node_id)
+        for asking in sieve.questions[:1]:
+            preview.question(node_id, asking.for_unknown(), times=flow.most or 1)
+            _open(preview, node_id, known=flow.most is not None)
         return flow
     numbered = enumerate(flow.items, start=1)
-    return _known(item for n, item in numbered if preview.keeps(node_id, sieve, item, n))
+    kept = _known(item for n, item in numbered if preview.keeps(node_id, sieve, item, n))
+    preview.forecast.kept = (preview.forecast.kept or 0) + (kept.most or 0)
+    return kept
 
 
 def _mapped(preview: PromptPreview, node_id: str, node: MapNode, flow: Flow) -> Flow:
@@ -410,6 +357,11 @@ def _mapped(preview: PromptPreview, node_id: str, node: MapNode, flow: Flow) -> 
         preview.open_map(node_id, node, 1 if flow.most is None else flow.most)
         _open(preview, node_id, known=flow.most is not None)
         return flow
+    if not flow.items:
+        place = place_of(preview.snapshot.pipeline, node_id)
+        preview.forecast.note(f"no item would reach {'the map' if place == 'map' else place}")
+    if any(share.place in parents_of(node) for share in preview.forecast.shares):
+        preview.forecast.share(node_id).is_bound = True  # a filter may drop some
     mapped = MapPreview(preview, node_id, node)
     for number, item in enumerate(flow.items, start=1):
         mapped.take(item, number)
@@ -418,14 +370,16 @@ def _mapped(preview: PromptPreview, node_id: str, node: MapNode, flow: Flow) -> 
 
 
 def _reduced(preview: PromptPreview, node_id: str, node: ReduceNode | AiNode, flow: Flow) -> Flow:
-    if isinstance(node, ReduceNode) and node.strategy != "ai":
+    if isinstance(node, ReduceNode) and node.type != "ai":
         return Flow(1)
     if flow.items is None:
         preview.open_results(node_id, node, flow.most)
         _open(preview, node_id, known=flow.most is not None)
         return Flow(1)
     listed = json.dumps(flow.items, ensure_ascii=False)
-    filled = {**counts(len(flow.items)), "ITEMS": listed, "RESULTS": listed}
+    filled: dict[str, Any] = {}
+    if parents_of(node):
+        filled = {**counts(len(flow.items)), "ITEMS": listed, "RESULTS": listed}
     preview.question(node_id, preview.asking(node_id, node).without_item(filled))
     return Flow(1)
 

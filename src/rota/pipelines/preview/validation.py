@@ -8,14 +8,13 @@ from typing import Any
 
 from rota.core.pipelines.templates import Template
 from rota.errors import BadPipeline
+from rota.pipelines.definition.compiler import graph_of
 from rota.pipelines.definition.discovery import Listed
 from rota.pipelines.definition.loader import Loaded, asking_parts, entry_file, problems_of
 from rota.pipelines.definition.locate import open_pipeline
 from rota.pipelines.definition.model import Pipeline
-from rota.pipelines.definition.nodes import FilterNode
 from rota.pipelines.definition.parameters import check_given
 from rota.pipelines.definition.problems import FilePosition, Level, Problem, ordered
-from rota.pipelines.definition.rules import AiRule, questions_of
 from rota.pipelines.definition.sources import Generator
 from rota.pipelines.definition.yaml_tree import read_yaml
 from rota.pipelines.run.readiness import obstacles
@@ -57,34 +56,18 @@ def _remarks(loaded: Loaded, given: Mapping[str, Any]) -> list[Problem]:
 
 def models_of(pipeline: Pipeline, prompts: Mapping[str, str]) -> list[str]:
     """The models that its calls name, "" for the default; those that items name are skipped."""
-    parts: list[Any] = [section for key, section, _ in asking_parts(pipeline) if key in prompts]
-    parts += [*_generators(pipeline), *_questions(pipeline)]
-    named = [section.model or pipeline.settings.model or "" for section in parts]
+    models = [section.model for key, section, _ in asking_parts(pipeline) if key in prompts]
+    models += [each.model for each in pipeline.sources if isinstance(each, Generator)]
+    named = [each or pipeline.settings.model or "" for each in models]
     return [each for each in dict.fromkeys(named) if not Template(each).names]
-
-
-def _generators(pipeline: Pipeline) -> list[Generator]:
-    """The calls that make items, of the input and of load nodes."""
-    return [each for each in pipeline.sources if isinstance(each, Generator)]
-
-
-def _questions(pipeline: Pipeline) -> list[AiRule]:
-    """The questions to the AI within the rules of filter nodes."""
-    nodes = (pipeline.nodes or {}).values()
-    rules = [node.rule for node in nodes if isinstance(node, FilterNode)]
-    return [question for rule in rules for question in questions_of(rule)]
 
 
 def names_of(loaded: Loaded) -> list[str]:
     """Every name that a template of the pipeline asks for."""
     pipeline = loaded.pipeline
     texts = list(loaded.prompts.values())
-    texts += [generator.prompt for generator in _generators(pipeline)]
-    for question in _questions(pipeline):
-        texts += [question.prompt, question.model or ""]
-    for section in (pipeline.map, pipeline.job, pipeline.reduce):
-        texts.append(section.model or "" if section is not None else "")
-    for node in (pipeline.nodes or {}).values():
-        texts.append(str(getattr(node, "model", None) or ""))
+    texts += [each.prompt for each in pipeline.sources if isinstance(each, Generator)]
+    texts += [section.model or "" for _, section, _ in asking_parts(pipeline)]
+    for node in graph_of(pipeline).values():
         texts.extend(str(getattr(op, "value", "")) for op in getattr(node, "ops", []))
     return list(dict.fromkeys(name for text in texts for name in Template(text).names))

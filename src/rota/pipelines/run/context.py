@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import IO, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from rota.ai.base import Invoker
 from rota.ai.budget import Budget
 from rota.core.runs.model import Claim, StoredStep
+from rota.pipelines.definition.nodes import Node
 from rota.pipelines.outcome import OutcomeWord, Progress, UsageSum
 from rota.pipelines.run.model_caller import ModelCaller, ProviderWatch
 from rota.pipelines.run.run_store import (
@@ -21,6 +22,9 @@ from rota.pipelines.run.run_store import (
 )
 from rota.pipelines.snapshot import Snapshot
 
+if TYPE_CHECKING:
+    from rota.pipelines.run.sharding import Sharding
+
 log = logging.getLogger("rota.pipelines")
 Listener = Callable[[Progress], object]
 
@@ -31,6 +35,7 @@ class RunUsage:
     def __init__(self) -> None:
         self.spent = UsageSum()
         self.waiting: str | None = None  # why calls wait for their provider
+        self.filtered = 0  # items that a filter dropped before a model was asked about them
 
 
 class ProgressReporter:
@@ -43,7 +48,7 @@ class ProgressReporter:
         self.phase, self.node = "begun", ""
         self.error: str | None = None  # why this attempt failed
         self.total: int | None = None
-        self.done = self.failed = self.filtered = self.running = 0
+        self.done = self.failed = self.running = 0
         self.usage = RunUsage()
 
     def enter(self, phase: str, *, total: int | None = None, node: str = "") -> None:
@@ -52,11 +57,11 @@ class ProgressReporter:
         self.done = self.failed = self.running = 0
         self.report()
 
-    def apart(self, node: str, total: int | None) -> ProgressReporter:
+    def apart(self, phase: str, node: str, total: int | None) -> ProgressReporter:
         """A reporter for a node, beside others that count at the same time."""
         own = ProgressReporter(self._claim, self._pipeline_id, self._listeners)
         own.usage = self.usage
-        own.enter("node", total=total, node=node)
+        own.enter(phase, total=total, node=node)
         return own
 
     def count(self, record: ItemRecord) -> None:
@@ -77,7 +82,7 @@ class ProgressReporter:
         progress = Progress(
             run_id=self._claim.id, root_id=self._claim.root_id, pipeline_id=self._pipeline_id,
             phase=self.phase, node=self.node or None, total=self.total, done=self.done,
-            failed=self.failed, filtered=self.filtered, running=self.running,
+            failed=self.failed, filtered=self.usage.filtered, running=self.running,
             calls=spent.calls, tokens=spent.tokens, cost_usd=spent.cost_usd, outcome=outcome,
             waiting=self.usage.waiting, error=self.error,
             schedule_id=self._claim.schedule_id, trigger=self._claim.trigger,
@@ -126,6 +131,8 @@ class PipelineContext(NamedTuple):
     caches: tuple[Cache, ...]
     stdin: IO[bytes] | None
     warnings: list[str]
+    nodes: dict[str, Node]
+    sharding: Sharding | None = None
 
 
 def context_of(
@@ -136,6 +143,7 @@ def context_of(
     *,
     budgets: Sequence[Budget] = (),
     stdin: IO[bytes] | None = None,
+    sharding: Sharding | None = None,
 ) -> PipelineContext:
     """The context of a run, or of a shard of one."""
     watch = ProviderWatch(run_store, progress)
@@ -143,4 +151,6 @@ def context_of(
     earlier = snapshot.overrides.cache_from
     roots = snapshot.reused if earlier is None else (earlier, *snapshot.reused)
     caches = tuple(Cache(run_store.of(root)) for root in roots)
-    return PipelineContext(snapshot, run_store, asker, progress, caches, stdin, [])
+    return PipelineContext(
+        snapshot, run_store, asker, progress, caches, stdin, [], snapshot.nodes, sharding
+    )

@@ -24,9 +24,8 @@ import msgspec
 from rota.core.pipelines.sampling import Reservoir
 from rota.errors import BadInput
 from rota.net.subprocesses import Child, environment, kill, spawn
-from rota.pipelines.definition.model import Input, Sample
 from rota.pipelines.definition.nodes import ScriptNode
-from rota.pipelines.definition.placeholders import inline_items
+from rota.pipelines.definition.sections import Sample
 from rota.pipelines.definition.sources import (
     CommandSource,
     CsvSource,
@@ -336,18 +335,3 @@ def source_items(
     if isinstance(source, CommandSource):
         return command_items(source, folder)
     return stream(read_items(source, folder, stdin))
-
-
-def items_of(
-    section: Input,
-    folder: Path,
-    *,
-    given: Iterable[Item] | None = None,
-    stdin: IO[bytes] | None = None,
-) -> AsyncIterator[Item]:
-    """The items of an input that needs no AI; `given` takes the place of all that it names."""
-    if given is None and section.source is not None and not isinstance(section.source, list):
-        items = source_items(section.source, folder, stdin)
-    else:
-        items = stream(inline_items(section) if given is None else given)
-    return select(items, offset=section.offset, limit=section.limit, sample=section.sample)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -31,28 +31,20 @@ from rota.pipelines.run.run_store import (
     stage_prefix,
 )
 from rota.pipelines.run.sliding_window import first_of
-from rota.pipelines.run.stages import MAP
+from rota.pipelines.run.stages import ERROR
 
 OPEN, DONE, FAILED = 0, 1, 2
 # The result or failure of one item: its step, and the record in it.
 MappedItem: TypeAlias = tuple[StoredStep, ItemRecord]
 
 
-class MapOptions(NamedTuple):
-    """How many calls a stage makes at a time, and when it stops."""
-
-    parallel: int
-    batch_size: int = 1
-    fail_fast: bool = False
-    max_failures: int | str | None = None
-
-    def failures_max(self, total: int) -> int | None:
-        """How many may fail; None for any number."""
-        if self.fail_fast:
-            return 0
-        if isinstance(self.max_failures, str):
-            return total * int(self.max_failures.rstrip("%")) // 100
-        return self.max_failures
+def failures_max(step: MapStep, total: int) -> int | None:
+    """How many items may fail; None for any number."""
+    if step.fail_fast:
+        return 0
+    if isinstance(step.max_failures, str):
+        return total * int(step.max_failures.rstrip("%")) // 100
+    return step.max_failures
 
 
 class MapStage:
@@ -62,8 +54,7 @@ class MapStage:
         self,
         context: PipelineContext,
         name: str,
-        asking: PromptBuilder,
-        options: MapOptions,
+        step: MapStep,
         total: int,
         *,
         moved: bool = False,
@@ -74,17 +65,20 @@ class MapStage:
         `failed_before`: the number of items that failed in an earlier stage; they count.
         """
         self._moved, self._failed_before = moved, failed_before
-        self._context, self._name, self._asking, self._options = context, name, asking, options
-        self._failures_max = options.failures_max(total)
+        self._context, self._name, self._step = context, name, step
+        self._asking = PromptBuilder(context.snapshot, name, step)
+        self._failures_max = failures_max(step, total)
         self._marks = bytearray(total)  # OPEN, DONE or FAILED, by position
         self._stopped: Exception | None = None
 
     async def perform(self, items: AsyncIterator[PositionedItem]) -> None:
-        """Ask about every item that is open; raises what stopped it before the end."""
+        """Ask about every item that is open; raises what stopped it before the end. Items that
+        failed in a node before are not asked about."""
         await self._mark_earlier_attempts()
         self._context.progress.report()
         self._check_ceiling()
-        count = max(1, min(self._options.parallel, len(self._marks)))
+        parallel = parallel_of(self._context.snapshot, self._step.parallel)
+        count = max(1, min(parallel, len(self._marks)))
         await self._sweep(self._works(items), count)
         if self._stopped is not None:
             raise self._stopped
@@ -144,7 +138,7 @@ class MapStage:
         progress = self._context.progress
         progress.running += len(work)
         try:
-            if self._options.batch_size == 1:
+            if self._step.batch_size == 1:
                 await self._single(work[0])
             else:
                 await self._batch(work, Usage())
@@ -156,10 +150,10 @@ class MapStage:
     async def _works(
         self, items: AsyncIterator[PositionedItem]
     ) -> AsyncGenerator[list[PositionedItem], None]:
-        size = self._options.batch_size
+        size = self._step.batch_size
         waiting: dict[Hashable, list[PositionedItem]] = {}
         async for placed in items:
-            if self._marks[placed.position] != OPEN:
+            if self._marks[placed.position] != OPEN or ERROR in placed.item:
                 continue
             if size == 1:
                 yield [placed]
@@ -319,23 +313,11 @@ class MapStage:
         failed, limit = self._context.progress.failed + self._failed_before, self._failures_max
         if limit is None or failed <= limit or self._stopped is not None:
             return
-        allowed = "fail_fast allows none" if self._options.fail_fast else f"max_failures is {limit}"
+        allowed = "fail_fast allows none" if self._step.fail_fast else f"max_failures is {limit}"
         self._stopped = ItemsFailed(
             f"stopped after {failed} of {len(self._marks)} items failed; {allowed}",
             failed=failed,
         )
-
-
-def linear_map(
-    context: PipelineContext, step: MapStep, total: int, *, failed_before: int = 0
-) -> MapStage:
-    """The map of the linear form; `failed_before` items failed in the filter."""
-    options = MapOptions(
-        parallel_of(context.snapshot, step.parallel), step.batch_size, step.fail_fast,
-        step.max_failures,
-    )  # fmt: skip
-    asking = PromptBuilder(context.snapshot, MAP, step)
-    return MapStage(context, MAP, asking, options, total, failed_before=failed_before)
 
 
 def reader_of(fields: Fields) -> Callable[[str], Any]:

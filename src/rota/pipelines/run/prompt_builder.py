@@ -173,5 +173,5 @@ def options_of(section: CallOptions, settings: CallOptions) -> CallOptions:
 
 def parallel_of(snapshot: Snapshot, own: int | None) -> int:
     """How many calls at the same time."""
-    chosen = snapshot.overrides.parallel or own or snapshot.pipeline.settings.concurrency
+    chosen = snapshot.overrides.parallel or own or snapshot.pipeline.settings.parallel
     return chosen or PARALLEL

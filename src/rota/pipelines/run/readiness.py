@@ -12,8 +12,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rota.core.pipelines.templates import RESERVED, Template
 from rota.errors import BadInput
+from rota.pipelines.definition.compiler import INPUT, place_of, prompt_path, question_key
 from rota.pipelines.definition.graph import order
 from rota.pipelines.definition.loader import Loaded
+from rota.pipelines.definition.model import Pipeline
 from rota.pipelines.definition.nodes import (
     AddOp,
     AiNode,
@@ -32,7 +34,7 @@ from rota.pipelines.definition.nodes import (
     parents_of,
 )
 from rota.pipelines.definition.parameters import parameters_of
-from rota.pipelines.definition.placeholders import BATCH, inline_items
+from rota.pipelines.definition.placeholders import BATCH
 from rota.pipelines.definition.problems import Path as KeyPath
 from rota.pipelines.definition.rules import questions_of
 from rota.pipelines.definition.sections import Output, OutputField
@@ -51,6 +53,7 @@ from rota.pipelines.definition.sources import (
 from rota.pipelines.run.inputs import lines_of, opened, read_items
 from rota.pipelines.run.stages import RESULT
 from rota.pipelines.run.tables import columns_of
+from rota.pipelines.snapshot import take
 
 Item = Mapping[str, Any]
 Fields: TypeAlias = list[str] | None  # None: only the run finds them
@@ -71,78 +74,56 @@ def obstacles(
 
     `given` and `items` are the parameters and items of the start.
     """
-    pipeline, prompts = loaded.pipeline, loaded.prompts
+    pipeline = loaded.pipeline
     known = list(parameters_of(pipeline, given))
-    if pipeline.mode == "graph":
-        return _graph_obstacles(loaded, known)
-    reasons = _lacking("job", ("job",), prompts.get("job", ""), known)
-    reasons += _lacking("reduce", ("reduce",), prompts.get("reduce", ""), [*known, *RESERVED])
-    if pipeline.mode == "job":
-        return reasons
-    generate = pipeline.input.generate if pipeline.input is not None else None
-    if generate is not None and items is None:
-        reasons += _lacking("input.generate", ("input", "generate"), generate.prompt, known)
-    try:
-        fields = _fields(loaded, items)
-    except BadInput as error:
-        return [*reasons, Obstacle(("input", "from", "path"), error.explained)]
-    if fields is not None:
-        names = [*known, *fields, *BATCH]
-        reasons += _lacking("filter", ("filter", "ai"), prompts.get("filter", ""), names)
-        reasons += _lacking("map", ("map",), prompts.get("map", ""), names)
-    return reasons
-
-
-def _fields(loaded: Loaded, items: Sequence[Item] | None) -> Fields:
-    """The fields that every item has, or None when only the run finds them."""
-    section = loaded.pipeline.input
-    if section is None:
-        return None
-    if items is None and section.generate is not None:
-        return _field_names(section.generate.schema)
-    inline = inline_items(section) if items is None else items
-    if inline or items is not None:
-        return _common_fields(inline) if inline else None
-    return _fields_of_source(section.source, loaded.folder)
-
-
-# -- graphs ----------------------------------------------------------------------------------
-
-
-def _graph_obstacles(loaded: Loaded, known: Sequence[str]) -> list[Obstacle]:
-    """The reasons why a graph could not finish; `known` are the names of parameters."""
-    nodes = loaded.pipeline.nodes or {}
+    nodes = take(loaded, items=items).nodes
     fields: dict[str, Fields] = {}
     reasons: list[Obstacle] = []
     for node_id in order({each: parents_of(node) for each, node in nodes.items()}):
-        node = nodes[node_id]
+        node, before = nodes[node_id], [fields[each] for each in parents_of(nodes[node_id])]
+        path = prompt_path(pipeline, node_id)
         try:
-            fields[node_id] = _after(node, [fields[each] for each in parents_of(node)], loaded)
+            fields[node_id] = _after(node, before, loaded)
         except BadInput as error:
             fields[node_id] = None
-            message = f"node {node_id}: {error.explained}"
-            reasons.append(Obstacle(("nodes", node_id, "source", "path"), message))
-        names = _names_for(node, [fields[each] for each in parents_of(node)])
+            reasons.append(_unreadable(pipeline, node_id, error))
+        place = place_of(pipeline, node_id)
+        if place == INPUT:
+            place = ".".join(map(str, path))  # the prompt of input.generate
+        names = _names_for(node, before)
         for text in [] if names is None else _prompts(node_id, node, loaded.prompts):
-            reasons += _lacking(
-                f"node {node_id}", ("nodes", node_id), text, [*known, *(names or ())]
-            )
+            reasons += _lacking(place, path, text, [*known, *(names or ())])
     return reasons
 
 
+def _unreadable(pipeline: Pipeline, node_id: str, error: BadInput) -> Obstacle:
+    """A source with items that cannot be read."""
+    if pipeline.nodes is None:
+        return Obstacle((INPUT, "from", "path"), error.explained)
+    return Obstacle(("nodes", node_id, "source", "path"), f"node {node_id}: {error.explained}")
+
+
 def _prompts(node_id: str, node: Node, prompts: Mapping[str, str]) -> list[str]:
+    """The prompts of a node."""
     if isinstance(node, FilterNode):
-        return [each.prompt for each in questions_of(node.rule)]
+        count = len(questions_of(node.rule))
+        return [prompts.get(question_key(node_id, number), "") for number in range(count)]
     source = node.source if isinstance(node, LoadNode) else None
     return [source.prompt if isinstance(source, AiSource) else prompts.get(node_id, "")]
 
 
 def _names_for(node: Node, before: list[Fields]) -> Fields:
     """The names for a node's prompt beside parameters; None when only the run finds them."""
-    if isinstance(node, MapNode | FilterNode):
-        incoming = _common(before)
-        return None if incoming is None else [*incoming, *BATCH]
-    return ["ITEMS", "COUNT"] if isinstance(node, AiNode) else list(RESERVED)
+    match node:
+        case MapNode() | FilterNode():
+            incoming = _common(before)
+            return None if incoming is None else [*incoming, *BATCH]
+        case AiNode() if before:
+            return ["ITEMS", "COUNT"]
+        case ReduceNode():
+            return list(RESERVED)
+        case _:
+            return []
 
 
 def _after(node: Node, before: list[Fields], loaded: Loaded) -> Fields:

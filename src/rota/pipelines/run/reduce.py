@@ -28,10 +28,8 @@ from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
 from rota.pipelines.run.run_store import PIECE_CHARS, ItemRecord
 from rota.pipelines.run.single_call import call
 from rota.pipelines.run.sliding_window import in_order
-from rota.pipelines.run.stages import REDUCE
 from rota.pipelines.run.tables import write_csv
 
-OUTPUT = "output"
 PREFIX = "out_"  # of output columns, so that a field may be called like a column of the input
 # The items that have ended: fields (`output`) or a text; or an error.
 Results = Callable[[], Iterable[ItemOutcome]]
@@ -66,7 +64,6 @@ def reduced(kind: str, results: Results) -> Iterator[str]:
     """The result in one of the five forms, piece by piece."""
     forms = {
         "list": as_list, "table": as_table, "json": as_json, "csv": as_csv, "text": as_text,
-        "concat": as_text,
     }  # fmt: skip
     return forms[kind](results)
 
@@ -247,12 +244,11 @@ class AiReduce(NamedTuple):
         return await self._reduced(lambda: replies, level + 1)
 
     async def _last(self, results: str, level: int) -> ItemRecord:
-        stage = f"{self.stage}.{level}"
+        stage = f"{self.stage}:{level}"
         if "RESULTS_FILE" not in self.asking.template.names:
             return await self._ask(self.asking, stage, self._filled(results), 0)
         # The same name in every attempt, or the call would not be known again.
-        own = "" if self.stage == REDUCE else f"-{self.asking.key}"
-        name = f"rota-results-{self.context.run_store.root_id}{own}.json"
+        name = f"rota-results-{self.context.run_store.root_id}-{self.asking.key}.json"
         with results_file(iter(self.pieces()), Path(tempfile.gettempdir()) / name) as path:
             filled = {**self._filled(results), "RESULTS_FILE": path}
             return await self._ask(self.asking, stage, filled, 0)
@@ -272,7 +268,7 @@ class AiReduce(NamedTuple):
             number, results = part
             more = part_instruction(number, len(parts))
             filled = self._filled(results)
-            record = await self._ask(asking, f"{self.stage}.{level}", filled, number, more)
+            record = await self._ask(asking, f"{self.stage}:{level}", filled, number, more)
             return json.dumps(record.text or "", ensure_ascii=False)
 
         parallel = parallel_of(self.context.snapshot, None)

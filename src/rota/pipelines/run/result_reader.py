@@ -14,7 +14,10 @@ from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import shown
 from rota.errors import BadInput, WrongState
 from rota.pipelines import snapshot as snapshots
+from rota.pipelines.definition.compiler import graph_of
+from rota.pipelines.definition.graph import end_of
 from rota.pipelines.definition.model import Pipeline
+from rota.pipelines.definition.nodes import MapNode, ReduceNode, parents_of
 from rota.pipelines.outcome import (
     CostPage,
     CostShare,
@@ -27,9 +30,10 @@ from rota.pipelines.outcome import (
 )
 from rota.pipelines.run import row_files
 from rota.pipelines.run.frozen_models import frozen
-from rota.pipelines.run.reduce import OUTPUT, as_rows, reduced
-from rota.pipelines.run.results import Spool
+from rota.pipelines.run.reduce import as_rows, reduced
+from rota.pipelines.run.results import Spool, outcomes, source_of
 from rota.pipelines.run.run_store import RunReader
+from rota.pipelines.run.stages import OUTPUT
 from rota.pipelines.run.summary import item_outcomes, result_of, save_results
 from rota.pipelines.snapshot import Snapshot
 
@@ -160,7 +164,9 @@ async def write_rows(client: Client, run_id: str, path: Path) -> None:
 
 def must_have_rows(pipeline: Pipeline, path: Path) -> None:
     """Refuse a file of rows for a result that is one text."""
-    if pipeline.reduce is None or pipeline.reduce.type == "ai":
+    nodes = graph_of(pipeline)
+    reduce = nodes.get(end_of(nodes) or "")
+    if not isinstance(reduce, ReduceNode) or reduce.type == "ai":
         raise BadInput(
             f"{path} holds rows, and the result of this pipeline is one text",
             hint="Name it .md or .txt, or give the pipeline a reduce of type csv.",
@@ -169,13 +175,18 @@ def must_have_rows(pipeline: Pipeline, path: Path) -> None:
 
 async def partial_output(client: Client, run_id: str) -> str | None:
     """The items that ended, reduced without a call; None where only an AI could reduce them."""
-    pipeline_run = await find(client, run_id)
-    reduce = pipeline_run.snapshot.pipeline.reduce
-    if reduce is None or reduce.type == "ai":
+    run = await find(client, run_id)
+    nodes = run.snapshot.nodes
+    reduce = nodes.get(end_of(nodes) or "")
+    if not isinstance(reduce, ReduceNode) or reduce.type == "ai":
         return None
+    [parent, *others] = parents_of(reduce)
+    if others or not isinstance(nodes[parent], MapNode):
+        return None
+    source = await source_of(run.reader, run.snapshot, nodes, parent)
     ended = [
         each
-        async for each in item_outcomes(pipeline_run.reader, pipeline_run.snapshot, dropped=False)
+        async for each in outcomes(source, passes_failed=True)
         if each.status in ("completed", "failed")
     ]
     if not any(each.error is None for each in ended):

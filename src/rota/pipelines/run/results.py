@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import IO, NamedTuple, Self
 
 import msgspec
@@ -13,11 +12,9 @@ import msgspec
 from rota.core.runs.model import StoredStep
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import iso_if_known
-from rota.errors import ItemsFailed
-from rota.pipelines.definition.nodes import MapNode
+from rota.pipelines.definition.nodes import MapNode, Node
 from rota.pipelines.outcome import ERRORS_MAX, ItemError, ItemOutcome
-from rota.pipelines.run import withheld_items
-from rota.pipelines.run.filter_stage import DROPPED
+from rota.pipelines.run.filter_stage import Unasked
 from rota.pipelines.run.prompt_builder import PromptBuilder
 from rota.pipelines.run.run_store import (
     Item,
@@ -28,22 +25,27 @@ from rota.pipelines.run.run_store import (
     record_of,
     stage_prefix,
 )
-from rota.pipelines.run.stages import ERROR, INPUT, MAP, mapped_list, node_input, node_stage
-from rota.pipelines.run.withheld_items import Withheld
+from rota.pipelines.run.stages import ERROR, dropped_list, failed_list, node_input
 from rota.pipelines.snapshot import Snapshot
 
 
 class Source(NamedTuple):
-    """Reads items and results of a stage: of its own chain first, then of its shards."""
+    """Reads items and results of a map: of its own chain first, then of its shards."""
 
     reader: RunReader
     item_list: str
     stage: str
     shards: Sequence[RunReader] = ()
-    withheld: Mapping[int, Withheld] = MappingProxyType({})
     # The content key of an item, where items may have moved since an earlier attempt: the record at
     # a position may then be about another item.
     content: Callable[[Item], str] | None = None
+    total: int = 0  # of the items
+    failed: int = 0  # how many of them failed in a node before
+
+    @property
+    def own(self) -> int:
+        """How many items the map is asked about."""
+        return self.total - self.failed
 
 
 def may_have_moved(items: ItemList | None) -> bool:
@@ -51,107 +53,96 @@ def may_have_moved(items: ItemList | None) -> bool:
     return items is not None and items.attempt > 1
 
 
-def source_of_map(
-    reader: RunReader,
-    snapshot: Snapshot,
-    withheld: Mapping[int, Withheld],
-    shards: Sequence[RunReader] = (),
+async def source_of(
+    reader: RunReader, snapshot: Snapshot, nodes: Mapping[str, Node], node_id: str
 ) -> Source:
-    """The items and results of the map of the linear form."""
-    return Source(reader, mapped_list(snapshot), MAP, shards, withheld)
-
-
-async def source_of_node(
-    reader: RunReader, snapshot: Snapshot, node_id: str, node: MapNode
-) -> Source:
-    """The items and results of a map node of a graph."""
-    item_list = node_input(snapshot, node_id)
-    source = Source(reader, item_list, node_stage(node_id))
-    if not may_have_moved(await reader.item_list(item_list)):
+    """The items and results of a map node."""
+    node, item_list = nodes[node_id], node_input(nodes, node_id)
+    assert isinstance(node, MapNode)
+    listed = await reader.item_list(item_list)
+    source = Source(reader, item_list, node_id, await reader.shards(node_id))
+    if listed is None:
+        return source
+    source = source._replace(total=listed.count, failed=listed.failed)
+    if not may_have_moved(listed):
         return source
     asking, in_batch = PromptBuilder(snapshot, node_id, node), node.batch_size > 1
     return source._replace(content=lambda item: asking.content_of(item, in_batch=in_batch))
 
 
-async def count_outcomes(source: Source) -> int:
-    """How many outcomes the stage has."""
-    listed = await source.reader.item_list(source.item_list)
-    return 0 if listed is None else listed.count - len(_left_out(source))
+async def outcomes(
+    source: Source, *, skip: int = 0, passes_failed: bool = False
+) -> AsyncIterator[ItemOutcome]:
+    """Every item of the map with its outcome, in order, without the first `skip`.
 
-
-def _left_out(source: Source) -> list[int]:
-    """The positions without an outcome: what a retry of the filter dropped."""
-    return sorted(at for at, held in source.withheld.items() if not held.is_failed)
-
-
-async def outcomes(source: Source, *, skip: int = 0) -> AsyncIterator[ItemOutcome]:
-    """Every item of the stage with its outcome, in order. The first `skip` are not read."""
-    start = skip
-    for at in _left_out(source):
-        start += at <= start
+    Items that failed in a node before are not the map's; `passes_failed` gives them too.
+    """
+    start = 0 if source.failed and not passes_failed else skip
     prefix = stage_prefix(source.stage)
     own = StepsByPosition(source.reader.steps(prefix, start=start))
     theirs = StepsByPosition(
         step for shard in source.shards async for step in shard.steps(prefix, start=start)
     )
+    left = skip - start
     async for placed in source.reader.items(source.item_list, start=start):
-        held = source.withheld.get(placed.position)
-        if held is not None:
-            if held.is_failed:
-                yield _unasked(placed.item, held)
+        if ERROR in placed.item:
+            if passes_failed:
+                yield failed_before(placed)
             continue
         step = _best(await own.at(placed.position), placed.item, source.content)
-        other = _best(await theirs.at(placed.position), placed.item, None)
-        # The run itself comes after its shards: the executed definition counts.
-        yield outcome_of(placed, step or other)
+        other = _best(await theirs.at(placed.position), placed.item, source.content)
+        left -= 1
+        if left < 0:
+            # The run itself comes after its shards: the executed definition counts.
+            yield outcome_of(placed, step or other)
+
+
+def failed_before(placed: PositionedItem) -> ItemOutcome:
+    """An item that failed in a node before."""
+    item = dict(placed.item)
+    error = str(item.pop(ERROR))
+    return ItemOutcome(position=placed.position, item=item, status="failed", error=error)
 
 
 async def dropped_items(
-    reader: RunReader, stage: str, held: Mapping[int, Withheld], *, skip: int = 0
+    reader: RunReader, nodes: Mapping[str, Node], node_id: str, *, skip: int = 0
 ) -> AsyncIterator[ItemOutcome]:
-    """The items that a filter has dropped, with the reason, without the first `skip`; those of
-    retries come last."""
-    dropped = await reader.item_list(stage + DROPPED)
-    count = dropped.count if dropped else 0
+    """The items that a filter has dropped, with the reason, without the first `skip`."""
     incoming: AsyncIterator[PositionedItem] | None = None
     source = None
-    async for placed in reader.items(stage + DROPPED, start=skip):
+    async for placed in reader.items(dropped_list(node_id), start=skip):
         if incoming is None:
-            incoming = reader.items(INPUT, start=placed.item["at"])
+            incoming = reader.items(node_input(nodes, node_id), start=placed.item["at"])
         while source is None or source.position < placed.item["at"]:
             source = await anext(incoming)  # a dropped item is on the list of incoming ones
         yield ItemOutcome(
             position=placed.position, item=source.item, status="filtered",
             reason=placed.item["reason"],
         )  # fmt: skip
-    if all(each.is_failed for each in held.values()):
+
+
+async def unreadable(
+    reader: RunReader, node_id: str, *, skip: int = 0
+) -> AsyncIterator[ItemOutcome]:
+    """The items that a load node could not read, without the first `skip`."""
+    async for placed in reader.items(node_id):
+        if ERROR in placed.item:
+            skip -= 1
+            if skip < 0:
+                yield msgspec.structs.replace(failed_before(placed), error_type="BadInput")
+
+
+async def unasked(reader: RunReader, node_id: str, *, skip: int = 0) -> AsyncIterator[ItemOutcome]:
+    """The items about which a filter could not ask, without the first `skip`."""
+    failed = reader.items(failed_list(node_id), start=skip)
+    listed = [msgspec.convert(placed.item, Unasked) async for placed in failed]
+    if not listed:
         return
-    async for placed in reader.items(stage):
-        late = held.get(placed.position)
-        if late is not None and not late.is_failed:
-            if count >= skip:
-                yield ItemOutcome(
-                    position=count, item=placed.item, status="filtered", reason=late.reason
-                )
-            count += 1
-
-
-async def unasked(reader: RunReader, item_list: str) -> AsyncIterator[ItemOutcome]:
-    """The items about which a filter node could not ask."""
-    held = await withheld_items.read(reader, item_list)
-    if not held:
-        return
-    async for placed in reader.items(item_list):
-        if placed.position in held:
-            item = {name: value for name, value in placed.item.items() if name != ERROR}
-            yield _unasked(item, held[placed.position])
-
-
-def _unasked(item: Item, held: Withheld) -> ItemOutcome:
-    return ItemOutcome(
-        position=held.position, item=item, status="failed", error=held.error,
-        error_type=held.error_type,
-    )  # fmt: skip
+    types = {each.position: each.error_type for each in listed}
+    async for placed in reader.items(node_id, start=listed[0].position):
+        if placed.position in types:
+            outcome = failed_before(placed)
+            yield msgspec.structs.replace(outcome, error_type=types[placed.position])
 
 
 def _best(
@@ -259,15 +250,6 @@ class Spool:
             if whole or outcome.status != "skipped":
                 self._file.write(msgspec.json.encode(outcome) + b"\n")
 
-    def check(self) -> None:
-        """ItemsFailed if all items failed: there is nothing to reduce."""
-        if self.tally.failed and not self.tally.processed:
-            first = self.tally.errors[0]
-            raise ItemsFailed(
-                f"all {self.tally.failed} items failed; the first: {first.type}: {first.message}",
-                failed=self.tally.failed,
-            )
-
     def outcomes(self) -> Iterator[ItemOutcome]:
         """All of them again, from the first."""
         decoder = msgspec.json.Decoder(ItemOutcome)
@@ -276,3 +258,8 @@ class Spool:
             offset = self._file.tell()
             yield decoder.decode(line)
             self._file.seek(offset)
+
+
+def described(failed: ItemOutcome) -> str:
+    """The error of an item with its class, as far as it is known."""
+    return ": ".join(filter(None, [failed.error_type, failed.error]))

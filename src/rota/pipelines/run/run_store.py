@@ -5,7 +5,7 @@ Keys sort by stage and position, so a page is a range of the primary key and mem
     in/<list>/<writer>/<position>    a chunk of items; `in/<list>/~end/<attempt>` names the writer
     at/<stage>/<position>/<content>  what became of one item, or of one call
     to/<name>/<writer>/<number>      a piece of a text; `to/<name>/~end/<attempt>` names the writer
-    pt/<position>                    the run of a shard
+    pt/<node>/<position>             the run of a shard
     us/<writer>/<slot>               what the calls of a slot took, and the one in progress
     as/<writer>/<number>             a call whose usage is assumed
 """
@@ -25,6 +25,7 @@ from rota.engine.clock import Clock
 from rota.engine.journal import Journal
 from rota.pipelines.run import call_ledger
 from rota.pipelines.run.call_ledger import CallLedger, CallTotals, Slot
+from rota.pipelines.run.stages import ERROR
 from rota.store.backend.database import Database
 from rota.store.pipelines import steps as store
 from rota.store.pipelines.steps import StepKey
@@ -75,6 +76,7 @@ class ItemList(msgspec.Struct, frozen=True, omit_defaults=True):
     count: int
     attempt: int = 1
     whole: bool = True  # False: a retry may have more to put there
+    failed: int = 0  # how many of the items failed in a node before
 
 
 class RunReader:
@@ -91,9 +93,10 @@ class RunReader:
         """A reader of another chain."""
         return RunReader(self._database, root_id)
 
-    async def shards(self) -> list[RunReader]:
-        """The chains of the shards of the run, in the order of their items."""
-        return [self.of(step.child_id) async for step in self.steps(SHARDS) if step.child_id]
+    async def shards(self, node_id: str | None = None) -> list[RunReader]:
+        """The chains of the shards of the run, or of one node, in the order of their items."""
+        prefix = SHARDS if node_id is None else shard_prefix(node_id)
+        return [self.of(step.child_id) async for step in self.steps(prefix) if step.child_id]
 
     async def step(self, key: str) -> StoredStep | None:
         """One step, if it is there."""
@@ -236,8 +239,18 @@ class RunStore(RunReader):
             await item_list.add(item)
         return await item_list.close(whole=whole)
 
+    async def put_no_items(self, name: str, *, whole: bool) -> None:
+        """Record that a list is complete, though its items are read elsewhere."""
+        await self.fill(name).close(whole=whole)
+
     async def end(
-        self, prefix: str, count: int, *, whole: bool = True, replaces: bool = False
+        self,
+        prefix: str,
+        count: int,
+        *,
+        whole: bool = True,
+        replaces: bool = False,
+        failed: int = 0,
     ) -> int:
         """Record that a list or a text is complete. The first writer of an attempt counts: a
         later one, after a crash, has written the same. With `replaces` the last one counts."""
@@ -245,7 +258,7 @@ class RunStore(RunReader):
         known = None if replaces else await self.step(key)
         if known is not None:
             return msgspec.json.decode(known.output or "", type=ItemList).count
-        end = ItemList(self._writer, count, self.claim.attempt, whole)
+        end = ItemList(self._writer, count, self.claim.attempt, whole, failed)
         # The store replaces a completed step only if `started_at` is the same.
         started_at = 0 if replaces else None
         await self.put([self.made(key, kind=KIND, output=end, started_at=started_at)])
@@ -269,7 +282,7 @@ class ItemListWriter:
         self._run_store, self._prefix, self._writer = run_store, prefix, writer
         self._chunk: list[msgspec.Raw] = []
         self._bytes = 0
-        self.count = 0
+        self.count = self.failed = 0
 
     async def add(self, item: Item) -> None:
         """One more item."""
@@ -277,6 +290,7 @@ class ItemListWriter:
         self._chunk.append(msgspec.Raw(raw))
         self._bytes += len(raw)
         self.count += 1
+        self.failed += ERROR in item
         if len(self._chunk) >= CHUNK_ITEMS or self._bytes >= CHUNK_BYTES:
             await self._flush()
 
@@ -284,7 +298,9 @@ class ItemListWriter:
         """Write the rest, and record that the list is complete."""
         if self._chunk:
             await self._flush()
-        return await self._run_store.end(self._prefix, self.count, whole=whole, replaces=replaces)
+        return await self._run_store.end(
+            self._prefix, self.count, whole=whole, replaces=replaces, failed=self.failed
+        )
 
     async def _flush(self) -> None:
         position = self.count - len(self._chunk)
@@ -293,6 +309,11 @@ class ItemListWriter:
         step = self._run_store.made(key, kind=KIND, position=position, output=chunk)
         await self._run_store.put([step])
         self._chunk, self._bytes = [], 0
+
+
+def shard_prefix(node_id: str) -> str:
+    """The prefix of the keys of a node's shards."""
+    return f"{SHARDS}{slash_free(node_id)}/"
 
 
 async def chunk_prefix(reader: RunReader, name: str) -> str:

@@ -1,13 +1,9 @@
-"""One run, from its claim to its outcome: makes the context, executes, reports, settles.
-
-The linear form is here, from end to end: input, filter, map, reduce; or a single job.
-"""
+"""One run, from its claim to its outcome: makes the context, executes, reports, settles."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from functools import partial
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,29 +20,16 @@ from rota.engine.outcome import OutcomeMaker
 from rota.errors import BadInput, RotaError, RunTimeout
 from rota.notifications import workflow
 from rota.pipelines import snapshot as snapshots
-from rota.pipelines.definition.model import Filter, Input
-from rota.pipelines.definition.sections import MapStep, ReduceStep
-from rota.pipelines.definition.sources import StdinSource
 from rota.pipelines.outcome import OutcomeWord, PipelineResult
-from rota.pipelines.run import conditions, withheld_items
+from rota.pipelines.run import conditions
 from rota.pipelines.run.context import PipelineContext, ProgressReporter, context_of
-from rota.pipelines.run.filter_stage import ask_again, filter_items, sieve_of_filter
 from rota.pipelines.run.frozen_models import freeze
-from rota.pipelines.run.generated_items import generated
 from rota.pipelines.run.graph_runner import GraphRunner
-from rota.pipelines.run.inputs import Item, items_of
-from rota.pipelines.run.map_stage import linear_map, reader_of
 from rota.pipelines.run.model_caller import LOST
-from rota.pipelines.run.prompt_builder import PromptBuilder
-from rota.pipelines.run.reduce import OUTPUT, AiReduce, put_reply, reduce_by_form, shown
-from rota.pipelines.run.results import Source, Spool, outcomes, source_of_map
 from rota.pipelines.run.run_budgets import budgets_of, forget
-from rota.pipelines.run.run_store import RunReader, RunStore
+from rota.pipelines.run.run_store import RunStore
 from rota.pipelines.run.sharding import Sharding, ShardsRunning
-from rota.pipelines.run.single_call import call
-from rota.pipelines.run.stages import FILTER, INPUT, JOB, REDUCE
 from rota.pipelines.run.summary import OUTPUT_CHARS_MAX, result_of, save_results
-from rota.pipelines.run.withheld_items import Withheld
 from rota.pipelines.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -114,23 +97,17 @@ class PipelineRunner:
         )
         context = self._context = context_of(
             snapshot, self._run_store, ai, progress, budgets=budgets,
-            stdin=self._pipelines.stdin.pop(self._claim.root_id, None),
+            stdin=self._pipelines.stdin.pop(self._claim.root_id, None), sharding=self._sharding(),
         )  # fmt: skip
         if not snapshot.path.is_dir():
             raise BadInput(
                 f"the folder {snapshot.folder} of {snapshot.pipeline_id} is not there",
                 hint="Put it back, or start the pipeline from where it is now.",
             )
-        match snapshot.pipeline.mode:
-            case "map-reduce":
-                await perform_linear(context, self._sharding())
-            case "job":
-                await perform_job(context)
-            case "graph":
-                await GraphRunner(context).perform()
+        await GraphRunner(context).perform()
 
     def _sharding(self) -> Sharding | None:
-        """The sharding of the map, if workers on other machines share this database."""
+        """The sharding of maps, if workers on other machines share this database."""
         return Sharding(self._base, self._journal, self._claim) if self._may_share else None
 
     @property
@@ -185,6 +162,8 @@ class PipelineRunner:
         context = self._context
         if self._may_share and snapshot.pipeline.settings.budget is not None:
             await forget(self._base.database, self._run_store)
+        if context is not None:
+            snapshot = context.snapshot  # with the models of the run, which content keys hold
         result = await result_of(
             self._run_store, snapshot, chars_max=OUTPUT_CHARS_MAX, outcome=outcome, error=error,
             duration_ms=(self._base.clock.now() - self._claim.started_at) // 1000,
@@ -206,106 +185,3 @@ class PipelineRunner:
         return OutcomeMaker(self._base.clock, self._base.ids).failed(
             self._claim, error, policy, output=output
         )
-
-
-# -- the linear form ---------------------------------------------------------------------------
-
-
-async def perform_linear(context: PipelineContext, sharding: Sharding | None) -> None:
-    """Input, filter, map and reduce. Raises what stopped the run; finished items are recorded."""
-    pipeline = context.snapshot.pipeline
-    total = await load_input(context)
-    held: dict[int, Withheld] = {}
-    if pipeline.filter is not None:
-        kept = await _filter(context, pipeline.filter, total)
-        held = await withheld_items.read(context.run_store, FILTER)
-        late = sum(not each.is_failed for each in held.values())
-        context.progress.filtered, total = total - kept + late, kept
-    assert pipeline.map is not None
-    assert pipeline.reduce is not None
-    source = source_of_map(context.run_store, context.snapshot, held)
-    context.progress.enter("mapping", total=total - len(held))
-    shards = await _map(context, pipeline.map, source, total, sharding)
-    context.progress.enter("reducing", total=total)
-    with Spool() as spool:
-        await spool.take(outcomes(source._replace(shards=shards)))
-        spool.check()
-        await _reduce(context, pipeline.reduce, spool)
-
-
-async def _filter(context: PipelineContext, section: Filter, total: int) -> int:
-    done = await context.run_store.item_list(FILTER)
-    if done is None:
-        context.progress.enter("filtering", total=total)
-        return await filter_items(
-            context, FILTER, INPUT, FILTER, sieve_of_filter(context.snapshot, section)
-        )
-    held = await context.run_store.item_list(FILTER + withheld_items.SUFFIX)
-    if held is not None and held.count and held.attempt < context.run_store.claim.attempt:
-        context.progress.enter("filtering", total=held.count)
-        await ask_again(context, FILTER, FILTER, sieve_of_filter(context.snapshot, section))
-    return done.count
-
-
-async def _map(
-    context: PipelineContext, step: MapStep, source: Source, total: int, sharding: Sharding | None
-) -> list[RunReader]:
-    unasked = sum(each.is_failed for each in source.withheld.values())
-    stage = linear_map(context, step, total, failed_before=unasked)
-    shards = [] if sharding is None else await sharding.shards_of(context, source.item_list, total)
-    await stage.mark(shards)
-    items, held = context.run_store.items(source.item_list), source.withheld
-    await stage.perform(placed async for placed in items if placed.position not in held)
-    return shards
-
-
-async def _reduce(context: PipelineContext, step: ReduceStep, spool: Spool) -> None:
-    if step.type != "ai":
-        await reduce_by_form(context, OUTPUT, step.type, spool.outcomes)
-        return
-    if not spool.tally.processed:
-        context.warnings.append("there was nothing to reduce")
-        return
-    reduce = AiReduce(
-        context, REDUCE, PromptBuilder(context.snapshot, REDUCE, step),
-        partial(shown, spool.outcomes, failures=step.include_failures), spool.tally.counts,
-        step.max_chars,
-    )  # fmt: skip
-    await put_reply(context, OUTPUT, await reduce.perform())
-
-
-async def perform_job(context: PipelineContext) -> None:
-    """One call; its reply is the result."""
-    job = context.snapshot.pipeline.job
-    assert job is not None
-    context.progress.enter("mapping", total=1)
-    asking = PromptBuilder(context.snapshot, JOB, job)
-    record = await call(context, JOB, asking.without_item(), reader_of(asking.fields))
-    context.progress.done = 1
-    await put_reply(context, OUTPUT, record)
-
-
-async def load_input(context: PipelineContext) -> int:
-    """Record the input items, unless an earlier attempt did; returns how many."""
-    loaded = await context.run_store.item_list(INPUT)
-    if loaded is not None:
-        return loaded.count
-    context.progress.enter("loading")
-    section = context.snapshot.pipeline.input
-    assert section is not None, "checked when the pipeline was read"
-    return await context.run_store.put_items(INPUT, await _items(context, section))
-
-
-async def _items(context: PipelineContext, section: Input) -> AsyncIterator[Item]:
-    given = context.snapshot.items
-    limit = context.snapshot.overrides.limit
-    if limit is not None:
-        section = msgspec.structs.replace(section, limit=limit)
-    if given is None and isinstance(section.source, StdinSource) and context.stdin is None:
-        raise BadInput(
-            f"{context.snapshot.pipeline_id} reads standard input, and there is none here",
-            hint="Run it with `rota pipeline run` and a pipe, or give items at the start.",
-        )
-    if given is None and section.generate is not None:
-        given = await generated(context, "generate", section.generate)
-    return items_of(section, context.snapshot.path, given=given, stdin=context.stdin)

@@ -1,4 +1,4 @@
-"""Sharding: the map of a big run in shards, each a run of its own that any worker may claim.
+"""Sharding: a map of a big run in shards, each a run of its own that any worker may claim.
 
 The run sleeps meanwhile, and the end of each shard wakes it. The run itself maps the items that a
 shard did not map, for whatever reason. So a shard that fails loses nothing.
@@ -20,22 +20,22 @@ from rota.engine.outcome import judge
 from rota.engine.wakeups import READY
 from rota.errors import RunCancelled
 from rota.pipelines import snapshot as snapshots
+from rota.pipelines.definition.nodes import MapNode
+from rota.pipelines.definition.sections import MapStep
 from rota.pipelines.executor import PART_NAME, PART_QUEUE
-from rota.pipelines.run import withheld_items
 from rota.pipelines.run.context import PipelineContext, ProgressReporter, context_of
 from rota.pipelines.run.frozen_models import frozen
-from rota.pipelines.run.map_stage import linear_map
+from rota.pipelines.run.map_stage import MapStage
 from rota.pipelines.run.model_caller import LOST
 from rota.pipelines.run.run_budgets import budgets_of
 from rota.pipelines.run.run_store import (
-    SHARDS,
     PositionedItem,
     RunReader,
     RunStore,
     chunk_items,
     chunk_prefix,
+    shard_prefix,
 )
-from rota.pipelines.run.stages import FILTER
 from rota.pipelines.snapshot import Snapshot
 from rota.store.pipelines.steps import StepKey
 from rota.store.runs import history
@@ -58,6 +58,7 @@ class ShardInput(msgspec.Struct, frozen=True):
     """The range of a shard: neighbouring chunks of an item list of the whole run."""
 
     whole: str  # the chain of the whole run
+    node_id: str  # the map
     chunks: list[str]  # their keys
     begin: int  # the position of the first item
     end: int  # and the one after the last
@@ -70,7 +71,7 @@ class ShardOutput(msgspec.Struct, frozen=True):
     failed: int
 
 
-def grouped(whole: str, chunks: Sequence[StepKey], total: int) -> list[ShardInput]:
+def grouped(whole: str, node_id: str, chunks: Sequence[StepKey], total: int) -> list[ShardInput]:
     """Neighbouring chunks of a run in shards of a fair size."""
     groups: list[ShardInput] = []
     waiting: list[StepKey] = []
@@ -79,29 +80,31 @@ def grouped(whole: str, chunks: Sequence[StepKey], total: int) -> list[ShardInpu
         waiting.append(chunk)
         if end - waiting[0].position >= SHARD_ITEMS or len(waiting) >= SHARD_CHUNKS or end == total:
             keys = [each.key for each in waiting]
-            groups.append(ShardInput(whole, keys, waiting[0].position, end))
+            groups.append(ShardInput(whole, node_id, keys, waiting[0].position, end))
             waiting = []
     return groups
 
 
 class Sharding(NamedTuple):
-    """Splits the map of a run into shards."""
+    """Splits the maps of a run into shards."""
 
     base: EngineContext
     journal: Journal
     claim: Claim
 
+    def is_worth_it(self, step: MapStep) -> bool:
+        """Whether to share: not where one process must count failures."""
+        return not step.fail_fast and step.max_failures is None
+
     async def shards_of(
-        self, context: PipelineContext, item_list: str, total: int
+        self, context: PipelineContext, node_id: str, item_list: str, total: int
     ) -> list[RunReader]:
-        """The chains of the shards, all of them ended; none when the run is not split."""
-        if not self._is_worth_it(context):
-            return []
-        known = [step async for step in context.run_store.steps(SHARDS)]
+        """The chains of the shards, all of them ended; none when the map is not split."""
+        known = [step async for step in context.run_store.steps(shard_prefix(node_id))]
         if not known:
             if self.claim.attempt > 1:
                 return []  # the run itself executes the rest after a failure
-            known = await self._share_out(context, item_list, total)
+            known = await self._share_out(context, node_id, item_list, total)
         children = [step.child_id for step in known if step.child_id is not None]
         ended = await self.base.database.read(history.ended, children)
         if len(ended) < len(children):
@@ -109,17 +112,12 @@ class Sharding(NamedTuple):
             raise ShardsRunning
         return [context.run_store.of(child) for child in children]
 
-    def _is_worth_it(self, context: PipelineContext) -> bool:
-        """Whether to share: not where one process must count failures."""
-        step = context.snapshot.pipeline.map
-        return step is not None and not step.fail_fast and step.max_failures is None
-
     async def _share_out(
-        self, context: PipelineContext, item_list: str, total: int
+        self, context: PipelineContext, node_id: str, item_list: str, total: int
     ) -> list[StoredStep]:
         prefix = await chunk_prefix(context.run_store, item_list)
         chunks = [key async for key in context.run_store.keys(prefix)]
-        groups = grouped(self.claim.root_id, chunks, total)
+        groups = grouped(self.claim.root_id, node_id, chunks, total)
         if len(groups) < SHARDS_MIN:
             return []
         made = [await self._shard(context.run_store, group) for group in groups]
@@ -134,8 +132,9 @@ class Sharding(NamedTuple):
             queue=PART_QUEUE, priority=self.claim.priority, trigger=Trigger.CHILD,
             parent_id=self.claim.root_id,
         )  # fmt: skip
+        key = f"{shard_prefix(given.node_id)}{given.begin:09d}"
         step = msgspec.structs.replace(
-            run_store.made(f"{SHARDS}{given.begin:09d}", kind="part", position=given.begin),
+            run_store.made(key, kind="part", position=given.begin),
             status="waiting", child_id=child.id, finished_at=None,
         )  # fmt: skip
         started = await self.journal.record_child(self.claim, step, child)
@@ -165,12 +164,10 @@ async def perform_shard(
         progress = ProgressReporter(claim, snapshot.pipeline_id, ())
         budgets = await budgets_of(base, store, snapshot, given.whole, is_shared=True)
         context = context_of(snapshot, store, pipelines._invoker(), progress, budgets=budgets)
-        step = snapshot.pipeline.map
-        assert step is not None
-        stage = linear_map(context, step, given.end)
-        held = await withheld_items.read(whole, FILTER)
-        items = _items(whole, given)
-        await stage.perform(placed async for placed in items if placed.position not in held)
+        step = context.nodes[given.node_id]
+        assert isinstance(step, MapNode)
+        stage = MapStage(context, given.node_id, step, given.end)
+        await stage.perform(_items(whole, given))
     except LOST:
         raise
     except Exception as error:

@@ -9,33 +9,38 @@ import asyncio
 import json
 import logging
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 
 from rota.ai.budget import NANO
-from rota.pipelines.definition.nodes import FilterNode, MapNode
+from rota.pipelines.definition.compiler import asked_before
+from rota.pipelines.definition.graph import end_of
+from rota.pipelines.definition.nodes import (
+    AiNode,
+    FilterNode,
+    LoadNode,
+    MapNode,
+    ReduceNode,
+    parents_of,
+)
 from rota.pipelines.files import prune_results, write_result
 from rota.pipelines.outcome import ItemOutcome, OutcomeWord, PipelineResult
-from rota.pipelines.run import withheld_items
-from rota.pipelines.run.reduce import OUTPUT
 from rota.pipelines.run.results import (
-    Source,
     Spool,
     Tally,
-    count_outcomes,
     dropped_items,
     outcome_of,
     outcomes,
-    source_of_map,
-    source_of_node,
+    source_of,
     unasked,
+    unreadable,
 )
 from rota.pipelines.run.run_store import PositionedItem, RunReader, stage_prefix
-from rota.pipelines.run.stages import FILTER, INPUT, JOB, node_output
-from rota.pipelines.run.withheld_items import Withheld
+from rota.pipelines.run.stages import OUTPUT, dropped_list, failed_list
 from rota.pipelines.snapshot import Snapshot
 
 log = logging.getLogger("rota.pipelines")
@@ -52,13 +57,12 @@ async def result_of(
 ) -> PipelineResult:
     """The records of a chain, summed up in pages. An output of more than `chars_max` is counted
     only. Without `outcome`, the items decide between completed and partial."""
-    shards = await reader.shards()
     tally, totals = Tally(), await reader.call_totals()
-    async for each in item_outcomes(reader, snapshot, shards, dropped=False):
+    async for each in item_outcomes(reader, snapshot, dropped=False):
         tally.add(each)
-    for shard in shards:
+    for shard in await reader.shards():
         totals += await shard.call_totals()
-    filtered = await _filtered(reader, snapshot)
+    filtered = sum([await _count(reader, dropped_list(each)) for each in _first_filters(snapshot)])
     text, chars = await _text(reader, chars_max)
     return PipelineResult(
         outcome=outcome or ("partial" if tally.failed or tally.skipped else "completed"),
@@ -75,65 +79,63 @@ async def result_of(
 
 
 async def item_outcomes(
-    reader: RunReader,
-    snapshot: Snapshot,
-    shards: list[RunReader] | None = None,
-    *,
-    dropped: bool = True,
-    skip: int = 0,
+    reader: RunReader, snapshot: Snapshot, *, dropped: bool = True, skip: int = 0
 ) -> AsyncIterator[ItemOutcome]:
-    """Every item with its outcome, without the first `skip`. With `dropped`, those that a filter
-    dropped come last."""
-    shards = await reader.shards() if shards is None else shards
-    if snapshot.pipeline.mode == "job":
-        async for outcome in _of_job(reader, snapshot, skip):
-            yield outcome
-        return
-    has_filter = snapshot.pipeline.filter is not None
-    held = await withheld_items.read(reader, FILTER) if has_filter else {}
-    for source in await _sources(reader, snapshot, shards, held):
-        async for outcome in outcomes(source, skip=skip):
-            yield outcome
-        skip = max(0, skip - await count_outcomes(source)) if skip else 0
-    nodes = (snapshot.pipeline.nodes or {}).items()
-    for node_id in [node_id for node_id, node in nodes if isinstance(node, FilterNode)]:
-        async for outcome in unasked(reader, node_output(node_id)):
-            if skip == 0:
+    """Every item with its outcome, without the first `skip`: those of the maps, those that failed
+    in a filter and, with `dropped`, those that a filter dropped before a map."""
+    async for stage, count in _stages(reader, snapshot, dropped=dropped):
+        if skip < count:
+            async for outcome in stage(skip=skip):
                 yield outcome
-            skip = max(0, skip - 1)
-    if dropped and has_filter:
-        async for outcome in dropped_items(reader, FILTER, held, skip=skip):
-            yield outcome
+        skip = max(0, skip - count)
 
 
-async def _of_job(reader: RunReader, snapshot: Snapshot, skip: int) -> AsyncIterator[ItemOutcome]:
-    """The call of a pipeline without items."""
-    async for step in reader.steps(stage_prefix(JOB)):
+async def _stages(
+    reader: RunReader, snapshot: Snapshot, *, dropped: bool
+) -> AsyncIterator[tuple[partial[AsyncIterator[ItemOutcome]], int]]:
+    """The parts with outcomes, each with how many it has."""
+    nodes = snapshot.nodes
+    filters = [node_id for node_id, node in nodes.items() if isinstance(node, FilterNode)]
+    for node_id, node in nodes.items():
+        if isinstance(node, MapNode):
+            source = await source_of(reader, snapshot, nodes, node_id)
+            yield partial(outcomes, source), source.own
+        elif isinstance(node, AiNode) and not parents_of(node):
+            yield partial(_of_call, reader, snapshot, node_id), 1
+    for node_id, node in nodes.items():
+        listed = await reader.item_list(node_id) if isinstance(node, LoadNode) else None
+        if listed is not None and listed.failed:
+            yield partial(unreadable, reader, node_id), listed.failed
+    for node_id in filters:
+        yield partial(unasked, reader, node_id), await _count(reader, failed_list(node_id))
+    for node_id in _first_filters(snapshot) if dropped else ():
+        count = await _count(reader, dropped_list(node_id))
+        yield partial(dropped_items, reader, nodes, node_id), count
+
+
+def _first_filters(snapshot: Snapshot) -> list[str]:
+    """The filters before any call over items. The items that others drop count with the call."""
+    nodes = snapshot.nodes
+    return [
+        node_id
+        for node_id, node in nodes.items()
+        if isinstance(node, FilterNode) and not asked_before(nodes, node_id)
+    ]
+
+
+async def _of_call(
+    reader: RunReader, snapshot: Snapshot, node_id: str, *, skip: int = 0
+) -> AsyncIterator[ItemOutcome]:
+    """The call of a node that takes no items: it is an item of its own."""
+    async for step in reader.steps(stage_prefix(node_id)):
         if skip == 0:
             yield outcome_of(PositionedItem(0, snapshot.parameters), step)
         skip = max(0, skip - 1)
 
 
-async def _sources(
-    reader: RunReader, snapshot: Snapshot, shards: list[RunReader], held: Mapping[int, Withheld]
-) -> list[Source]:
-    """The stages with counted items: the map, or the map nodes of a graph."""
-    if snapshot.pipeline.mode == "map-reduce":
-        return [source_of_map(reader, snapshot, held, shards)]
-    return [
-        await source_of_node(reader, snapshot, node_id, node)
-        for node_id, node in (snapshot.pipeline.nodes or {}).items()
-        if isinstance(node, MapNode)
-    ]
-
-
-async def _filtered(reader: RunReader, snapshot: Snapshot) -> int:
-    if snapshot.pipeline.filter is None:
-        return 0
-    kept, before = await reader.item_list(FILTER), await reader.item_list(INPUT)
-    held = await withheld_items.read(reader, FILTER)
-    dropped = before.count - kept.count if kept and before else 0
-    return dropped + sum(not each.is_failed for each in held.values())
+async def _count(reader: RunReader, item_list: str) -> int:
+    listed = await reader.item_list(item_list)
+    return 0 if listed is None else listed.count
 
 
 async def _text(reader: RunReader, chars_max: int) -> tuple[str | None, int]:
@@ -148,8 +150,10 @@ async def _text(reader: RunReader, chars_max: int) -> tuple[str | None, int]:
 
 async def _fields(reader: RunReader, snapshot: Snapshot, chars: int) -> dict[str, Any] | None:
     """The fields of the reply that is the output, where it is one with fields."""
-    last = snapshot.pipeline.job or snapshot.pipeline.reduce
-    if not chars or last is None or not last.output:
+    nodes = snapshot.nodes
+    end = end_of(nodes)
+    last = None if end is None else nodes[end]
+    if not chars or not isinstance(last, AiNode | ReduceNode) or not last.output:
         return None
     text = "".join([piece async for piece in reader.text(OUTPUT)])
     return msgspec.json.decode(text, type=dict[str, Any])

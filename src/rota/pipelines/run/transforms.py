@@ -1,31 +1,14 @@
-"""The work of filter, transform and merge nodes on items, as far as no AI is asked. Pure."""
+"""The work of transform and merge nodes on items. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rota.core.pipelines import filter_rules
 from rota.core.pipelines.templates import Template
-from rota.pipelines.definition.model import Filter
 from rota.pipelines.definition.nodes import AddOp, DropOp, RenameOp, SelectOp, TransformOp
-from rota.pipelines.definition.rules import tree_of_group
 
 Item = dict[str, Any]
-
-
-def tree_of_filter(section: Filter) -> filter_rules.Rule:
-    """The filter of the linear form as one rule; its question to the AI is number 0.
-
-    Rules are looked at first, so the AI is asked (and paid) only for items they leave open.
-    """
-    if section.rule is None or section.type == "ai":
-        return filter_rules.Ask(0)
-    group = tree_of_group(section.rule)
-    if section.type == "rule":
-        return group
-    both = (group, filter_rules.Ask(0))
-    return filter_rules.AllOf(both) if section.combine_mode == "and" else filter_rules.AnyOf(both)
 
 
 def transformer(
