@@ -19,7 +19,7 @@ from rota import (
     this_run,
     this_step,
 )
-from rota.automations import Change, Context, Prepared
+from rota.automations import Change, Context, Event, Prepared
 from rota.blocking import BlockingClient, BlockingRun, block_on
 from rota.core.runs.model import Run
 from rota.pipelines.outcome import PipelineResult
@@ -150,3 +150,14 @@ def consumers() -> None:
     topic = mail.topic("mail", external=True)
     mail.consumer("one", subscribes=[topic], prepare=take, mutate=one_change)
     mail.consumer("two", subscribes=[topic], prepare=take, mutate=one_or_none)
+
+
+@app.consumer("orders", approval=True, skip_after=3)
+async def ship(event: Event[str]) -> Change | None:
+    assert_type(event.payload, str)
+    return send.change(text=event.payload)
+
+
+@app.consumer("refunds")
+def refund(event: Event[int]) -> Change:
+    return send.change(text=str(event.payload))

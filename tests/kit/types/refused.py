@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rota import Client, Rota, run_step, step, this_step
-from rota.automations import Change, Context, Prepared
+from rota.automations import Change, Context, Event, Prepared
 from rota.blocking import BlockingClient
 from rota.tools import tool
 from rota.tools.feed import FeedRead
@@ -112,3 +112,18 @@ def several_changes() -> None:
     topic = mail.topic("mail", external=True)
     mail.consumer("a", subscribes=[topic], prepare=take, mutate=two_changes)  # type: ignore[arg-type]
     mail.consumer("b", subscribes=[topic], prepare=take, mutate=a_pair)  # type: ignore[arg-type]
+
+
+@app.consumer("orders")  # type: ignore[type-var]
+async def ships_two(event: Event[str]) -> list[Change]:
+    return [send.change(text="a"), send.change(text="b")]
+
+
+@app.consumer("refunds")  # type: ignore[type-var]
+def refunds_two(event: Event[str]) -> tuple[Change, Change]:
+    return send.change(text="a"), send.change(text="b")
+
+
+@app.consumer("returns", skip_aftr=3)  # type: ignore[call-arg]
+def misspelt(event: Event[str]) -> Change | None:
+    return None
