@@ -103,6 +103,9 @@ async def test_a_stored_event_that_does_not_fit_a_newer_type_can_be_skipped(
         await app.automations.resume("orders")
         await world.settle()
         assert await open_run_state(app, "orders") == "waiting:logic"
+        [failed] = [one for one in await app.automations.activity("orders") if one.run.error_kind]
+        [touched] = await app.automations.touched(failed.run.run_id)
+        assert (touched.message_id, touched.act) == ("a", "refused")
         await app.automations.resolve("orders", "skip")
         await app.feed("b")
         await world.settle()
