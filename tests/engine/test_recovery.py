@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from rota import Rota, RunFailed
+from rota.core.runs.model import StoredStep
 from rota.core.time.instants import SECOND
 from rota.engine import process_identity
+from rota.engine.journal import Journal
 from rota.errors import RunCrashed
 from rota.store.runs import recover
 from rota.testing import World, virtual
@@ -404,3 +406,26 @@ def test_a_host_is_more_than_its_name() -> None:
     assert name
     assert boot
     assert namespace
+
+
+async def test_a_write_of_two_records_counts_only_if_both_are_stored(database_url: str) -> None:
+    """The journal answers for a group: a finished step never changes."""
+    app = Rota()
+
+    @app.workflow
+    async def flow() -> None: ...
+
+    async with virtual(app, url=database_url) as world:
+        await app.start(flow)
+        [claim] = await ghost_claim(app, "far")
+        journal = Journal(app.connection.database, world.clock)
+
+        def step(key: str, position: int, started_at: int) -> StoredStep:
+            return StoredStep(
+                claim.segment, key, position, "step", "completed", 1, 1, "1", None, None, None,
+                started_at, started_at, None,
+            )  # fmt: skip
+
+        assert await journal.put(claim, [step("a", 1, 10)]) is True
+        assert await journal.put(claim, [step("a", 1, 20), step("b", 2, 20)]) is False
+        assert await journal.put(claim, [step("a", 1, 10), step("c", 3, 30)]) is True

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from rota import Rota, blocking, gather, patched, sleep
-from rota.testing import virtual
+from rota.testing import held, virtual
 from tests.workflows.kit import keys, result, sound
 
 
@@ -178,3 +178,41 @@ async def test_sync_workflows_can_be_patched(database_url: str) -> None:
 
 async def test_outside_of_workflows_the_new_path_is_taken() -> None:
     assert await patched("x") is True
+
+
+async def test_a_branch_that_passed_before_the_last_recorded_end_keeps_the_old_path(
+    database_url: str,
+) -> None:
+    """All recorded calls are made; the end of one is not delivered yet."""
+    app = Rota()
+    deployed: list[int] = []
+    gate = asyncio.Event()
+
+    @app.step
+    async def note(name: str) -> str:
+        return name
+
+    @app.step
+    async def last() -> None:
+        with held():
+            await gate.wait()
+
+    async def branch() -> str:
+        await note("a")
+        return "new" if deployed and patched("change") else "old"
+
+    @app.workflow
+    async def flow() -> str:
+        found, _ = await gather(branch(), note("b"))
+        await last()
+        return found
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.settle()
+        assert [step.key for step in await app.runs.steps(run.id)] == ["note#1", "note#0"]
+    deployed.append(1)
+    gate.set()
+    async with virtual(app, url=database_url) as world:
+        await world.drain()
+        assert await result(run) == "old"

@@ -12,6 +12,7 @@ from rota import Rota, StepFailed, sleep, this_step
 from rota.core.runs.model import StoredStep
 from rota.core.runs.progress import described, progress_of, result_of
 from rota.errors import UsageError
+from rota.explain.why import why
 from rota.testing import held, virtual
 from rota.workflows.workflow_run import current_run
 from tests.workflows.kit import Endless, result, sound, step_named, trouble
@@ -52,6 +53,8 @@ async def test_progress_is_visible_while_the_step_runs_and_gone_with_its_result(
         assert progress is not None
         assert described(progress) == "3 of 10, pages"
         assert (progress.at, result_of(record)) == (began, None)
+        found = await why(app, run.id)
+        assert "; work#0 has done 3 of 10, pages (2s ago)" in str(found)
         await sound(app)
         proceed.set()
         await world.drain()

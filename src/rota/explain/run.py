@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from rota.client.automation_views import AutomationView
 from rota.client.client import Client
 from rota.client.doctor import known, live_workers, served
@@ -20,9 +22,10 @@ from rota.core.runs.end_request import EndRequest
 from rota.core.runs.failures import TABLE, Kind, advice
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Queue, Run, StoredStep, WorkerRecord
+from rota.core.runs.progress import described, progress_of
 from rota.core.runs.recovery import runs_alone
 from rota.core.runs.stored_errors import error_line
-from rota.core.time.instants import SECOND, iso, iso_if_known, span
+from rota.core.time.instants import SECOND, instant, iso, iso_if_known, span
 from rota.schedules.preview import wall
 from rota.store.pipelines import steps as pipeline_steps
 from rota.store.pipelines.steps import ProviderWait
@@ -163,7 +166,22 @@ class RunExplainer:
             if wait is not None:
                 return self._provider(wait, since, facts)
         clause = f"has been running {since} on worker {run.lease_owner}"
-        return RunState("running", clause, facts)
+        said, progress = await self._progress(run)
+        return RunState("running", clause + said, facts | progress)
+
+    async def _progress(self, run: Run) -> tuple[str, dict[str, Any]]:
+        """The end of a clause about the running steps that report progress, and the facts."""
+        found = {
+            step.key: progress
+            for step in await self._client.runs.steps(run)
+            if step.status == "waiting" and (progress := progress_of(step)) is not None
+        }
+        said = [
+            f"{key} has done {described(one)} ({_span(self._now - instant(one.at))} ago)"
+            for key, one in found.items()
+        ]
+        facts = {"progress": {key: msgspec.to_builtins(one) for key, one in found.items()}}
+        return ("; " + some(said), facts) if found else ("", {})
 
     def _provider(self, wait: ProviderWait, since: str, facts: dict[str, Any]) -> RunState:
         """It waits for a provider that does not answer its calls."""

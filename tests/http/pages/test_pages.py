@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from rota import Rota, gather
+from rota import Rota, gather, sleep, wait_for
 from rota.automations import Change, Prepared
 from rota.http.pages import PAGES, automation_tables, overview, schedule_ledger, schedules
 from rota.http.pages.attention import FAILED_LOOK
@@ -439,3 +439,30 @@ async def test_a_fragment_is_the_page_without_its_icons(database_url: str) -> No
         assert 'id="main"' in part
         assert "<symbol" in whole
         assert "<symbol" not in part
+
+
+async def test_a_run_is_cancelled_with_time_to_clean_up(database_url: str) -> None:
+    app, cleaned = Rota(), []
+
+    @app.workflow(name="careful")
+    async def careful() -> None:
+        try:
+            await wait_for("go")
+        finally:
+            await sleep("1m")
+            cleaned.append(1)
+
+    async with virtual(app, url=database_url) as world, browsing(app) as http:
+        http.headers.update(ASKS)
+        run = await app.start("careful")
+        await world.settle()
+        refused = await http.post(f"/runs/{run.id}/cancel", data={"reason": "a", "grace": "soon"})
+        assert refused.status_code == 409
+        assert 'id="fold-cancel" open' in refused.text
+        assert 'name="grace" value="soon"' in refused.text
+        asked = await http.post(f"/runs/{run.id}/cancel", data={"reason": "a", "grace": "5m"})
+        assert asked.headers["location"].endswith("done=asked_to_end")
+        assert "asked to clean up and end" in (await http.get(asked.headers["location"])).text
+        await world.drain()
+        assert await run.status() == "cancelled:a"
+        assert cleaned == [1]

@@ -221,3 +221,29 @@ async def test_an_iteration_settles_nothing_of_a_claim_that_the_server_forgot(db
     assert done.ids == frozenset()
     done, _ = await db.write(settle_and_claim, [Outcome(second, "complete")], request("w2"))
     assert done.ids == {second.id}
+
+
+async def test_a_worker_learns_that_another_one_completed_a_run_under_the_same_number(
+    db: Database,
+) -> None:
+    held = await begin(db)
+    await sql(
+        db,
+        "update runs set status = 'pending', lease_owner = null, lease_until = null,"
+        " claim_count = 0",
+    )  # a standby that never got the claim
+    [other] = await claim(db, worker="w2")
+    assert other.claim_count == held.claim_count
+    assert await settle(db, other, output='"theirs"')
+    assert not await settle(db, held, output='"ours"')
+
+
+async def test_a_run_that_the_worker_knows_under_an_earlier_claim_is_a_stray(db: Database) -> None:
+    held = await begin(db)
+    await settle(db, held, "release")
+    [again] = await claim(db)
+    assert again.claim_count == held.claim_count + 1
+    strays = {"namespace": SPACE, "worker_id": "w1"}
+    assert await db.write(return_strays, held=[again], **strays) == 0
+    assert await db.write(return_strays, held=[held], **strays) == 1
+    assert await status(db, held.id) == "pending"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from http import HTTPStatus
 from typing import Any
 
@@ -229,18 +229,20 @@ def signal_of(state: RunState, last: Run) -> str | None:
 
 
 @dataclass(frozen=True)
-class SignalForm:
-    """The typed text of a signal that was refused."""
+class RunForm:
+    """The typed text of a form that was refused: of a signal or a cancel."""
 
     name: str = ""
     value: str = ""
+    reason: str = ""
+    grace: str = ""
 
 
-def _typed(request: WebRequest, problem: RotaError | None) -> SignalForm:
+def _typed(request: WebRequest, problem: RotaError | None) -> RunForm:
     if problem is None:
-        return SignalForm()
+        return RunForm()
     form = request.form()
-    return SignalForm(form.get("name"), form.get("value"))
+    return RunForm(**{field.name: form.get(field.name) for field in fields(RunForm)})
 
 
 # -- parts --------------------------------------------------------------------------------------
@@ -457,10 +459,13 @@ async def retry(request: WebRequest) -> str:
 
 @form_target(show)
 async def cancel(request: WebRequest) -> str:
-    """End the open attempt."""
-    run_id = request.parameters["run_id"]
-    reason = request.form().get("reason").strip() or f"by {request.identity.name}"
-    await request.client.runs.cancel(run_id, reason=reason)
+    """End the open attempt, at once or after its code has cleaned up."""
+    run_id, form = request.parameters["run_id"], request.form()
+    reason = form.get("reason").strip() or f"by {request.identity.name}"
+    grace = form.get("grace").strip() or None
+    await request.client.runs.cancel(run_id, reason=reason, grace=grace)
+    if grace is not None:
+        return f"/runs/{run_id}?done=asked_to_end"
     return f"/runs/{run_id}?done=cancelled"
 
 

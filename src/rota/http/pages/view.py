@@ -51,6 +51,7 @@ PLACES = (
 NOTICES: Mapping[str, str] = {
     "retried": "A new attempt was started.",
     "cancelled": "The run was cancelled.",
+    "asked_to_end": "The run was asked to clean up and end.",
     "signalled": "The signal was sent.",
     "started": "The run was started.",
     "created": "The schedule was created.",

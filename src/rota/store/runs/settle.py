@@ -100,7 +100,7 @@ def _is_minimal(outcome: Outcome, owner: str) -> bool:
 async def _completed(tx: Tx, items: Sequence[Row], count: int, *, alone: bool) -> frozenset[str]:
     """Which of these claims have completed their runs, if so many have."""
     if count != len(items):
-        items = await tx.many("completed_of", [item[:2] for item in items], alone=alone)
+        items = await tx.many("completed_of", items, alone=alone)
     return frozenset([item[0] for item in items])
 
 

@@ -30,7 +30,9 @@ where runs.id = item.id and runs.claim_count = item.claim_count
     and runs.lease_owner = :worker_id
 
 -- name: completed_of
--- Which of these claims have completed their runs, if the count says that not all have. No other claim
--- of a run has the same number.
-select runs.id from runs {, items: id text, claim_count int}
+-- Which of these claims have completed their runs, if the count says that not all have. A run that
+-- has ended no longer names its worker, so its output is compared instead: after a failover that lost
+-- a claim, another worker may have a claim of the same number.
+select runs.id from runs {, items: id text, claim_count int, output text}
 where runs.id = item.id and runs.claim_count = item.claim_count and runs.status = 'completed'
+    and runs.output is not distinct from item.output
