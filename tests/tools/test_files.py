@@ -323,3 +323,22 @@ async def test_a_listing_that_is_not_whole_in_time_fails(tmp_path: Path) -> None
         (tmp_path / f"{number}.csv").touch()
     with pytest.raises(Transient, match="not listed within"):
         await FileList(tmp_path).call({}, Call("key", 0.0))
+
+
+@pytest.mark.parametrize("before", ["", "earlier\n", "no newline at the end"])
+async def test_a_whole_record_is_not_taken_for_a_torn_one(tmp_path: Path, before: str) -> None:
+    """A writer that died between the record and the removal of its journal has written it."""
+    target = tmp_path / "log.txt"
+    target.write_text(before)
+    spec: dict[str, Any] = {
+        "tool": "append", "args": [str(tmp_path)], "key": CALL.key, "moment": "append-written",
+        "params": {"path": "log.txt", "text": "tea"},
+    }  # fmt: skip
+    assert child.run(spec) == -signal.SIGKILL
+    written = target.read_bytes()
+    append = FileAppend(tmp_path)
+    await append.call({"path": "log.txt", "text": "another"}, Call("key-2", 60))
+    assert target.read_bytes().startswith(written)
+    assert isinstance(await append.reconcile(spec["params"], CALL), Applied)
+    assert (await append.call(spec["params"], CALL))["already"] is True
+    assert target.read_text().count("tea") == 1

@@ -198,7 +198,8 @@ async def test_an_rss_feed_is_read() -> None:
     assert feed["title"] == "News\xa0today"
     assert feed["link"] == "http://site.example/"
     assert feed["etag"] == '"v1"'
-    first, second = feed["entries"]
+    first, second, third = feed["entries"]
+    assert third["summary"] == "neither id nor link nor title"
     assert first == {
         "id": "id-1",
         "title": "One & only",

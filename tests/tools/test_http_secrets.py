@@ -282,3 +282,14 @@ def test_a_short_secret_is_hidden_where_it_is_alone() -> None:
     pin = [secret("THE_PIN")]
     assert hide("PIN 427, not 4270 or a-427", pin) == "PIN <THE_PIN>, not 4270 or a-427"
     assert hide_bytes(b'{"pin": "427", "count": 427}', pin) == b'{"pin": "<THE_PIN>", "count": 427}'
+
+
+def test_of_two_secrets_the_longer_is_masked_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the shorter would leave the rest of the longer one readable."""
+    monkeypatch.setenv("SHORT", "s3cr3t-abc")
+    monkeypatch.setenv("LONG", "s3cr3t-abc-and-more")
+    for names in (("SHORT", "LONG"), ("LONG", "SHORT")):
+        texts = [secret(name) for name in names]
+        assert hide("x s3cr3t-abc-and-more y s3cr3t-abc", texts) == "x <LONG> y <SHORT>"
+        found = hide_bytes(b"x s3cr3t-abc-and-more y s3cr3t-abc", texts)
+        assert found == b"x <LONG> y <SHORT>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import hashlib
 import html
 import re
 from datetime import UTC, datetime
@@ -20,6 +21,15 @@ from rota.tools.http import HttpRead, HttpReadOptions, HttpReadParams, change_of
 DEPTH_MAX = 100
 TITLE_CHARS_MAX = 500
 _DECLARED = re.compile(rb"""<\?xml[^>]*?encoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
+_FEED = {
+    *("", "http://www.w3.org/2005/Atom", "http://purl.org/atom/ns#", "http://purl.org/rss/1.0/"),
+    *("http://my.netscape.com/rdf/simple/0.9/", "http://backend.userland.com/rss2"),
+    *("http://blogs.law.harvard.edu/tech/rss", "http://purl.org/net/rss1.1#"),
+}
+_MODULES = {
+    "http://purl.org/dc/elements/1.1/": "dc",
+    "http://purl.org/rss/1.0/modules/content/": "content",
+}
 _DECODED_HERE = {
     "big5", "big5hkscs", "cp932", "cp949", "cp950", "euc_jp", "euc_kr", "gb18030", "gb2312", "gbk",
     "iso2022_jp", "iso2022_kr", "shift_jis",
@@ -55,24 +65,25 @@ def parse(raw: bytes, *, url: str, shown: str = "") -> dict[str, Any]:
     return {
         "title": _text(feed, "title"),
         "link": _link(feed, url),
-        "entries": [entry for entry in entries if entry["id"]],
+        "entries": [entry for entry in entries if entry["id"]],  # the others are empty
     }
 
 
 def _entry(item: Element, url: str) -> dict[str, Any]:
     link = _link(item, url)
-    title = _text(item, "title")
-    published = _instant(_text(item, "pubDate", "published", "date", "issued"))
+    title = _text(item, "title", "dc:title")
+    summary = _text(item, "description", "summary", "content", "content:encoded", "dc:description")
+    published = _instant(_text(item, "pubDate", "published", "dc:date", "issued"))
     return {
         # The part that stays the same when the text is edited: its own id, otherwise its address,
-        # otherwise its name.
-        "id": _text(item, "guid", "id") or link or title,
+        # otherwise its name. An item without these is its text.
+        "id": _text(item, "guid", "id") or link or title or _digest(summary),
         "title": (title or "")[:TITLE_CHARS_MAX],
         "link": link,
         "published_at": published,
         "updated_at": _instant(_text(item, "updated", "modified")) or published,
         "author": _author(item),
-        "summary": _text(item, "description", "summary", "content", "encoded"),
+        "summary": summary,
     }
 
 
@@ -90,7 +101,11 @@ def _author(item: Element) -> str | None:
     for author in item.findall("author"):
         if name := _text(author, "name", "email"):
             return name
-    return _text(item, "author", "creator")
+    return _text(item, "author", "dc:creator")
+
+
+def _digest(text: str | None) -> str | None:
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}" if text else None
 
 
 def _link(item: Element, url: str) -> str | None:
@@ -129,7 +144,7 @@ def _instant(text: str | None) -> str | None:
 
 
 def _tree(raw: bytes, url: str) -> Element:
-    """The document without namespaces; entities other than those of HTML are refused."""
+    """The document with the names of `_local`; entities other than those of HTML are refused."""
     builder = TreeBuilder()
     parser = expat.ParserCreate(namespace_separator=" ")
     depth = 0
@@ -180,4 +195,9 @@ def _readable(raw: bytes) -> bytes | str:
 
 
 def _local(name: str) -> str:
-    return name.rpartition(" ")[2]
+    """The plain name of an element of a feed, `dc:` or `content:` before those of the modules that
+    are read. Any other element keeps its namespace, so that it counts for nothing."""
+    space, _, local = name.rpartition(" ")
+    if space in _FEED:
+        return local
+    return f"{_MODULES[space]}:{local}" if space in _MODULES else name

@@ -15,13 +15,25 @@ import msgspec
 from rota.errors import UsageError
 from rota.net.secret import mapped
 
-# Parts that may hold a colon that starts no parameter: strings, names, comments, casts.
+COMMENTS_DEPTH_MAX = 5
+
+
+def _comment(depth: int) -> str:
+    """A comment with comments in it, as PostgreSQL reads it."""
+    inner = f"|{_comment(depth - 1)}" if depth else ""
+    return rf"/\*(?:[^*/]|\*(?!/)|/(?!\*){inner})*+\*/"
+
+
+# Parts that may hold a colon that starts no parameter: strings, names, comments, casts, slices. A
+# comment in a comment ends at the first end for SQLite.
 _TOKEN = re.compile(
-    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/ | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$
-    | :: | :(?P<name>[A-Za-z_]\w*)""",
+    rf"""(?<!\w)[eE]'(?:[^'\\]|\\.|'')*+' | '(?:[^']|'')*+' | "(?:[^"]|"")*+" | `(?:[^`]|``)*+`
+    | --[^\n]* | {_comment(COMMENTS_DEPTH_MAX)} | /\*.*?\*/ | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$
+    | :: | (?<![\w)\]]):(?P<name>[A-Za-z_]\w*)""",
     re.VERBOSE | re.DOTALL,
 )
 _WORD = re.compile(rf"{_TOKEN.pattern} | \S", _TOKEN.flags)
+_TRIGGER = re.compile(r"create\s+(temp\w*\s+)?trigger\s", re.IGNORECASE)
 _TABLE = re.compile(r"[A-Za-z_]\w{0,62}(\.[A-Za-z_]\w{0,62})?")
 
 
@@ -55,7 +67,7 @@ def statement(sql: str) -> Statement:
     bare = _TOKEN.sub(_blank, sql).strip().rstrip(";").split()
     if not bare:
         raise UsageError("the SQL of a tool is empty")
-    if ";" in " ".join(bare):
+    if ";" in " ".join(bare) and not _is_trigger(" ".join(bare)):
         raise UsageError(f"more than one statement in {sql!r}", hint="Pass a list of statements.")
     if bare[0].lower() in _REFUSED:
         raise UsageError(f"{bare[0]} has no place in a tool: it has a transaction of its own")
@@ -71,6 +83,18 @@ def statement(sql: str) -> Statement:
 
     numbered = _TOKEN.sub(number, sql)
     return Statement(sql, tuple(names), numbered, bare[0].lstrip("(").lower())
+
+
+def _is_trigger(bare: str) -> bool:
+    """Whether the text is one trigger of SQLite, with statements between BEGIN and its END."""
+    if not _TRIGGER.match(bare):
+        return False
+    words, depth = re.findall(r"\w+", bare.lower()), 0
+    for number, word in enumerate(words):
+        depth += (word == "begin" or (word == "case" and depth > 0)) - (word == "end")
+        if word == "end" and depth <= 0:
+            return number == len(words) - 1
+    return False
 
 
 def _blank(match: re.Match[str]) -> str:
