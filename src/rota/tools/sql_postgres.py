@@ -13,7 +13,7 @@ from rota import faults
 from rota.errors import MissingExtra, NeedsLogin, NeedsPermission, NotSent, OutcomeUnknown, Rejected
 from rota.tools.base import Call
 from rota.tools.sql import ReadLimits, Work, too_big
-from rota.tools.statements import Statement, bindable, plain
+from rota.tools.statements import Statement, bindable, bounded, plain
 
 try:
     import asyncpg
@@ -166,10 +166,4 @@ def _bounded(statement: Statement, bytes_max: int) -> str:
     has up to two characters for a byte."""
     if statement.first_word not in _QUERIES:
         return statement.numbered
-    limit = 2 * bytes_max + 1024
-    size = f"octet_length(({_TOO_BIG}.*)::text)"
-    failure = f"cast(left('{_TOO_BIG}', {size}) as int)"  # depends on the row, or it fails at once
-    return (
-        f"select * from (\n{statement.body}\n) as {_TOO_BIG} "
-        f"where case when {size} > {limit} then {failure} end is null"
-    )
+    return bounded(statement, 2 * bytes_max + 1024)

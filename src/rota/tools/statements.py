@@ -108,6 +108,11 @@ def own(name: str, table: str) -> Statement:
     return statement(_texts()[name].replace("{table}", table))
 
 
+def bounded(query: Statement, limit: int) -> str:
+    """A query of PostgreSQL that fails on a row of more characters."""
+    return _texts()["bounded_read"].replace("{limit}", str(limit)).replace("{query}", query.body)
+
+
 @functools.cache
 def _texts() -> dict[str, str]:
     whole = files("rota.tools").joinpath("effects.sql").read_text(encoding="utf-8")
