@@ -19,6 +19,7 @@ from rota.core.runs.failures import message_of
 from rota.core.runs.lifecycle import FINAL, RULES
 from rota.core.runs.model import Claim, Outcome, StoredStep
 from rota.core.time.instants import SECOND, span
+from rota.errors import BudgetSpent, ItemsFailed
 
 RUNS = "rota.runs"
 log = logging.getLogger(RUNS)
@@ -135,14 +136,18 @@ def _seconds(times_us: list[int]) -> list[float]:
 
 
 def failed(claim: Claim, error: BaseException, *, retry_in_us: int | None = None) -> None:
-    """Log that an attempt of a run failed, with its traceback."""
+    """Log that an attempt of a run failed, with its traceback.
+
+    A limit that stopped a run as its author wanted is not a defect: it has no traceback.
+    """
+    trace = None if isinstance(error, BudgetSpent | ItemsFailed) else error
     text = f"{type(error).__name__}: {message_of(error)}"
     if retry_in_us is None:
-        log.error("run %s (%s) failed: %s", claim.id, claim.name, text, exc_info=error)
+        log.error("run %s (%s) failed: %s", claim.id, claim.name, text, exc_info=trace)
         return
     log.warning(
         "run %s (%s) failed, attempt %d in %s: %s", claim.id, claim.name, claim.attempt + 1,
-        span(retry_in_us), text, exc_info=error,
+        span(retry_in_us), text, exc_info=trace,
     )  # fmt: skip
 
 

@@ -70,6 +70,15 @@ def test_failed_items_are_tried_again_alone_and_all_is_reduced_again(folder: Pat
     assert (entry["outcome"], entry["attempt"]) == ("completed", 3)
 
 
+def test_resume_of_a_run_that_has_completed_prints_its_result(folder: Path) -> None:
+    made(folder, ["tea"])
+    first = rota("run", "words", "--ai", "ai.yaml")
+    again = rota("resume", "words", "--ai", "ai.yaml", "-o", "out.csv")
+    assert (again.stdout, (folder / "out.csv").read_text()) == ("", first.stdout)
+    assert "is complete; this is its result" in again.stderr
+    assert calls(folder) == ["tea"]
+
+
 def test_all_of_it_works_on_either_database(folder: Path, database_url: str) -> None:
     made(folder, ["tea", "bad"])
     place = ["--ai", "ai.yaml", "--database", database_url]

@@ -33,7 +33,9 @@ WANT = {"a": 1, "b": "x"}
         '{a: 1, b: "x"}',
         '{"a": 1, // one\n "b": "x" /* two */}',
         "{\u201ca\u201d: 1, \u201cb\u201d: \u201cx\u201d}",
-        'draft {"a": 9, "b": "y"} and finally {"a": 1, "b": "x"}',
+        '<think>{"a": 9, "b": "y"}</think> {"a": 1, "b": "x"}',
+        'draft {"a": 9, "b": "y"}\n```json\n{"a": 1, "b": "x"}\n```',
+        '{"a": 1, "b": "x"}, again: {"b": "x", "a": 1}',
         '```python\nprint({1: 2})\n```\n```json\n{"a": 1, "b": "x"}\n```',
         '{"broken": \n\nbut then {"a": 1, "b": "x"}',
     ],
@@ -158,3 +160,16 @@ def test_the_lenient_reader_agrees_with_the_strict_one(value: dict[str, Any]) ->
 def test_digits_that_are_not_ascii_are_no_json(text: str) -> None:
     with pytest.raises(NoJson):
         extract(text)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        'It is {"label": "spam"}. For example for ham it would be {"label": "ham"}.',
+        '```json\n{"label": "spam"}\n```\nor\n```json\n{"label": "ham"}\n```',
+        'It is {"label": 1}, or {"label": true}.',
+    ],
+)
+def test_two_different_answers_are_none(reply: str) -> None:
+    with pytest.raises(NoJson, match="it holds 2 different answers"):
+        extract(reply, lambda value: "label" in value)

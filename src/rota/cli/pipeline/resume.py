@@ -49,6 +49,10 @@ def _again(name: str, text: str) -> click.Command:
 
         async def begin(app: Rota, queue: str) -> RunHandle[PipelineResult]:
             last = await chosen_run(app, place, run_id)
+            if name == "resume" and _is_complete(last):
+                render.say(f"run {last.root_id} is complete; this is its result", err=True)
+                must_be_writable(out, snapshot.read(last.input).pipeline)
+                return app.runs.handle(last.root_id)
             _must_have(name, last, path)
             must_be_writable(out, snapshot.read(last.input).pipeline)
             await _must_be_free(app, last, flag_of(call))
@@ -59,6 +63,13 @@ def _again(name: str, text: str) -> click.Command:
         return live(call, path, place, begin, ai=ai, out=out, quiet=quiet)
 
     return again
+
+
+def _is_complete(last: Run) -> bool:
+    """Whether a run completed with all its items, perhaps in the moment of a kill."""
+    if last.status != "completed":
+        return False
+    return msgspec.json.decode(last.output or "{}", type=PipelineResult).outcome == "completed"
 
 
 def _must_have(verb: str, last: Run, path: str) -> None:

@@ -11,13 +11,14 @@ import contextlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 PATIENCE = 5  # failed attempts may read a reply this many times over
 DEPTH_MAX = 100
 
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)")
+_THINKING = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.S)
 _TAGS = ("json", "json5", "jsonc", "javascript", "js")
 _BRACKET = re.compile(r"[\[{]")
 _EITHER_BRACKET = re.compile(r"[\[{}\]]")
@@ -37,12 +38,21 @@ class NoJson(Exception):
 
 
 def extract(text: str, accept: Callable[[Any], bool] = lambda _: True) -> Any:
-    """The JSON value of a reply: of those it holds, the likeliest that `accept` takes."""
+    """The JSON value of a reply: of those it holds, the likeliest that `accept` takes.
+
+    Two different values that are equally likely do not count.
+    """
     seen = False
-    for value in _candidates(text):
-        seen = True
-        if accept(value):
-            return value
+    for values in _candidates(text):
+        accepted: dict[str, Any] = {}
+        for value in values:
+            seen = True
+            if accept(value):
+                accepted[json.dumps(value, sort_keys=True)] = value
+        if len(accepted) > 1:
+            raise NoJson(f"it holds {len(accepted)} different answers")
+        if accepted:
+            return next(iter(accepted.values()))
     raise NoJson("its JSON is not what was asked for" if seen else "it holds no JSON")
 
 
@@ -57,18 +67,23 @@ def only_value(text: str) -> Any:
     return found[0]
 
 
-def _candidates(text: str) -> Iterator[Any]:
-    """All values, the likeliest first: the whole, fenced blocks, whatever is in the prose."""
+def _candidates(text: str) -> Iterator[Iterable[Any]]:
+    """All values, the likeliest first: the whole, fenced blocks, whatever is in the prose.
+
+    The text within thinking tags is a draft, and comes last.
+    """
     whole = text.strip()
     with contextlib.suppress(ValueError, RecursionError):
-        yield _STRICT.decode(whole)
-    for block in _fenced(text):
-        yield from _values(block)
-    yield from reversed(list(_values(text)))
+        yield [_STRICT.decode(whole)]
+    said = _THINKING.sub("", text)
+    for blocks in _fenced(said):
+        yield (value for block in blocks for value in _values(block))
+    yield _values(said)
+    yield list(_values(text))[-1:]
 
 
-def _fenced(text: str) -> Iterator[str]:
-    """Blocks within fences: those marked as JSON first, then the others; the last before."""
+def _fenced(text: str) -> Iterator[list[str]]:
+    """Blocks within fences: those marked as JSON first, then the others."""
     blocks: list[tuple[str, str]] = []
     opened: re.Match[str] | None = None
     body: list[str] = []
@@ -82,7 +97,7 @@ def _fenced(text: str) -> Iterator[str]:
         else:
             body.append(line)
     for tagged in (True, False):
-        yield from (inner for tag, inner in reversed(blocks) if (tag in _TAGS) is tagged)
+        yield [inner for tag, inner in blocks if (tag in _TAGS) is tagged]
 
 
 def _values(text: str, broken: list[int] | None = None) -> Iterator[Any]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from rota.ai.base import Request
 from rota.ai.routes import ModelRoute
 from rota.core.pipelines.templates import Template, text_of
-from rota.errors import BadInput
+from rota.errors import BadInput, BadSetting, UsageError
 from rota.pipelines.definition import fields as fields_
 from rota.pipelines.definition.fields import Fields, fields_of
 from rota.pipelines.definition.parameters import values_for
@@ -154,7 +154,12 @@ class PromptBuilder:
         )
 
     def _question(self, prompt: str, model: str) -> ModelPrompt:
-        return self._routed(prompt, self._routes.route(model))
+        try:
+            return self._routed(prompt, self._routes.route(model))
+        except UsageError as error:
+            if self.model.names:
+                raise  # it is the model of one item
+            raise BadSetting(error.message, hint=error.advice) from error
 
     def _routed(self, prompt: str, route: ModelRoute) -> ModelPrompt:
         return ModelPrompt(

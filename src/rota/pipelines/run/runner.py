@@ -17,7 +17,7 @@ from rota.engine.context import EngineContext
 from rota.engine.invoke import DeadlinePassed, within
 from rota.engine.journal import Journal
 from rota.engine.outcome import OutcomeMaker
-from rota.errors import BadInput, RotaError, RunTimeout
+from rota.errors import BadInput, BadSetting, MissingExtra, RotaError, RunTimeout
 from rota.notifications import workflow
 from rota.pipelines import snapshot as snapshots
 from rota.pipelines.outcome import OutcomeWord, PipelineResult
@@ -181,7 +181,9 @@ class PipelineRunner:
 
     def _failed(self, error: Exception, result: PipelineResult | None) -> Outcome:
         output = None if result is None else json_text(result)
-        policy = self._options.retry or RetryPolicy()
+        # Another attempt does not change the settings.
+        is_setting = isinstance(error, BadSetting | MissingExtra)
+        policy = (None if is_setting else self._options.retry) or RetryPolicy()
         return OutcomeMaker(self._base.clock, self._base.ids).failed(
             self._claim, error, policy, output=output
         )
