@@ -146,6 +146,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Positive, about("Automations: delay before the first retry; doubles each time.")
     ] = 10.0
     backoff_s_max: Annotated[Positive, about("Automations: longest delay before a retry.")] = 600.0
+    retry_after_s_max: Annotated[
+        Positive, about("Automations: longest Retry-After of a counterpart that is obeyed.")
+    ] = 3600.0
     failures_max: Annotated[
         int, about("Automations: retries in a row before the run waits for an operator.", ge=0)
     ] = 5
@@ -201,6 +204,7 @@ class SettingOptions(TypedDict, total=False):
     reconcile_max: int
     backoff_s: float
     backoff_s_max: float
+    retry_after_s_max: float
     failures_max: int
     fixes_max: int
     wake_s_min: float

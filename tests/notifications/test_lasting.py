@@ -254,3 +254,24 @@ def test_a_link_leads_to_the_page_of_the_work_if_its_address_is_known() -> None:
     sent = json.loads(_payload(alone(one), "https://rota.example.org/"))
     assert sent["link"] == "https://rota.example.org/automations/a%20b%2Fc"
     assert sent["text"].endswith(f" {sent['link']}")
+
+
+async def test_two_rules_get_an_outage_each_after_its_own_time(database_url: str) -> None:
+    app = Line(Safety.UNKNOWABLE)
+    found: dict[str, list[str]] = {"soon": [], "late": []}
+
+    @app.on_notification("outage", outage_after="5m")
+    async def soon(one: Notification) -> None:
+        found["soon"].append(str(one.kind))
+
+    @app.on_notification("outage", outage_after="1h")
+    async def late(one: Notification) -> None:
+        found["late"].append(str(one.kind))
+
+    async with begun(app, database_url) as world:
+        app.outside.before = raising(DOWN, ALWAYS)
+        await app.feed("e1")
+        await world.advance("30m")
+        assert found == {"soon": ["outage"], "late": []}
+        await world.advance("1h")
+        assert found == {"soon": ["outage"], "late": ["outage"]}

@@ -24,7 +24,7 @@ from rota.core.automations.phases import Mutation
 from rota.core.process_metrics import MUTATIONS
 from rota.core.runs.failures import describe, is_outage, kind_of
 from rota.core.runs.model import Claim
-from rota.core.runs.retry import capped_delay_s, next_try_us
+from rota.core.runs.retry import next_try_us
 from rota.core.time.instants import SECOND, after, micros, moment
 from rota.engine.invoke import contained
 from rota.errors import NeedsLogin, NeedsPermission, NotSent, Rejected, RotaError, UsageError
@@ -92,7 +92,7 @@ class Effects:
     async def _unknown(self, tool: Tool, row: LedgerRow, error: Exception) -> LedgerRow:
         log.warning("%s of %s: the outcome is unknown: %s", tool.name, self._claim.name, error)
         row = await self._ended(row, Mutation.NEEDS_RECONCILE, error=describe(error))
-        asked_s = capped_delay_s(getattr(error, "retry_after_s", None))
+        asked_s = self._policy(tool).obeyed_s(getattr(error, "retry_after_s", None))
         if asked_s and tool.safety is not Safety.UNKNOWABLE:
             settle_s = tool.settle_s if tool.safety is Safety.RECONCILABLE else 0.0
             wake_at = after(self._now(), micros(max(asked_s, settle_s)))
@@ -183,9 +183,11 @@ class Effects:
     def _pause(
         self, tool: Tool, why: str, number: int, retry_after_s: float | None
     ) -> HandlerSuspended:
-        policy = replace(self._policy(tool).outage, attempts=number + 1)
+        found = self._policy(tool)
+        policy = replace(found.outage, attempts=number + 1)
+        asked_s = found.obeyed_s(retry_after_s)
         pause_us = next_try_us(
-            policy, attempt=number, error_names=(), retry_after_s=retry_after_s, chance=0
+            policy, attempt=number, error_names=(), retry_after_s=asked_s, chance=0
         )
         assert pause_us is not None, "the policy has one attempt more than there were"
         why = f"{why}; next check in {pause_us / SECOND:g} s"

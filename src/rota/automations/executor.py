@@ -16,7 +16,7 @@ import msgspec
 
 from rota.automations.auto_fix import Fix, Fixer, HandlerFailure, compiled
 from rota.automations.definition import Automation, Function, Handler
-from rota.automations.environment import AutomationEnvironment, HandlerSuspended
+from rota.automations.environment import AutomationEnvironment, HandlerSuspended, NotHappened
 from rota.automations.handler_runner import HandlerRunner
 from rota.automations.journal import HandlerJournal
 from rota.automations.returned import shape_problems
@@ -177,6 +177,7 @@ class AutomationExecutor:
         tool = runner.tool_of(error)
         failed = FailedAttempt(
             retried=failure.passes, outage=_is_outage(error, failure, tool),
+            refuted=isinstance(error, NotHappened),
             failed_read=isinstance(error, ReadFailed) and tool is not None,
             error_names=failure.names, retry_after_s=failure.retry_after_s,
         )  # fmt: skip

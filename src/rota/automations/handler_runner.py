@@ -343,7 +343,10 @@ class HandlerRunner:
         levels = [] if tool is None else [tool.policy]
         levels += [] if self._handler is None else [self._handler.policy]
         settings = self._environment.settings
-        pace = Pace(settings.failures_max, settings.backoff_s, settings.backoff_s_max)
+        pace = Pace(
+            settings.failures_max, settings.backoff_s, settings.backoff_s_max,
+            settings.retry_after_s_max,
+        )  # fmt: skip
         found = effective([*levels, self._automation.policy], pace)
         producer = self.work.run.kind == "producer"  # it has no item that could be skipped
         return found._replace(skip_after=None) if producer else found

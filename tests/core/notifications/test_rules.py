@@ -141,3 +141,10 @@ def test_filters() -> None:
     ]
     assert all(filters.wants(one) for filters in wanted)
     assert not any(filters.wants(one) for filters in refused)
+
+
+def test_approvals_are_limited_neither_by_name_nor_by_number() -> None:
+    fresh = [note("pay", at=at, kind=NotificationKind.APPROVAL_WANTED) for at in range(1, 51)]
+    messages, state, due_at = send(RuleProgress(), *fresh, now=MINUTE)
+    assert [one.count for one in messages] == [1] * 50
+    assert (state, due_at) == (RuleProgress(), None)

@@ -11,7 +11,13 @@ import msgspec
 
 from rota.core.runs.names import is_whole
 from rota.core.runs.recovery import died_alone
-from rota.core.runs.retry import ATTEMPTS_MAX, RetryPolicy, next_try_us
+from rota.core.runs.retry import (
+    ATTEMPTS_MAX,
+    RETRY_DELAY_S_MAX,
+    RetryPolicy,
+    capped_delay_s,
+    next_try_us,
+)
 from rota.core.time.instants import shown
 from rota.errors import BadSetting
 
@@ -71,6 +77,7 @@ class Pace(NamedTuple):
     failures_max: int
     backoff_s: float
     backoff_s_max: float
+    retry_after_s_max: float = RETRY_DELAY_S_MAX
 
 
 class EffectivePolicy(NamedTuple):
@@ -80,6 +87,12 @@ class EffectivePolicy(NamedTuple):
     outage: RetryPolicy  # for reads and unsent calls
     skips_failed_reads: bool
     skip_after: int | None
+    retry_after_s_max: float = RETRY_DELAY_S_MAX
+
+    def obeyed_s(self, asked_s: object) -> float | None:
+        """The seconds to wait for a counterpart that asks for so many; None if it asks for none."""
+        found = capped_delay_s(asked_s)
+        return None if found is None else min(found, self.retry_after_s_max)
 
 
 def effective(levels: Sequence[FailurePolicy], pace: Pace) -> EffectivePolicy:
@@ -93,6 +106,7 @@ def effective(levels: Sequence[FailurePolicy], pace: Pace) -> EffectivePolicy:
         _retry(ATTEMPTS_MAX - 1 if retries is None else retries, pace),
         reads == "skip",
         after,
+        pace.retry_after_s_max,
     )
 
 
@@ -127,6 +141,7 @@ class FailedAttempt(msgspec.Struct, frozen=True):
 
     retried: bool = False  # its class is tried again
     outage: bool = False  # a read or an unsent call
+    refuted: bool = False  # the tool looked, and the change had not happened
     failed_read: bool = False  # refused for good: gone, too big
     crashes: int = 0  # how often its worker died of it; it has not failed otherwise
     error_names: tuple[str, ...] = ()
@@ -152,12 +167,13 @@ def after_failure(
     policy: EffectivePolicy, failed: FailedAttempt, *, number: int, chance: float
 ) -> AfterFailure:
     """The consequence. `number` counts such failures in a row: tries of an outage, or failures of
-    the handler itself. An outage is never the fault of the item."""
+    the handler itself. An outage is not the fault of the item, unless the counterpart answered that
+    its change has not happened."""
     if failed.crashes:
         return AfterFailure(skips=policy.skip_after is not None)
     if failed.failed_read and policy.skips_failed_reads:
         return AfterFailure(skips=True)
-    limited = not failed.outage and policy.skip_after is not None
+    limited = (failed.refuted or not failed.outage) and policy.skip_after is not None
     if limited and number >= (policy.skip_after or 0):
         return AfterFailure(skips=True)
     retry = policy.outage if failed.outage else policy.own
@@ -167,6 +183,6 @@ def after_failure(
         return AfterFailure()
     pause_us = next_try_us(
         retry, attempt=number, error_names=failed.error_names,
-        retry_after_s=failed.retry_after_s, chance=chance,
+        retry_after_s=policy.obeyed_s(failed.retry_after_s), chance=chance,
     )  # fmt: skip
     return AfterFailure(pause_us)

@@ -20,6 +20,7 @@ from rota.core.automations.model import DeployedAutomation, HandlerPlan, NewEven
 from rota.core.automations.phases import DECIDED, UNCERTAIN, EventStatus, Mutation, Phase
 from rota.core.automations.planner import DeployedHandler
 from rota.core.notifications.model import Details, NotificationKind
+from rota.core.plurals import counted, some
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Claim, Outcome
 from rota.core.time.instants import after as plus
@@ -118,6 +119,7 @@ async def _close(
         kept = await tx.many("close_handler_runs", rows, now=now)
     else:
         published |= await _use_and_publish(tx, ours, now, new_ids)
+        ours = [await _with_unused(tx, one, published[one.claim.id]) for one in ours]
         rows = [_end_of(one, len(published[one.claim.id].events)) for one in ours]
         await tx.many("commit_handler_runs", rows, now=now)
         kept = await tx.many("commit_handlers", rows, now=now)
@@ -161,6 +163,29 @@ async def _use_and_publish(
         for one in ours
         if one.publishes
     }  # fmt: skip
+
+
+_OVER = (EventStatus.CONSUMED, EventStatus.SKIPPED)
+
+
+async def _with_unused(tx: Tx, one: Ending, published: Published) -> Ending:
+    """The same with a remark about events of `next` that changed nothing, because their ids were
+    used. Producers publish what they see again and again, so theirs are not worth one."""
+    if one.work.run.kind == "producer" or len(published.events) == len(one.done.events):
+        return one
+    new = {(event.topic, event.message_id) for event in published.events}
+    key = AutomationKey(one.claim.namespace, one.claim.name)
+    used: list[str] = []
+    for event in one.done.events:
+        if (event.topic, event.message_id) not in new:
+            found = await events.named(tx, key, event.topic, [event.message_id])
+            is_over = any(one.status in _OVER for one in found)
+            used += [f"{event.topic}/{event.message_id}"] if is_over else []
+    if not used:
+        return one
+    says = f"{counted(len(used), 'event')} had a used id and changed nothing: {some(used)}"
+    remark = "; ".join(filter(None, [one.done.notes.remark, says]))
+    return one._replace(done=one.done._replace(notes=one.done.notes._replace(remark=remark)))
 
 
 def _used(work: Work) -> EventStatus:
