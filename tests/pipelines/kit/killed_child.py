@@ -30,6 +30,22 @@ reduce:
 """
 
 
+GRAPH = f"""
+name: Many
+nodes:
+  rows: {{kind: load, source: {{type: csv, path: items.csv}}}}
+  all: {{kind: filter, from: rows, rule: {{type: field, field: n, op: gte, value: 0}}}}
+  twice:
+    kind: map
+    from: all
+    prompt: "Double {{{{n}}}}"
+    output: [{{name: double, type: integer}}]
+    parallel: {PARALLEL}
+  end: {{kind: reduce, from: twice, type: json}}
+"""
+FORMS = {"linear": MANY, "graph": GRAPH}
+
+
 def doubled(asked: Asked) -> Say:
     number = int(prompt_of(asked).split()[1])
     return Say(text=json.dumps({"double": 2 * number}))
@@ -65,8 +81,8 @@ async def received(process: asyncio.subprocess.Process) -> str:
     return out.decode().strip()
 
 
-def put_items(folder: Path, count: int) -> Path:
-    write(folder, MANY)
+def put_items(folder: Path, count: int, form: str = "linear") -> Path:
+    write(folder, FORMS[form])
     (folder / "items.csv").write_text("n\n" + "".join(f"{n}\n" for n in range(count)))
     return folder
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.pipelines.outcome import PipelineResult
+from rota.pipelines.preview.dry_run import DryRunOptions, PreviewedPrompt, dry_run
 from tests.ai.kit.model_server import Model, Say
 from tests.pipelines.kit.live_app import World, says, world
 
@@ -83,6 +84,20 @@ def linear_pipelines(draw: st.DrawFn) -> dict[str, Any]:
     return pipeline
 
 
+def draw_cases(pipelines: st.SearchStrategy[dict[str, Any]]) -> list[dict[str, Any]]:
+    """So many pipelines; the same ones in every run of the tests."""
+    cases: list[dict[str, Any]] = []
+
+    @settings(max_examples=CASES, deadline=None)
+    @given(pipelines)
+    def draw(pipeline: dict[str, Any]) -> None:
+        cases.append(pipeline)
+
+    draw()
+    assert len(cases) >= CASES / 2
+    return cases
+
+
 def answer(prompt: str) -> Any:
     """Keeps no 4, cannot say anything about 5, and cannot be asked whether to keep 6."""
     first = prompt.splitlines()[0]
@@ -122,17 +137,37 @@ async def run_both(it: World, linear: Mapping[str, Any]) -> None:
     assert found[0] == found[1]
 
 
+async def check_dry_run(it: World, linear: Mapping[str, Any]) -> None:
+    """Compare the prompts of a dry run with those of the run, in both forms."""
+    for pipeline in (linear, as_graph(linear)):
+        it.model.asked.clear()
+        loaded = it.app.pipelines.load(it.pipeline(json.dumps(pipeline)))
+        shown: list[PreviewedPrompt] = []
+        await dry_run(loaded, it.app.pipelines._invoker(), DryRunOptions(), shown.append)
+        await it.run(json.dumps(pipeline))
+        assert Counter(each.prompt for each in shown) == Counter(it.prompts)
+
+
+@pytest.mark.slow
+async def test_a_dry_run_shows_the_prompts_that_the_run_sends(tmp_path: Path) -> None:
+    """As far as no prompt depends on a reply. Nothing stops the run, and every call succeeds."""
+    drawn = draw_cases(
+        linear_pipelines().filter(
+            lambda each: (
+                each.get("filter", {}).get("type") in (None, "rule")
+                and each.get("reduce", {}).get("type") != "ai"
+            )
+        )
+    )
+    model = Model(answer=says(lambda prompt: answer(prompt.replace("5", "7"))))
+    async with world(f"sqlite:///{tmp_path / 'r.db'}", tmp_path, model) as it:
+        for case in drawn:
+            await check_dry_run(it, case)
+
+
 @pytest.mark.slow
 async def test_a_linear_pipeline_and_its_graph_do_the_same(tmp_path: Path) -> None:
-    cases: list[dict[str, Any]] = []
-
-    @settings(max_examples=CASES, deadline=None)
-    @given(linear_pipelines())
-    def draw(pipeline: dict[str, Any]) -> None:
-        cases.append(pipeline)
-
-    draw()
-    assert len(cases) >= CASES / 2
+    cases = draw_cases(linear_pipelines())
     async with world(f"sqlite:///{tmp_path / 'r.db'}", tmp_path, Model(answer=says(answer))) as it:
         for case in cases:
             await run_both(it, case)

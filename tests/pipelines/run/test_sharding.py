@@ -16,6 +16,7 @@ from rota.store.pipelines.steps import StepKey
 from tests.ai.kit.model_server import Model
 from tests.kit import until
 from tests.pipelines.kit.killed_child import (
+    FORMS,
     PARALLEL,
     check_output,
     child,
@@ -49,10 +50,11 @@ class Meeting(Model):
 @pytest.mark.pg
 @pytest.mark.slow
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+@pytest.mark.parametrize("form", FORMS)
 async def test_machines_share_the_items_of_one_run(
-    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
-    folder = put_items(tmp_path / "many", COUNT)
+    folder = put_items(tmp_path / "many", COUNT, form)
     monkeypatch.setenv("ROTA_TEST_KEY", "here")
     model = Meeting()
     async with model.up():
