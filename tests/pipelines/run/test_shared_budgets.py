@@ -120,6 +120,39 @@ async def test_machines_at_the_same_time_pass_no_budget(database_url: str, tmp_p
         assert asked == 25
 
 
+class Impatient:
+    """A clock that does not move; a budget that waits by it fails."""
+
+    def now(self) -> int:
+        return 1_900_000_000_000_000
+
+    async def wait(self, event: asyncio.Event, until: int) -> None:
+        raise AssertionError("the budget waits")
+
+
+async def test_a_call_of_a_dead_process_counts_when_its_run_is_claimed_again(
+    database_url: str, tmp_path: Path
+) -> None:
+    """The claim after the kill does not wait for a call of the dead process."""
+    async with world(database_url, tmp_path) as it:
+        database = it.app.connection.database
+        estimate = it.app.pipelines._invoker().estimate(Request("", "hello", max_tokens=10))
+
+        def budget(holder: str) -> SharedBudget:
+            row = AccountRow(database, namespace="default", name="p:day")
+            limit = Budget(limit_calls=2)
+            return SharedBudget(row, Impatient(), limit, holder=holder, period="day", of="p")
+
+        first, second = budget("run.1"), budget("run.2")
+        async with first.spending(estimate):  # the process is killed: it does not settle in time
+            await second.open("run.")
+            async with second.spending(estimate) as call:
+                call.paid(Reply("x", "m", 1, 1, 0.0))
+            with pytest.raises(BudgetSpent, match="2 of 2 calls"):
+                async with second.spending(estimate):
+                    pass
+
+
 async def test_the_calls_of_a_run_that_was_killed_count_for_its_day(
     database_url: str, tmp_path: Path
 ) -> None:
