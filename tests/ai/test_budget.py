@@ -191,3 +191,17 @@ async def test_a_failed_call_under_a_budget_keeps_its_error() -> None:
     with pytest.raises(Transient, match="away"):
         await ai.ask(Request("m", "x"))
     assert ai.budget.spent_tokens == 0
+
+
+async def test_a_spent_budget_says_how_much_of_it_is_assumed() -> None:
+    budget = Budget(limit_usd=1.0)
+    with pytest.raises(Transient):
+        async with budget.spending(guess(10, 0.4)):
+            raise passing("no answer", sent=True)
+    async with budget.spending(guess(10, 0.5)) as call:
+        call.paid(reply(10, 0.5))
+    with pytest.raises(
+        BudgetSpent, match=r"\$0\.9000 of \$1\.0000 \(up to \$0\.4000 of it assumed"
+    ):
+        async with budget.spending(guess(10, 0.2)):
+            pass

@@ -12,6 +12,7 @@ from rota.ai.provider_call import Home, HttpInvoker, HttpInvokerOptions, ReplyPa
 
 VERSION = "2023-06-01"
 MAX_TOKENS = 4096  # the API requires a limit; this is the default
+THINKING_MAX_TOKENS = 16_384  # the same for models that always think, which counts as an answer
 
 
 class _MessageParser(ReplyParser):
@@ -110,7 +111,7 @@ class Anthropic(HttpInvoker):
         self,
         name: str = "anthropic",
         *,
-        max_tokens: int = MAX_TOKENS,
+        max_tokens: int | None = None,
         **options: Unpack[HttpInvokerOptions],
     ) -> None:
         super().__init__(name, **options)
@@ -118,7 +119,10 @@ class Anthropic(HttpInvoker):
 
     def answer_tokens_max(self, request: Request) -> int:
         """The bound that is sent: the API requires one."""
-        return request.max_tokens or self._max_tokens
+        facts = self.facts(request.model)
+        thinks = facts is not None and facts.always_thinks
+        default = THINKING_MAX_TOKENS if thinks else MAX_TOKENS
+        return request.max_tokens or self._max_tokens or default
 
     def _body(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -133,4 +137,7 @@ class Anthropic(HttpInvoker):
             body["system"] = request.system
         if request.temperature is not None:
             body["temperature"] = request.temperature
+        if self.takes_schema(request):
+            form = {"format": {"type": "json_schema", "schema": request.schema}}
+            body["output_config"] = {**form, **request.body.get("output_config", {})}
         return body

@@ -44,6 +44,7 @@ class Request(msgspec.Struct, frozen=True):
     temperature: float | None = None
     timeout_s: float = TIMEOUT_S  # for the call itself; waiting for a rate limit comes before it
     wants_json: bool = False  # the answer shall be one JSON object; not for a list of them
+    schema: dict[str, Any] | None = None  # of that object, for models that take one
     cwd: str | None = None  # the folder in which a command works; of no use to the others
     headers: dict[str, str] = {}  # further headers, for providers over HTTP
     body: dict[str, Any] = {}  # further fields of the request, for providers over HTTP

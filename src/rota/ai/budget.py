@@ -100,6 +100,7 @@ class Budget:
         nano = None if limit_usd is None else math.floor(limit_usd * NANO + 0.5)
         self._limit = Limit(nano, limit_tokens, limit_calls)
         self.spent = NOTHING
+        self.assumed_nano_usd = 0  # of the dollars spent: the most of calls with an unknown cost
         self.held = NOTHING  # for calls in progress
         self.excess = NOTHING
         self._settled = asyncio.Condition()
@@ -187,6 +188,8 @@ class Budget:
         if call.reply is None:
             return NOTHING
         used = amount_of(call.reply, call.amount)
+        if call.reply.guessed and not call.reply.is_cost_stated:
+            self.assumed_nano_usd += used.nano_usd
         self.excess = Amount(
             max(self.excess.nano_usd, used.nano_usd - call.amount.nano_usd),
             max(self.excess.tokens, used.tokens - call.amount.tokens), calls=0,
@@ -199,12 +202,17 @@ class Budget:
             call.paid(used)
         if call.reply is not None:
             return self._of_reply(call)
-        return call.amount if may_be_billed(error) else NOTHING
+        if not may_be_billed(error):
+            return NOTHING
+        self.assumed_nano_usd += call.amount.nano_usd
+        return call.amount
 
     def _refused(self, amount: Amount, of: str = "") -> BudgetSpent:
         parts = []
         if self._limit.nano_usd is not None:
             parts.append(f"${self.spent_usd:.4f} of ${self._limit.nano_usd / NANO:.4f}")
+            if self.assumed_nano_usd:
+                parts[-1] += f" (up to ${self.assumed_nano_usd / NANO:.4f} of it assumed)"
         if self._limit.tokens is not None:
             parts.append(f"{self.spent_tokens} of {self._limit.tokens} tokens")
         if self._limit.calls is not None:

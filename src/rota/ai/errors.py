@@ -33,6 +33,16 @@ _PERMISSION = {
 # Messages of providers that answer 400 without an error code of their own.
 _LOGIN_SAID = ("api key not valid", "api key expired", "invalid api key", "incorrect api key")
 _PERMISSION_SAID = ("credit balance is too low", "insufficient balance", "insufficient credits")
+# Messages about a prompt that does not fit: Anthropic, OpenAI and vLLM, llama.cpp, Gemini, Ollama
+# and LM Studio, Bedrock, Mistral, xAI.
+_TOO_LONG_SAID = (
+    "prompt is too long", "maximum context length", "exceeds the available context size",
+    "exceeds the maximum number of tokens allowed", "exceeds the context length",
+    "exceeds maximum context length", "greater than the context length",
+    "input is too long for requested model", "too large for model with",
+    "maximum prompt length is",
+)  # fmt: skip
+_LIMIT = re.compile(r"Limit (?P<limit>[0-9]{1,12}), Requested (?P<requested>[0-9]{1,12})")
 _THROTTLED = {"rate_limit_error", "rate_limit_exceeded"}
 _PASSING = _THROTTLED | {
     *("overloaded_error", "api_error", "server_error", "timeout_error"),
@@ -41,6 +51,7 @@ _PASSING = _THROTTLED | {
 _REASONS = {
     "context_length_exceeded": "too_long",
     "request_too_large": "too_long",
+    "exceed_context_size_error": "too_long",
     "content_filter": "content_filter",
     "content_policy_violation": "content_filter",
     "ResponsibleAIPolicyViolation": "content_filter",
@@ -52,6 +63,7 @@ _HINTS = {
     "content_filter": "The provider will not answer this; change the prompt or the item.",
     "unknown_model": "Check the name of the model and the address of the provider.",
 }
+_HINT = "Correct the request; the provider says what it refuses. `rota pipeline render` shows it."
 _BUSY = (408, 425, 429, 499)
 # The status of a server that did not work on the question. Behind any other 5xx, as behind 408 and
 # 499, the model may work, and its provider charges for it: 504 of a gateway, 524 of Cloudflare.
@@ -117,7 +129,7 @@ def _judged(refusal: Refusal, reply: _ProviderText) -> RotaError:
         waits = _wait_s(refusal.headers, reply)
         throttled = status == 429 or bool(reply.words & _THROTTLED)
         return passing(message, retry_after_s=waits, throttled=throttled)
-    hint = _HINTS.get(reason or ("unknown_model" if status == 404 else ""))
+    hint = _HINTS.get(reason or ("unknown_model" if status == 404 else ""), _HINT)
     return Rejected(message, hint=hint, status=status, reason=reason)
 
 
@@ -155,9 +167,15 @@ def _login(refusal: Refusal, status: int, message: str) -> NeedsLogin:
 
 def _reason(reply: _ProviderText) -> str | None:
     reason = next((_REASONS[word] for word in sorted(reply.words) if word in _REASONS), None)
-    if reason is None and "prompt is too long" in reply.message.lower():
+    if reason is None and (reply.says(*_TOO_LONG_SAID) or _exceeds_limit(reply.message)):
         return "too_long"
     return reason
+
+
+def _exceeds_limit(message: str) -> bool:
+    """Whether one question alone is larger than the account's limit a minute: OpenAI's 429."""
+    match = _LIMIT.search(message)
+    return match is not None and int(match["requested"]) > int(match["limit"])
 
 
 def _provider_text(body: bytes) -> _ProviderText:

@@ -48,6 +48,26 @@ MESSAGES: Final = _words(
     TOOLS="tool_use",
 )
 
+RESPONSES: Final = _words(
+    WHOLE="completed", LENGTH="max_output_tokens", FILTERED="content_filter",
+    INTERRUPTED="cancelled steered", TOOLS="function_call",
+)  # fmt: skip
+GEMINI: Final = _words(
+    WHOLE="STOP",
+    LENGTH="MAX_TOKENS",
+    FILTERED="SAFETY RECITATION LANGUAGE BLOCKLIST PROHIBITED_CONTENT SPII MODEL_ARMOR"
+    " IMAGE_SAFETY IMAGE_PROHIBITED_CONTENT IMAGE_RECITATION",
+    INTERRUPTED="MALFORMED_RESPONSE",
+    TOOLS="MALFORMED_FUNCTION_CALL UNEXPECTED_TOOL_CALL TOO_MANY_TOOL_CALLS",
+)
+CONVERSE: Final = _words(
+    WHOLE="end_turn stop_sequence",
+    LENGTH="max_tokens model_context_window_exceeded",
+    FILTERED="guardrail_intervened content_filtered",
+    INTERRUPTED="malformed_model_output",
+    TOOLS="tool_use malformed_tool_use",
+)
+
 
 def finish_of(word: str, words: Words) -> Finish:
     """The meaning of a provider's word."""

@@ -17,6 +17,7 @@ from rota.errors import RotaError, Transient
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
+LOST_AFTER_S = 30.0  # a call ends within its timeout; its process may have died
 
 
 class Keeper(Protocol):
@@ -68,36 +69,48 @@ class Limiter(Wrapper):
     async def ask(self, request: Request) -> Reply:
         """Wait for the limits, then ask."""
         held = self.estimate(request).tokens
-        await self._wait(held)
+        lease = await self._wait(held, request.timeout_s)
         try:
             reply = await self._invoker.ask(await announced(request))
         except BaseException as error:
             after = functools.partial(_after, error, self._limits, held=held, now=self._now())
-            await self._change(after)
+            await self._change(lambda state: rules.released(after(state), lease))
             raise
         used = reply.tokens_in + reply.tokens_out
-        await self._change(lambda state: rules.answered(self._limits, state, held=held, used=used))
+
+        def answered(state: State) -> State:
+            state = rules.answered(self._limits, state, held=held, used=used)
+            return rules.released(state, lease)
+
+        await self._change(answered)
         return reply
 
-    async def _wait(self, tokens: int) -> None:
+    async def _wait(self, tokens: int, timeout_s: float) -> int:
+        """Wait for the limits; the instant at which the call is lost at last."""
         lock = self._lock()
-        if not lock.locked() and not (await self._admitted(tokens)).wait_us:
-            return  # no call waits, so none is overtaken
+        if not lock.locked():  # no call waits, so none is overtaken
+            decision, until, _ = await self._admitted(tokens, timeout_s)
+            if not decision.wait_us:
+                return until
         async with lock:  # first come, first served
             while True:
-                decision = await self._admitted(tokens)
+                decision, until, said = await self._admitted(tokens, timeout_s)
                 if not decision.wait_us:
-                    return
+                    return until
                 if decision.why in ("broken", "probed") or decision.wait_us > self._patience_us:
-                    raise self._not_now(decision)
+                    raise self._not_now(decision, said)
                 await self._sleep(decision.wait_us / SECOND)
 
-    async def _admitted(self, tokens: int) -> Decision:
-        return await self._keeper.change(
-            lambda state: rules.admit(self._limits, state, now=self._now(), tokens=tokens)
-        )
+    async def _admitted(self, tokens: int, timeout_s: float) -> tuple[Decision, int, str]:
+        def admit(state: State) -> tuple[State, tuple[Decision, int, str]]:
+            now = self._now()
+            until = now + round((timeout_s + LOST_AFTER_S) * SECOND)
+            state, decision = rules.admit(self._limits, state, now=now, tokens=tokens, until=until)
+            return state, (decision, until, state.said)
 
-    def _not_now(self, decision: Decision) -> Transient:
+        return await self._keeper.change(admit)
+
+    def _not_now(self, decision: Decision, said: str) -> Transient:
         wait_s = decision.wait_us / SECOND
         why = {
             "broken": "has failed too often in a row, so calls pause (circuit breaker)",
@@ -105,7 +118,11 @@ class Limiter(Wrapper):
             "asked": "asked to wait",
             "rate": "has reached its rate limit",
         }[decision.why]
-        error = passing(f"{self.name} {why}; next try in {wait_s:.1f} s", retry_after_s=wait_s)
+        last = (
+            f"; the last failure: {said}" if said and decision.why in ("broken", "probed") else ""
+        )
+        message = f"{self.name} {why}; next try in {wait_s:.1f} s{last}"
+        error = passing(message, retry_after_s=wait_s)
         error.facts |= {"why": decision.why, "provider": self.name}
         return error
 
@@ -131,8 +148,9 @@ def _after(error: BaseException, limits: Limits, state: State, *, now: int, held
         )  # fmt: skip
     if isinstance(error, Transient):
         return rules.failed(
-            limits, state, now=now, held=held, used=used, retry_after_s=error.retry_after_s
-        )
+            limits, state, now=now, held=held, used=used, retry_after_s=error.retry_after_s,
+            said=str(error),
+        )  # fmt: skip
     if isinstance(error, RotaError):
         return rules.answered(limits, state, held=held, used=used)
     return rules.abandoned(limits, state, held=held, used=used)

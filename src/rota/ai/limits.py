@@ -9,7 +9,7 @@ argument, in microseconds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -24,6 +24,8 @@ DOUBLINGS_MAX = 20
 THROTTLED_S, THROTTLED_S_MAX = 1.0, 60.0
 SPACING_S, SPACING_S_MAX = 0.05, 5.0
 PROBE_POLL_US = SECOND // 2
+BUSY_POLL_US = SECOND // 20
+SAID_CHARS_MAX = 300
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,6 +33,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     requests_per_minute: Annotated[int, Meta(ge=1)] | None = None
     tokens_per_minute: Annotated[int, Meta(ge=1)] | None = None
+    concurrency: Annotated[int, Meta(ge=1)] | None = None  # calls at once, of all workers
     burst_s: Annotated[float, Meta(gt=0, le=60)] = 10.0  # how much of a minute may go at once
     failures_max: Annotated[int, Meta(ge=1)] = 10
     open_s: Annotated[float, Meta(gt=0)] = 30.0  # doubles each time that a probe fails
@@ -49,11 +52,15 @@ class State(msgspec.Struct, frozen=True):
     open_until: int = 0  # 0 while the breaker is closed
     probe_until: int = 0  # 0 while there is no probe
     throttles: int = 0  # without a stated wait; an answer takes one back
+    # One for each call in progress, if their number is limited: the instant at which it is lost.
+    leases: tuple[int, ...] = ()
+    said: str = ""  # the last failure
     seen_at: int = 0  # the clock when the instants above were set; 0 in a row of an older version
 
 
 class Decision(NamedTuple):
-    """Go now, if there is nothing to wait for; `why` is "rate", "asked", "broken" or "probed"."""
+    """Go now, if there is nothing to wait for; `why` is "rate", "asked", "busy", "broken" or
+    "probed"."""
 
     wait_us: int = 0
     why: str = ""
@@ -62,21 +69,42 @@ class Decision(NamedTuple):
 GO = Decision()
 
 
-def admit(limits: Limits, state: State, *, now: int, tokens: int) -> tuple[State, Decision]:
-    """May one more call of about so many tokens begin? If so, it is counted in the new state."""
+def admit(
+    limits: Limits, state: State, *, now: int, tokens: int, until: int = 0
+) -> tuple[State, Decision]:
+    """May one more call of about so many tokens begin? If so, it is counted in the new state; if
+    it has not ended `until` then, it is lost."""
     state = _by_clock(state, now)
-    decision = _breaker(state, now) or _waits(limits, state, now, tokens)
+    if limits.concurrency is not None:
+        state = replace(state, leases=tuple(at for at in state.leases if at > now))
+    decision = _breaker(state, now) or _waits(limits, state, now, tokens) or _busy(limits, state)
     if decision is not None:
         return state, decision
-    changes = {
+    changes: dict[str, Any] = {
         name: rate_limit.advance(rate, ready_at=getattr(state, name), now=now, taken=count)
         for name, rate, count in _buckets(limits, tokens)
     }
+    if limits.concurrency is not None:
+        changes["leases"] = (*state.leases, until)
     if state.open_until:
         changes["probe_until"] = now + round(limits.probe_s * SECOND)
     if state.throttles:
         changes["held_until"] = now + _grown_us(SPACING_S, SPACING_S_MAX, state.throttles)
     return _seen(replace(state, **changes), now) if changes else state, GO
+
+
+def released(state: State, until: int) -> State:
+    """A call in progress has ended."""
+    if until not in state.leases:
+        return state
+    at = state.leases.index(until)
+    return replace(state, leases=state.leases[:at] + state.leases[at + 1 :])
+
+
+def _busy(limits: Limits, state: State) -> Decision | None:
+    if limits.concurrency is None or len(state.leases) < limits.concurrency:
+        return None
+    return Decision(BUSY_POLL_US, "busy")
 
 
 def answered(limits: Limits, state: State, *, held: int, used: int) -> State:
@@ -125,11 +153,18 @@ def _grown_us(first_s: float, most_s: float, times: int) -> int:
 
 
 def failed(
-    limits: Limits, state: State, *, now: int, held: int, used: int, retry_after_s: float | None
+    limits: Limits,
+    state: State,
+    *,
+    now: int,
+    held: int,
+    used: int,
+    retry_after_s: float | None,
+    said: str = "",
 ) -> State:
     """The provider is not well: it broke, was away, or too slow."""
     state = _corrected(limits, _by_clock(state, now), held, used)
-    changes = {"failures": state.failures + 1}
+    changes: dict[str, Any] = {"failures": state.failures + 1, "said": said[:SAID_CHARS_MAX]}
     if asked_s := capped_delay_s(retry_after_s):
         changes["held_until"] = max(state.held_until, now + round(asked_s * SECOND))
     if state.probe_until or (not state.open_until and changes["failures"] >= limits.failures_max):
@@ -160,7 +195,8 @@ def _by_clock(state: State, now: int) -> State:
         return state
     waits = {name: at for name in _INSTANTS if (at := getattr(state, name))}
     moved = {name: max(1, at - back_us) for name, at in waits.items()}  # 0 means: none
-    return replace(state, **moved, seen_at=now)
+    leases = tuple(max(1, at - back_us) for at in state.leases)
+    return replace(state, **moved, leases=leases, seen_at=now)
 
 
 def _seen(state: State, now: int) -> State:

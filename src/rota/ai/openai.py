@@ -9,7 +9,7 @@ import msgspec
 from rota.ai.base import Request, passing
 from rota.ai.base_invoker import count, counts
 from rota.ai.finish import CHAT
-from rota.ai.model_data import TokenUsage
+from rota.ai.model_data import TokenUsage, find
 from rota.ai.prices import is_amount
 from rota.ai.provider_call import Home, HttpInvoker, HttpInvokerOptions, ReplyParser
 
@@ -46,6 +46,7 @@ class _CompletionParser(ReplyParser):
         used = counts(usage, "prompt_tokens", "completion_tokens")
         if used is None:
             return None
+        tier = usage.get("service_tier") or tier  # Mistral
         long = count(usage, "prompt_tokens_details", "cache_write_tokens_details", "ttl_12h_tokens")
         return msgspec.structs.replace(
             used, tier=tier if isinstance(tier, str) else "",
@@ -91,33 +92,50 @@ def _text(content: Any) -> str:
     return content if isinstance(content, str) else ""
 
 
+OPENAI = Home(
+    "https://api.openai.com/v1", "OPENAI_BASE_URL", "OPENAI_API_KEY",
+    r"([a-z]{2}\.)?api\.openai\.com",
+)  # fmt: skip
+
+
 class OpenAI(HttpInvoker):
     """Asks at `base_url`, with the key that is in the environment variable `key_env`.
 
     OPENAI_API_KEY goes only to OpenAI, or where OPENAI_BASE_URL points; for any other address name
     the variable, or no key is sent. `stream=False` and `json_mode=False` are for a server without
-    streams or without JSON mode. `states_cost=True`: its `usage.cost` is in dollars.
+    streams or without JSON mode. `tokens_field` is its name for the longest answer; by default it
+    is `max_completion_tokens` for the reasoning models of OpenAI. `states_cost=True`: its
+    `usage.cost` is in dollars.
     """
 
-    home = Home("https://api.openai.com/v1", "OPENAI_BASE_URL", "OPENAI_API_KEY")
+    home = OPENAI
     key_header = "Authorization"
     path = "/chat/completions"
+    tokens_field = ""  # by the model
+    stream_usage = True  # whether a stream counts its tokens when it is asked to
+    json_object = True  # whether there is a JSON mode without a schema
+    states_cost = False
     words = CHAT
 
     def __init__(
         self,
         name: str = "openai",
         *,
-        json_mode: bool = True,
-        states_cost: bool = False,
+        json_mode: bool | None = None,
+        states_cost: bool | None = None,
+        stream_usage: bool | None = None,
+        tokens_field: str | None = None,
         **options: Unpack[HttpInvokerOptions],
     ) -> None:
         super().__init__(name, **options)
-        self._json_mode, self._states_cost = json_mode, states_cost
+        self.json_object = self.json_object if json_mode is None else json_mode
+        self.states_cost = self.states_cost if states_cost is None else states_cost
+        self.stream_usage = self.stream_usage if stream_usage is None else stream_usage
+        self.tokens_field = self.tokens_field if tokens_field is None else tokens_field
 
     def _parser(self) -> ReplyParser:
         parser = _CompletionParser(self.name)
-        parser.states_cost = self._states_cost
+        parser.states_cost = self.states_cost
         return parser
 
     def _body(self, request: Request) -> dict[str, Any]:
@@ -128,15 +146,27 @@ class OpenAI(HttpInvoker):
             "messages": [*system, {"role": "user", "content": request.prompt}],
         }
         if self._stream:
-            body |= {"stream": True, "stream_options": {"include_usage": True}}
+            body["stream"] = True
+            if self.stream_usage:
+                body["stream_options"] = {"include_usage": True}
         if request.max_tokens is not None:
-            # OpenAI renamed the field, and its new models refuse the old name.
-            field = "max_completion_tokens" if self._at_home else "max_tokens"
-            body[field] = request.max_tokens
+            body[self._tokens_field(request.model)] = request.max_tokens
         if request.temperature is not None:
             body["temperature"] = request.temperature
         # OpenAI refuses JSON mode for a question that does not mention JSON.
         mentions_json = "json" in (request.prompt + (request.system or "")).lower()
-        if request.wants_json and self._json_mode and mentions_json:
+        if self.takes_schema(request):
+            form = {"name": "answer", "strict": True, "schema": request.schema}
+            body.setdefault("response_format", {"type": "json_schema", "json_schema": form})
+        elif request.wants_json and self.json_object and mentions_json:
             body.setdefault("response_format", {"type": "json_object"})
         return body
+
+    def _tokens_field(self, model: str) -> str:
+        """OpenAI renamed the field. Its reasoning models refuse the old name, also behind gateways;
+        other servers may not know the new one."""
+        if self.tokens_field:
+            return self.tokens_field
+        facts = find("openai", model.removeprefix("openai/"))
+        is_new = self._at_home or (facts is not None and facts.reasons)
+        return "max_completion_tokens" if is_new else "max_tokens"

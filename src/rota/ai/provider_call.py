@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypedDict
-from urllib.parse import SplitResult, urlunsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import msgspec
 
@@ -89,10 +90,15 @@ class Home(NamedTuple):
     url: str
     url_variable: str
     key_variable: str
+    hosts: str = ""  # a pattern of further hosts of the vendor
 
     def has(self, address: str) -> bool:
         """Whether an address is the vendor's own."""
-        return address == self.url or address.startswith(f"{self.url.removesuffix('/v1')}/")
+        if address == self.url or address.startswith(f"{self.url.removesuffix('/v1')}/"):
+            return bool(self.url)
+        parts = urlsplit(address)
+        is_host = self.hosts and re.fullmatch(self.hosts, parts.hostname or "")
+        return bool(is_host) and parts.scheme == "https" and parts.port in (None, 443)
 
 
 class HttpInvokerOptions(TypedDict, total=False):
@@ -102,6 +108,7 @@ class HttpInvokerOptions(TypedDict, total=False):
     key_env: str | None
     key_header: str
     stream: bool
+    schema: bool | None
     finish_words: Words
     same_price: Collection[str]
     prices: Prices | None
@@ -118,6 +125,7 @@ class HttpInvoker(Priced, ABC):
     home: Home
     key_header: str
     path: str
+    schemas = False  # whether every model takes a schema
     base_suffix = ""  # the end of a base URL that `path` begins with
     own_headers: ClassVar[Mapping[str, str]] = {}
     parser: ClassVar[type[ReplyParser]]
@@ -131,6 +139,7 @@ class HttpInvoker(Priced, ABC):
         key_env: str | None = None,
         key_header: str | None = None,
         stream: bool = True,
+        schema: bool | None = None,
         finish_words: Words = MappingProxyType({}),
         same_price: Collection[str] = (),
         prices: Prices | None = None,
@@ -149,7 +158,7 @@ class HttpInvoker(Priced, ABC):
         prefix = "Bearer " if self.key_header.lower() == "authorization" else ""
         self._key = ApiKey(variable, name, prefix=prefix, env=env) if variable else None
         self._needs_key = self._at_home or key_env is not None
-        self._stream = stream
+        self._stream, self._schema = stream, schema
         self._words = {**self.words, **finish_words}
         self._connections = KeptConnections()
 
@@ -173,6 +182,18 @@ class HttpInvoker(Priced, ABC):
         if finish is Finish.FILTERED:
             raise filtered(self.name, parser.refusal, reply)
         return reply
+
+    def takes_schema(self, request: Request) -> bool:
+        """Whether the schema of a question is sent: if the settings say so, or if the server or
+        the list says that the model takes one."""
+        if request.schema is None or self._schema is not None:
+            return request.schema is not None and bool(self._schema)
+        facts = self.facts(request.model)
+        return self.schemas or (facts is not None and facts.takes_schema)
+
+    def _address(self, model: str) -> str:
+        """The address at which a model is asked."""
+        return self._url
 
     async def aclose(self) -> None:
         """Close the kept connections of this event loop."""
@@ -198,7 +219,10 @@ class HttpInvoker(Priced, ABC):
     async def _post(self, request: Request, parser: ReplyParser) -> None:
         """Send, and parse the answer; raises what an end without an answer means."""
         sent = HttpRequest(
-            "POST", self._url, self._headers(request.headers), _encoded(self._body(request))
+            "POST",
+            self._address(request.model),
+            self._headers(request.headers),
+            _encoded(self._body(request)),
         )
         seen = SendProgress(sent)
         try:

@@ -55,6 +55,7 @@ class _HttpPart(_Part, frozen=True, kw_only=True):
     base_url: str | None = None
     key_env: str | None = None
     stream: bool = True
+    schema: bool | None = None
     finish_words: dict[str, Finish] = {}
     same_price: list[str] = []
 
@@ -63,17 +64,76 @@ class OpenAIPart(_HttpPart, frozen=True, kw_only=True):
     """A provider with the interface of OpenAI."""
 
     invoker = "rota.ai.openai:OpenAI"
-    key_header: str = "Authorization"
-    json_mode: bool = True
-    states_cost: bool = False
+    key_header: str | None = None
+    json_mode: bool | None = None
+    states_cost: bool | None = None
+    stream_usage: bool | None = None
+    tokens_field: Literal["max_tokens", "max_completion_tokens"] | None = None
 
 
 class AnthropicPart(_HttpPart, frozen=True, kw_only=True):
     """A provider with the interface of Anthropic."""
 
     invoker = "rota.ai.anthropic:Anthropic"
-    key_header: str = "x-api-key"
-    max_tokens: int = 4096
+    key_header: str | None = None
+    max_tokens: int | None = None
+
+
+class ResponsesPart(_HttpPart, frozen=True, kw_only=True):
+    """A provider with the Responses API of OpenAI."""
+
+    invoker = "rota.ai.responses:Responses"
+    key_header: str | None = None
+
+
+class GeminiPart(_HttpPart, frozen=True, kw_only=True):
+    """A provider with the Gemini API."""
+
+    invoker = "rota.ai.gemini:Gemini"
+    key_header: str | None = None
+
+
+class BedrockPart(_HttpPart, frozen=True, kw_only=True):
+    """Amazon Bedrock, with an API key."""
+
+    invoker = "rota.ai.bedrock:Bedrock"
+    key_header: str | None = None
+
+
+class AzurePart(OpenAIPart, frozen=True, kw_only=True):
+    """OpenAI's models at Azure."""
+
+    invoker = "rota.ai.chat_vendors:Azure"
+
+
+class MistralPart(OpenAIPart, frozen=True, kw_only=True):
+    """Mistral."""
+
+    invoker = "rota.ai.chat_vendors:Mistral"
+
+
+class OpenRouterPart(OpenAIPart, frozen=True, kw_only=True):
+    """OpenRouter."""
+
+    invoker = "rota.ai.chat_vendors:OpenRouter"
+
+
+class OllamaPart(OpenAIPart, frozen=True, kw_only=True):
+    """A server of Ollama."""
+
+    invoker = "rota.ai.chat_vendors:Ollama"
+
+
+class VllmPart(OpenAIPart, frozen=True, kw_only=True):
+    """A server of vLLM."""
+
+    invoker = "rota.ai.chat_vendors:Vllm"
+
+
+class LMStudioPart(OpenAIPart, frozen=True, kw_only=True):
+    """A server of LM Studio."""
+
+    invoker = "rota.ai.chat_vendors:LMStudio"
 
 
 class CommandPart(_Part, frozen=True, kw_only=True):
@@ -87,6 +147,26 @@ class CommandPart(_Part, frozen=True, kw_only=True):
     output: Literal["text", "json"] = "text"
 
 
+class ClassPart(_Part, frozen=True, kw_only=True):
+    """An invoker of another package, named as `package:Class`. It is called with its name and with
+    the other settings."""
+
+    limits: Limits | None = Limits()
+    options: dict[str, Any] = {}
+
+    def build(self, name: str, prices: Prices, env: Env) -> Invoker:
+        """The invoker."""
+        module, _, made = self.kind.partition(":")
+        try:
+            invoker: Invoker = getattr(import_module(module), made)(name=name, **self.options)
+        except (ImportError, AttributeError, TypeError) as error:
+            raise BadSetting(
+                f"provider {name} of the AI settings cannot be made of {self.kind}: {error}",
+                hint="Install the package; its class takes `name` and the settings by keyword.",
+            ) from error
+        return invoker
+
+
 class OfflinePart(_Part, frozen=True, kw_only=True):
     """The invoker without a model."""
 
@@ -98,10 +178,21 @@ class OfflinePart(_Part, frozen=True, kw_only=True):
 KINDS: dict[str, type[_Part]] = {
     "openai": OpenAIPart,
     "anthropic": AnthropicPart,
+    "responses": ResponsesPart,
+    "gemini": GeminiPart,
+    "bedrock": BedrockPart,
+    "azure": AzurePart,
+    "mistral": MistralPart,
+    "openrouter": OpenRouterPart,
+    "ollama": OllamaPart,
+    "vllm": VllmPart,
+    "lmstudio": LMStudioPart,
     "command": CommandPart,
     "offline": OfflinePart,
 }
-ALWAYS = ("openai", "anthropic", "offline")
+# The providers that need no settings. Others have names that are, or are near to, names of models
+# without a provider: `mistral:7b`, `gemma:2b`, `llama3:8b`.
+ALWAYS = ("openai", "responses", "anthropic", "openrouter", "bedrock", "offline")
 _TOP = ("model", "providers", "prices")
 
 
@@ -202,15 +293,25 @@ def _part(name: str, given: Any) -> _Part:
     if not isinstance(given, Mapping):
         raise BadSetting(f"{where} is a mapping, not {type(given).__name__}")
     kind = given.get("kind", name)
+    if isinstance(kind, str) and ":" in kind:
+        rest = {key: value for key, value in given.items() if key not in ("kind", "limits")}
+        more = {"limits": given["limits"]} if "limits" in given else {}
+        return _converted({"kind": kind, "options": rest, **more}, ClassPart, where)
     if kind not in KINDS:
         meant = did_you_mean(str(kind), KINDS)
-        raise BadSetting(f"{where} has no known kind{meant}", hint=f"kind: {', '.join(KINDS)}.")
+        raise BadSetting(
+            f"{where} has no known kind{meant}", hint=f"kind: {', '.join(KINDS)}, or package:Class."
+        )
     fields = KINDS[kind].__struct_fields__
     _known(given, fields, where)
     if isinstance(given.get("limits"), Mapping):
         _known(given["limits"], Limits.__struct_fields__, f"limits of {where}")
+    return _converted(given, KINDS[kind], where)
+
+
+def _converted(given: Mapping[str, Any], part: type[_Part], where: str) -> _Part:
     try:
-        return msgspec.convert(dict(given), KINDS[kind], strict=False)
+        return msgspec.convert(dict(given), part, strict=False)
     except msgspec.ValidationError as error:
         raise BadSetting(f"{where}: {error}") from error
 

@@ -15,7 +15,8 @@ _HEADERS = {
 # Set by Rota, or what a budget could not be kept with: several answers to one question.
 _BODY = {
     *("model", "messages", "system", "stream", "stream_options", "temperature"),
-    *("max_tokens", "max_completion_tokens", "n", "best_of"),
+    *("max_tokens", "max_completion_tokens", "max_output_tokens", "n", "best_of"),
+    *("input", "instructions", "contents", "systemInstruction", "system_instruction"),
 }
 # Fields that change neither the price of a token nor what is priced. Under a budget in dollars all
 # others are refused, unless the settings of the provider name them as `same_price`.
@@ -31,7 +32,8 @@ SAME_PRICE = {
     *("chat_template_kwargs", "parallel_tool_calls", "safe_prompt", "include_reasoning"),
 }
 _KEYS = {
-    "max_tokens": "maxTokens", "max_completion_tokens": "maxTokens", "temperature": "temperature",
+    "max_tokens": "maxTokens", "max_completion_tokens": "maxTokens",
+    "max_output_tokens": "maxTokens", "temperature": "temperature",
     "system": "system", "model": "model",
 }  # fmt: skip
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")

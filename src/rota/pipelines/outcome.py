@@ -147,6 +147,27 @@ class UsageSum(msgspec.Struct, frozen=True, kw_only=True):
         })  # fmt: skip
 
 
+class AssumedCost(msgspec.Struct, frozen=True, kw_only=True):
+    """A call with an unknown cost: its most, or the cost that a person found on the bill."""
+
+    at: str | None  # RFC 3339
+    model: str
+    why: str
+    request_id: str | None  # the provider's name for the call
+    tokens: int  # at most
+    cost_usd: float  # at most
+    corrected_usd: float | None = None
+
+
+class CostReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The cost of a run: a certain part, and calls with an assumed cost."""
+
+    calls: int
+    cost_usd: float  # certain, corrected calls included
+    assumed_cost_usd: float  # at most, of the calls that are not corrected
+    assumed: list[AssumedCost]
+
+
 CostUnit: TypeAlias = Literal["model", "day", "item"]
 
 

@@ -117,7 +117,7 @@ class Model:
             await self.go.wait()
         if say.raw is not None or say.status != 200:
             writer.write(_page(say))
-        elif asked.body.get("stream"):
+        elif asked.body.get("stream") or asked.path.endswith("alt=sse"):
             return await self._stream(asked, say, reader, writer)
         else:
             writer.write(_page(say._replace(raw=msgspec.json.encode(_whole(asked, say)))))

@@ -17,6 +17,7 @@ from rota.pipelines.definition.fields import (
     read_batch,
     read_decision,
     read_reply,
+    schema_of,
 )
 from rota.pipelines.definition.sections import OutputField
 
@@ -182,3 +183,21 @@ def test_a_decision_in_json_must_be_true_or_false() -> None:
 def test_a_number_that_is_too_large_for_json_is_not_null(number: str) -> None:
     with pytest.raises(BadReply, match="cannot be read"):
         read_reply(f'{{"severity": {number}}}', NAMES)
+
+
+def test_fields_with_types_are_a_schema_that_all_vendors_take() -> None:
+    made = [
+        OutputField(name="label", type="string", enum=["a", "b"]),
+        OutputField(name="score", type="integer", required=False, description="0 to 9"),
+    ]
+    assert schema_of(made) == {
+        "type": "object",
+        "properties": {
+            "label": {"type": "string", "enum": ["a", "b"]},
+            "score": {"type": ["integer", "null"], "description": "0 to 9"},
+        },
+        "required": ["label", "score"],
+        "additionalProperties": False,
+    }
+    assert schema_of([*made, OutputField(name="more")]) is None
+    assert schema_of([]) is None

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from rota.errors import BadInput
 from rota.pipelines.outcome import PipelineResult
+from rota.pipelines.run.assumed_costs import correct, of_run
 from rota.pipelines.run.call_ledger import ASSUMED
 from rota.pipelines.run.result_reader import find
 from tests.ai.kit.model_server import Asked, Model, Say, long_answer
+from tests.kit import until
 from tests.pipelines.kit.live_app import World, prompt_of, world
 
 ITEMS = "input: {items: [" + ", ".join(f"{{w: {n}}}" for n in range(40)) + "]}\n"
@@ -100,3 +103,49 @@ async def test_an_item_keeps_the_providers_names_for_its_calls(
         await it.stopped(ref.id)
         [item] = [each async for each in it.app.pipelines.items(ref.id)]
         assert item.requests == ["req_1", "b"]
+
+
+async def test_a_corrected_call_is_certain_in_the_report_and_in_the_budget(
+    database_url: str, tmp_path: Path
+) -> None:
+    timeout = Say(status=504, raw=b"{}", works=True, headers={"x-request-id": "req_7"})
+    model = Model(timeout, answer=lambda asked: Say())
+    async with world(database_url, tmp_path, model) as it:
+        ref = await it.app.pipelines.start(it.pipeline(words("maxCost: 1")))
+        await it.stopped(ref.id)
+        reader = (await find(it.app, ref.id)).reader
+        before, _ = await of_run(reader)
+        [call] = before.assumed
+        assert (call.request_id, call.model, call.corrected_usd) == ("req_7", "local:tiny", None)
+        assert before.assumed_cost_usd == pytest.approx(call.cost_usd)
+        spent = (await reader.call_totals()).spent
+        for name, cost in (("1", 0.5), ("req_7", 0.000025)):  # the last correction counts
+            await correct(it.app, reader, name, cost)
+        after, _ = await of_run(reader)
+        assert after.assumed[0].corrected_usd == 0.000025
+        assert after.assumed_cost_usd == 0
+        assert after.cost_usd == pytest.approx(it.model.usage.cost_usd())
+        now = (await reader.call_totals()).spent
+        assert now.nano_usd < spent.nano_usd
+        assert now.tokens < spent.tokens
+        assert now.calls == spent.calls
+        for name, cost in (("2", 1.0), ("req_8", 1.0), ("1", -1.0), ("1", float("nan"))):
+            with pytest.raises(BadInput):
+                await correct(it.app, reader, name, cost)
+
+
+async def test_a_call_lost_in_a_crash_is_in_the_report(database_url: str, tmp_path: Path) -> None:
+    model = Model(Say(way="hang"), answer=lambda asked: Say())
+    async with world(database_url, tmp_path, model) as it:
+        ref = await it.app.pipelines.start(it.pipeline(words("maxCost: 1")))
+
+        async def is_asked() -> bool:
+            return len(model.asked) >= 40
+
+        await until(is_asked)
+        report, _ = await of_run((await find(it.app, ref.id)).reader)
+        assert any("in progress" in call.why for call in report.assumed)
+        await ref.cancel()
+        await it.stopped(ref.id)
+        report, _ = await of_run((await find(it.app, ref.id)).reader)
+        assert [call.model for call in report.assumed] == ["local:tiny"]

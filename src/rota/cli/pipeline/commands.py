@@ -10,6 +10,7 @@ import click
 from rota.cli import complete, exit_codes, render
 from rota.cli.base import CommonOptions
 from rota.cli.pipeline import text as pipeline_text
+from rota.cli.pipeline.cost_report import cost_report
 from rota.cli.pipeline.diff import diff
 from rota.cli.pipeline.generate import generate
 from rota.cli.pipeline.groups import pipeline, scheduler
@@ -156,6 +157,8 @@ def show(call: CommonOptions, path: str) -> None:
         pipeline_text.print_page(listed, loaded, next_at, now)
 
 
-for command in (render_, generate, run, resume, retry, history, diff, trust):
+for command in (
+    render_, generate, run, resume, retry, history, cost_report, diff, trust
+):  # fmt: skip
     pipeline.add_command(command)
 pipeline.add_command(scheduler, "schedule")

@@ -54,6 +54,28 @@ def instruction(fields: Fields, batch: int | None = None) -> str:
     return _reply_with(f"one JSON object {_shape(fields)}", fields) if fields else ""
 
 
+def schema_of(fields: Fields) -> dict[str, Any] | None:
+    """The JSON Schema of a reply with these fields, in the part of it that all vendors take; None
+    where a field takes any value. A field that may be missing may be null."""
+    if not fields or any(field.type in ("any", "list", "object") for field in fields):
+        return None
+    return {
+        "type": "object",
+        "properties": {field.name: _schema(field) for field in fields},
+        "required": [field.name for field in fields],
+        "additionalProperties": False,
+    }
+
+
+def _schema(field: OutputField) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": field.type if field.required else [field.type, "null"]}
+    if field.enum is not None:
+        schema["enum"] = [*field.enum, *([] if field.required else [None])]
+    if field.description:
+        schema["description"] = field.description
+    return schema
+
+
 def list_instruction(fields: Fields) -> str:
     """The same for a list of items, of any length."""
     return _reply_with(f"a JSON array of one object {_shape(fields)} for each item", fields)

@@ -15,6 +15,7 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from rota.ai.base import ANSWER_TOKENS, Invoker
+from rota.ai.model_data import listed
 from rota.ai.tokens import ASCII_CHARS, estimate
 from rota.core.pipelines import filter_rules
 from rota.errors import BadInput, RotaError
@@ -188,7 +189,10 @@ class PromptPreview:
             tokens = estimate(prompt)
             return PreviewedPrompt(place, number, made.model, prompt, tokens, ANSWER_TOKENS, None)
         if guess.cost_usd is None:
-            self.forecast.note(f"no price is known for {guess.model}, so its cost is not counted")
+            self.forecast.note(
+                f"no price is known for {guess.model} in the list of {listed().date}, so its cost "
+                "is not counted"
+            )
         return PreviewedPrompt(
             place, number, guess.model, prompt, guess.tokens_in, guess.tokens_out, guess.cost_usd
         )
@@ -207,6 +211,8 @@ class PromptPreview:
         """The forecast with its last notes."""
         if self._failed:
             self.forecast.note(f"items that cannot be rendered, and would fail: {self._failed}")
+        if self.forecast.total().cost_usd:
+            self.forecast.note(f"prices are of {listed().date}, unless the AI settings have others")
         self.forecast.note(
             f"replies are guessed to be {ANSWER_TOKENS} tokens long, or maxTokens; "
             "tries after a failure are not counted"

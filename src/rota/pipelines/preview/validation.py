@@ -17,6 +17,7 @@ from rota.pipelines.definition.parameters import check_given
 from rota.pipelines.definition.problems import FilePosition, Level, Problem, ordered
 from rota.pipelines.definition.sources import Generator
 from rota.pipelines.definition.yaml_tree import read_yaml
+from rota.pipelines.preview.model_checks import model_remarks
 from rota.pipelines.run.readiness import obstacles
 
 
@@ -44,7 +45,7 @@ def _remarks(loaded: Loaded, given: Mapping[str, Any]) -> list[Problem]:
     reported = {each.placeholder for each in loaded.warnings if each.placeholder is not None}
     positioned = [
         (document.position(each.keys), each.message)
-        for each in obstacles(loaded, given=given)
+        for each in [*obstacles(loaded, given=given), *model_remarks(loaded)]
         if each.placeholder not in reported
     ]
     unused = check_given(given, loaded.pipeline, names_of(loaded))

@@ -25,6 +25,7 @@ from rota.pipelines.outcome import UsageSum
 
 PREFIX = "us/"
 ASSUMED = "as/"
+CORRECTED = "co/"
 WHY_CHARS_MAX = 300
 
 
@@ -55,6 +56,14 @@ class AssumedCall(msgspec.Struct, frozen=True, omit_defaults=True):
     tokens: int  # at most
     nano_usd: int  # at most
     request_id: str | None = None  # the provider's name for it
+
+
+class Correction(msgspec.Struct, frozen=True):
+    """The true cost of an assumed call, by the provider's bill."""
+
+    cost_usd: float
+    tokens: int = 0  # that were assumed
+    nano_usd: int = 0  # that were assumed
 
 
 class SlotRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -165,6 +174,18 @@ async def totals(steps: AsyncIterator[StoredStep]) -> CallTotals:
     async for step in steps:
         record = msgspec.json.decode(step.output or "{}", type=SlotRecord)
         whole += record.ended + (record.under_way or CallTotals())
+    return whole
+
+
+async def corrections(steps: AsyncIterator[StoredStep]) -> CallTotals:
+    """The difference that corrections make: a certain cost instead of an assumed one."""
+    whole = CallTotals()
+    async for step in steps:
+        known = msgspec.json.decode(step.output or "{}", type=Correction)
+        whole += CallTotals(
+            cost_usd=known.cost_usd, assumed_tokens=-known.tokens,
+            assumed_nano_usd=-known.nano_usd,
+        )  # fmt: skip
     return whole
 
 

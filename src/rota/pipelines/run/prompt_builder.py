@@ -57,10 +57,12 @@ class ModelPrompt(NamedTuple):
 
     def request(self, prompt: str | None = None, timeout_s: float | None = None) -> Request:
         """The request to an invoker."""
+        is_object = bool(self.fields) and self.batch is None
         return Request(
             model=self.route.text, prompt=self.prompt if prompt is None else prompt,
-            timeout_s=timeout_s or self.timeout_s, cwd=self.cwd,
-            wants_json=bool(self.fields) and self.batch is None, **self.options.call_options,
+            timeout_s=timeout_s or self.timeout_s, cwd=self.cwd, wants_json=is_object,
+            schema=fields_.schema_of(self.fields) if is_object else None,
+            **self.options.call_options,
         )  # fmt: skip
 
 

@@ -40,6 +40,7 @@ async def budgets_of(
         budget = await _opened(base, store, row, budget, "run", "this run")
     else:
         budget.spent = spent.spent
+        budget.assumed_nano_usd = spent.assumed_nano_usd
     return [budget, *own]
 
 

@@ -7,7 +7,8 @@ Keys sort by stage and position, so a page is a range of the primary key and mem
     to/<name>/<writer>/<number>      a piece of a text; `to/<name>/~end/<attempt>` names the writer
     pt/<node>/<position>             the run of a shard
     us/<writer>/<slot>               what the calls of a slot took, and the one in progress
-    as/<writer>/<number>             a call whose usage is assumed
+    as/<writer>/<number>             a call with an assumed usage
+    co/<key of a call>               the true cost of an assumed call, by a person
 """
 
 from __future__ import annotations
@@ -154,7 +155,8 @@ class RunReader:
 
     async def call_totals(self) -> CallTotals:
         """The cost of all calls of the chain, also of those with lost answers."""
-        return await call_ledger.totals(self.steps(call_ledger.PREFIX))
+        totals = await call_ledger.totals(self.steps(call_ledger.PREFIX))
+        return totals + await call_ledger.corrections(self.steps(call_ledger.CORRECTED))
 
     async def text(self, name: str) -> AsyncIterator[str]:
         """A text as the last attempt wrote it, piece by piece."""

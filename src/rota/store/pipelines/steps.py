@@ -78,3 +78,8 @@ async def choose_model(tx: Tx, *, root_id: str, model: str, now: int) -> None:
     record = {name: value for name, value in record.items() if name != "routes"}
     output = msgspec.json.encode(record | {"model": model}).decode()
     await tx.rows("put_models", root_id=root_id, key=MODELS, output=output, now=now)
+
+
+async def put_correction(tx: Tx, *, root_id: str, key: str, output: str, now: int) -> None:
+    """Write the true cost of a call, which a person found on the provider's bill."""
+    await tx.rows("put_correction", root_id=root_id, key=key, output=output, now=now)
