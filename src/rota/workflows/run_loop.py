@@ -277,13 +277,14 @@ class RunLoop(asyncio.AbstractEventLoop):
         `before`: call those of all tasks that are cancelled until then in the order of numbers."""
         ready, waker = self._ready, self._waker
         added = [ready.pop() for _ in range(len(ready) - before)]
-        if added and waker is None:
+        if not added:
+            return
+        if waker is None:
             waker = self._waker = LoopCallback(self._wake, ([],), self, None)
             ready.append(waker)
         elif waker in added:  # the task awaits another one, and has passed its cancellation on
             ready.append(waker)
-        if waker is not None:
-            waker.args[0].extend((number, one) for one in reversed(added) if one is not waker)
+        waker.args[0].extend((number, one) for one in reversed(added) if one is not waker)
 
     def _wake(self, waking: list[tuple[int, LoopCallback | LoopTimer]]) -> None:
         self._waker = None
