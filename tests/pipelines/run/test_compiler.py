@@ -18,7 +18,7 @@ from rota.pipelines.preview.dry_run import DryRunOptions, PreviewedPrompt, dry_r
 from tests.ai.kit.model_server import Model, Say
 from tests.pipelines.kit.live_app import World, says, world
 
-CASES = 25
+CASES = 60
 RULE = {"field": "n", "operator": "gte", "value": 2}
 REDUCES = [
     *({"type": kind} for kind in ("list", "table", "json", "csv", "text")),
@@ -62,8 +62,8 @@ def linear_pipelines(
     if draw(st.integers(0, 9)) == 0:
         output = draw(st.sampled_from([[], ["word"]]))
         return {"name": "l", "job": {"prompt": "Say 1", "output": output}}
-    items = [{"n": n} for n in draw(st.lists(st.integers(0, 9), max_size=7))]
-    section: dict[str, Any] = {"items": items, "offset": draw(st.integers(0, 2))}
+    items = [{"n": n} for n in draw(st.lists(st.integers(0, 7), min_size=3, max_size=7))]
+    section: dict[str, Any] = {"items": items, "offset": draw(st.integers(0, 1))}
     section |= draw(st.sampled_from([{}, {"limit": 4}, {"sample": {"size": 3, "seed": 1}}]))
     mapped = {
         "prompt": "Say {{n}}", "parallel": draw(st.integers(1, 3)),
