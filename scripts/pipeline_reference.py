@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from rota.pipelines.definition import model
 
-SCHEMA_FILE = Path(model.__file__).with_name("pipeline.schema.json")
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 HEAD = """# pipeline.yaml
@@ -22,9 +20,9 @@ HEAD = """# pipeline.yaml
 A pipeline is a folder with a `pipeline.yaml` (or `pipeline.yml`). It has one of three forms. The
 first is `input`, `map` and `reduce`, with an optional `filter` between. The second is one `job`,
 the third a graph of `nodes`. Keys that are not known are refused, and all problems of a file are
-reported at once, with line and column. Editors complete and check the file with
-`src/rota/pipelines/definition/pipeline.schema.json`; put this on its first line:
-`# yaml-language-server: $schema=pipeline.schema.json`.
+reported at once, with line and column. Editors complete and check the file with its JSON Schema:
+`rota pipeline schema -o pipelines/pipeline.schema.json` writes it, and this first line names it:
+`# yaml-language-server: $schema=../pipeline.schema.json`.
 
 ```yaml
 name: Daily Bug Report

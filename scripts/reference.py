@@ -14,6 +14,7 @@ from rota import errors
 from rota.core.runs import failures, lifecycle
 from rota.core.runs.lifecycle import FINAL, INITIAL, OPEN, RULES, Status
 from rota.http.routes import ROUTES
+from rota.pipelines.starters import SCHEMA_FILE
 from scripts import cli_reference, http_reference, pipeline_reference
 from scripts.python_reference import python_page
 
@@ -139,7 +140,7 @@ def main(names: list[str]) -> None:
         (FOLDER / f"{name}.md").write_text(PAGES[name](), encoding="utf-8")
         if name == "pipeline":  # Editors read the same from the package.
             text = pipeline_reference.schema_text()
-            pipeline_reference.SCHEMA_FILE.write_text(text, encoding="utf-8")
+            SCHEMA_FILE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

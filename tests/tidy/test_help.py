@@ -12,10 +12,11 @@ from tests.tidy.prose import HELP_MAX
 
 COLUMNS = 80
 VERBS = {
-    "Approve", "Archive", "Cancel", "Change", "Check", "Copy", "Create", "Delete", "Deploy",
-    "Explain", "Generate", "Keep", "Let", "List", "Move", "Open", "Pause", "Preview", "Print",
-    "Publish", "Reject", "Requeue", "Resolve", "Restore", "Resume", "Retry", "Revoke", "Run",
-    "Send", "Serve", "Show", "Skip", "Start", "Trust", "Wait", "Write",
+    "Approve", "Archive", "Cancel", "Change", "Check", "Compare", "Copy", "Create",
+    "Delete", "Deploy", "Explain", "Generate", "Keep", "Let", "List", "Move", "Open",
+    "Pause", "Preview", "Print", "Publish", "Reject", "Requeue", "Resolve", "Restore",
+    "Resume", "Retry", "Revoke", "Run", "Send", "Serve", "Show", "Skip", "Start", "Trust",
+    "Wait", "Write",
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -64,6 +65,26 @@ def test_a_folder_with_quotes_in_its_name_is_no_trouble(folder: Path) -> None:
 def test_a_file_in_the_way_is_reported(folder: Path) -> None:
     (folder / "taken").write_text("")
     assert "taken is a file, not a folder" in rota("init", "taken", code=2).stderr
+
+
+def test_a_starter_names_the_schema_that_is_beside_the_pipelines(folder: Path) -> None:
+    rota("init", "pipelines/before")
+    rota("schema", "-o", "pipelines/pipeline.schema.json")
+    written = (folder / "pipelines" / "pipeline.schema.json").read_text()
+    assert written == rota("schema").stdout
+    rota("init", "pipelines/after")
+    mark = "# yaml-language-server: $schema="
+    assert mark not in (folder / "pipelines" / "before" / "pipeline.yaml").read_text()
+    first = (folder / "pipelines" / "after" / "pipeline.yaml").read_text().splitlines()[0]
+    named = folder / "pipelines" / "after" / first.removeprefix(mark)
+    assert json.loads(named.read_text())["title"] == "pipeline.yaml of Rota"
+    assert document("validate", "pipelines/after", "--strict")[0]["valid"]
+
+
+def test_a_schema_that_cannot_be_written_is_reported(folder: Path) -> None:
+    (folder / "taken").write_text("")
+    assert "taken/s.json cannot be written" in rota("schema", "-o", "taken/s.json", code=2).stderr
+    assert document("schema", "-o", "s.json") == {"file": "s.json"}
 
 
 # -- validate ----------------------------------------------------------------------------------

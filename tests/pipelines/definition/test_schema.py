@@ -12,7 +12,8 @@ import pytest
 from rota.errors import BadPipeline
 from rota.pipelines.definition.model import Pipeline
 from rota.pipelines.definition.yaml_tree import read_yaml
-from scripts.pipeline_reference import SCHEMA_FILE, json_schema, reference_page, schema_text
+from rota.pipelines.starters import SCHEMA_FILE
+from scripts.pipeline_reference import json_schema, reference_page, schema_text
 from tests.pipelines.kit import GOOD, load
 from tests.pipelines.kit.documents import (
     DAILY,

@@ -25,7 +25,7 @@ from rota.pipelines.definition.locate import locate, next_of, pipelines_in
 from rota.pipelines.definition.parameters import read_given
 from rota.pipelines.definition.problems import refusal
 from rota.pipelines.preview.validation import examined
-from rota.pipelines.starters import begin
+from rota.pipelines.starters import SCHEMA_FILE, begin
 
 STARTERS = ("custom", "data", "models", "generated")
 
@@ -49,7 +49,8 @@ def init(call: CommonOptions, folder: Path, template: str) -> None:
     Templates: custom (a few items), data (rows of a CSV file), models (one question to several
     models), generated (a model creates the items).
 
-    The starter runs offline and costs nothing. Existing files are never changed.
+    The starter runs offline and costs nothing. Existing files are never changed. If FOLDER or the
+    folder above it has a pipeline.schema.json, the starter names it for editors.
     """
     try:
         written = begin(template, folder)
@@ -63,6 +64,37 @@ def init(call: CommonOptions, folder: Path, template: str) -> None:
     for path in written:
         click.echo(f"wrote {path}")
     click.echo(f"try it: rota pipeline run {folder}", err=True)
+
+
+@pipeline.command("schema")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the schema to this file.",
+)
+@click.pass_obj
+def schema(call: CommonOptions, output: Path | None) -> None:
+    """Print the JSON Schema of pipeline.yaml.
+
+    Editors complete and check a pipeline.yaml that names the schema in its first line:
+    `# yaml-language-server: $schema=../pipeline.schema.json`. `rota pipeline init` writes that line
+    if the schema is beside the pipelines: `-o pipelines/pipeline.schema.json`.
+    """
+    text = SCHEMA_FILE.read_text(encoding="utf-8")
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.UsageError(f"{output} cannot be written: {error.strerror}") from error
+    if call.json:
+        render.document({"file": str(output)})
+    else:
+        click.echo(f"wrote {output}")
 
 
 # -- checking ----------------------------------------------------------------------------------

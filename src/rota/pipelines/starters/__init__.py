@@ -1,15 +1,21 @@
-"""Starter folders: pipelines to begin with, each a folder beside this file. All run offline."""
+"""Starter folders: pipelines to begin with, each a folder beside this file. All run offline.
+
+Also the JSON Schema for editors, which the starters name.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 from rota.errors import BadInput, WrongState
+from rota.pipelines.definition import model
 from rota.pipelines.definition.loader import NAMES
 
 HERE = Path(__file__).parent
 NAME_MARK = '"{name}"'
+SCHEMA_FILE = Path(model.__file__).with_name("pipeline.schema.json")
 
 
 def begin(kind: str, folder: Path) -> list[Path]:
@@ -31,6 +37,7 @@ def begin(kind: str, folder: Path) -> list[Path]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / name, folder / name)
     _name(folder / NAMES[0], folder)
+    _name_schema(folder / NAMES[0])
     return [folder / name for name in inner]
 
 
@@ -41,3 +48,15 @@ def _name(file: Path, folder: Path) -> None:
     shown = name.replace("\\", "\\\\").replace('"', '\\"')
     text = file.read_text(encoding="utf-8")
     file.write_text(text.replace(NAME_MARK, f'"{shown}"', 1), encoding="utf-8")
+
+
+def _name_schema(file: Path) -> None:
+    """Name the JSON Schema in the first line, if the file's folder or the one above has it."""
+    folder = file.resolve().parent
+    for place in (folder, folder.parent):
+        schema = place / SCHEMA_FILE.name
+        if schema.is_file():
+            relative = Path(os.path.relpath(schema, folder)).as_posix()
+            line = f"# yaml-language-server: $schema={relative}\n"
+            file.write_text(line + file.read_text(encoding="utf-8"), encoding="utf-8")
+            return
