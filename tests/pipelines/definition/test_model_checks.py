@@ -46,3 +46,26 @@ def test_a_model_that_cannot_work_is_a_warning(
     else:
         assert len(messages) == 1
         assert text in messages[0]
+
+
+GENERATED = """name: x
+input: {generate: {prompt: Words, schema: [w], autoApprove: true, model: opnai:m}}
+map: {prompt: "Say {{w}}", model: offline:m}
+reduce: {type: json}
+"""
+LOADED = """name: x
+nodes:
+  made: {kind: load, source: {type: ai, prompt: Words, schema: [w], model: opnai:m}}
+  say: {kind: map, from: made, prompt: "Say {{w}}", model: offline:m}
+"""
+
+
+@pytest.mark.parametrize(("text", "line"), [(GENERATED, 2), (LOADED, 3)])
+def test_the_model_that_generates_items_is_checked_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, line: int
+) -> None:
+    for name in ("ROTA_AI_FILE", "ROTA_AI_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    [problem] = examined(write(tmp_path / "words", text)).problems
+    assert "'opnai' is not a provider" in problem.message
+    assert problem.position.line == line

@@ -136,7 +136,10 @@ CASES: dict[str, tuple[str, list[str]]] = {
     ),
     "a source that is a word": (
         NAME + "input: {from: bugs.csv}\n" + MAP + REDUCE,
-        ['2:15 input.from must be a list or a mapping (key: value); it is "bugs.csv"'],
+        [
+            ('2:15 input.from must be a list or a mapping (key: value); it is "bugs.csv"; '
+            "write {type: csv, path: bugs.csv}")
+        ],
     ),
     "a CSV without a path": (
         NAME + "input: {from: {type: csv}}\n" + MAP + REDUCE,
@@ -216,6 +219,24 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "a negative limit": (
         NAME + "input: {items: [{a: 1}], limit: -3}\n" + MAP + REDUCE,
         ["2:33 input.limit must be a whole number, at least 0; it is -3"],
+    ),
+    "a temperature that is too high": (
+        NAME + "settings: {temperature: 5}\n" + INPUT + MAP + REDUCE,
+        ["2:25 settings.temperature must be a number, at least 0 and at most 2; it is 5"],
+    ),
+    "a source that is only a database": (
+        NAME + "input: {from: 'my: bugs.db'}\n" + MAP + REDUCE,
+        [
+            ('2:15 input.from must be a list or a mapping (key: value); it is "my: bugs.db"; '
+            'write {type: sqlite, path: "my: bugs.db", query: select …}')
+        ],
+    ),
+    "a source that is only a pattern": (
+        "name: x\nnodes: {a: {kind: load, source: '*.md'}, b: {kind: map, from: a, prompt: x}}\n",
+        [
+            ('2:33 nodes.a.source must be a mapping (key: value); it is "*.md"; '
+            'write {type: glob, pattern: "*.md"}')
+        ],
     ),
     "no parallel calls": (
         NAME + INPUT + 'map: {prompt: "{{a}}", parallel: 0}\n' + REDUCE,

@@ -6,6 +6,7 @@ structs stay the one definition of what a file may hold.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -16,6 +17,7 @@ from rota.pipelines.definition.problems import Path, ProblemReport, path_text
 
 _OLD_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false",
                  "n": "false"}  # fmt: skip
+_FILE_TAGS = ("csv", "json", "jsonl", "xlsx", "parquet")
 # Keys that people put one level too high, and where they belong.
 _MISPLACED = {
     ("input", "type"): 'put type and path under "from:"',
@@ -110,7 +112,8 @@ class Shape:
         elif not any(_fits(value, each) for each in near):
             words = [_wanted(each) for each in kinds if not isinstance(each, inspect.NoneType)]
             wanted = " or ".join(dict.fromkeys(words))
-            self.say(path, f"{path_text(path)} must be {wanted}; {_is(value)}")
+            form = _source_form(value, structs) if isinstance(value, str) else ""
+            self.say(path, f"{path_text(path)} must be {wanted}; {_is(value)}{form}")
 
     def _one_of(self, value: dict[str, Any], kinds: list[inspect.StructType], path: Path) -> None:
         """A mapping of one of several kinds; one of its keys names the kind."""
@@ -152,6 +155,28 @@ class Shape:
             self.say(path, f"{where} must not be empty")
         else:
             self.say(path, f"{where} must be {_wanted(kind)}; {_is(value)}")
+
+
+def _source_form(value: str, kinds: list[inspect.StructType]) -> str:
+    """How to write a source of items of which only the file is given."""
+    tags = {kind.tag for kind in kinds}
+    if "csv" not in tags or not value.strip():
+        return ""
+    suffix = value.rpartition(".")[2].lower()
+    if "*" in value:
+        fields = {"type": "glob", "pattern": value}
+    elif suffix in ("sqlite", "db"):
+        fields = {"type": "sqlite", "path": value, "query": "select …"}
+    else:
+        fields = {"type": suffix if suffix in _FILE_TAGS else "csv", "path": value}
+    written = ", ".join(f"{name}: {_yaml(text)}" for name, text in fields.items())
+    return f"; write {{{written}}}"
+
+
+def _yaml(text: str) -> str:
+    """A text as a value in a mapping in braces."""
+    plain = re.fullmatch(r"[A-Za-z./][\w./ …-]*", text)
+    return text if plain else json.dumps(text, ensure_ascii=False)
 
 
 def _bare(kind: inspect.Type) -> inspect.Type:
@@ -216,7 +241,9 @@ def _wanted(kind: inspect.Type) -> str:
     match kind:
         case inspect.IntType(ge=low) | inspect.FloatType(ge=low):
             number = "a whole number" if isinstance(kind, inspect.IntType) else "a number"
-            return number if low is None else f"{number}, at least {low:g}"
+            limits = [] if low is None else [f"at least {low:g}"]
+            limits += [] if kind.le is None else [f"at most {kind.le:g}"]
+            return ", ".join([number, " and ".join(limits)] if limits else [number])
         case inspect.StrType(pattern=str()):
             return 'a share such as "10%"'
         case inspect.StrType(max_length=1):
