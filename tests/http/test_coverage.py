@@ -54,6 +54,7 @@ WITHOUT_ROUTE = {
     "overview.failures": "GET /runs?status=failed has them",
     "schedules.count": "a page counts what schedules.list has",
     "automations.deploy_all": "a worker does it when it starts",
+    "automations.dry_run": "it needs the code: `rota automation dry-run` imports it",
     "tokens.authenticate": "the gate calls it",
     "sessions.open": "POST /login, a page",
     "sessions.redeem": "POST /open/{secret}, a page",

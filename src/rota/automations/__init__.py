@@ -3,6 +3,7 @@
 from rota.automations.auto_fix import Fix, HandlerFailure
 from rota.automations.context import Context, Event, MutationResult, Prepared
 from rota.automations.definition import Automation, Topic
+from rota.automations.dry_run import DryRun
 from rota.core.automations.model import DeadLetter
 from rota.tools.base import Change
 
@@ -11,6 +12,7 @@ __all__ = [
     "Change",
     "Context",
     "DeadLetter",
+    "DryRun",
     "Event",
     "Fix",
     "HandlerFailure",

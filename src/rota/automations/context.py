@@ -23,7 +23,7 @@ from rota.errors import BadInput, HostStop, NotAllowed, ReadFailed, RotaError
 from rota.tools.base import Safety, Tool
 
 if TYPE_CHECKING:
-    from rota.automations.handler_runner import HandlerRunner
+    from rota.automations.handler_code import HandlerCode
 
 log = logging.getLogger("rota.automations")
 P = TypeVar("P")
@@ -94,7 +94,7 @@ class Context:
         automation: Automation,
         handler: Handler,
         phase: Phase,
-        host: HandlerRunner,
+        host: HandlerCode,
         now: Callable[[], int],
         loop: asyncio.AbstractEventLoop | None,
     ) -> None:

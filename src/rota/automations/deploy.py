@@ -7,18 +7,23 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rota.automations.definition import Automation
+from rota.automations.definition import Automation, Handler
+from rota.automations.dry_run import DryRun, DryRuns
+from rota.automations.environment import AutomationEnvironment
 from rota.automations.executor import AutomationExecutor
+from rota.automations.journal import HandlerJournal
+from rota.automations.threads import HandlerThreads
 from rota.client.automations import Automations
 from rota.client.client import Client
 from rota.core.runs.worker_code import code_set
 from rota.engine import process_identity
 from rota.engine.wakeups import READY, TIMER
-from rota.errors import BadAutomation, UnknownAutomation
+from rota.errors import BadAutomation, BadInput, UnknownAutomation
 from rota.store.automations import deploy as deploys
-from rota.store.automations import refused
+from rota.store.automations import events, refused
 from rota.store.automations import state as store
 from rota.store.automations.deploy import Deployment, NewVersion
+from rota.store.automations.events import AutomationKey
 from rota.store.runs import workers
 
 log = logging.getLogger("rota.automations")
@@ -56,13 +61,9 @@ class AppAutomations(Automations):
         Raises:
             BadAutomation: It has problems; they are recorded.
         """
-        if name not in self.declared:
-            known = ", ".join(sorted(self.declared)) or "none"
-            raise UnknownAutomation(
-                f"the code declares no automation {name!r}", hint=f"Declared: {known}."
-            )
+        declared = self._declared(name)
         try:
-            version = self.declared[name].version(now=self._now())
+            version = declared.version(now=self._now())
         except BadAutomation as error:
             await self._refuse({name: _problems(error)})
             raise
@@ -72,6 +73,66 @@ class AppAutomations(Automations):
         await self._have_code(version)
         await self._wakeups.announce(READY, TIMER)
         return done
+
+    async def dry_run(
+        self, name: str, topic: str, ids: Sequence[str], *, with_reads: bool = False
+    ) -> list[DryRun]:
+        """Show what the consumers of this code would do with recorded events, used ones too.
+
+        Each consumer of the topic gets each event alone, with the state that it has now. `prepare`
+        and `mutate` are called. Nothing is reserved, written or sent.
+
+        Args:
+            name: The automation.
+            topic: The topic of the events.
+            ids: Their message ids.
+            with_reads: Call the tools that `prepare` reads with. Otherwise such a call is an error.
+
+        Returns:
+            For each event and consumer: the tool and the parameters that would be called, or that
+            nothing would be called, or the error. Parameters have their secret fields.
+
+        Raises:
+            BadInput: An event does not exist, or no consumer of this code takes the topic.
+        """
+        declared = self._declared(name)
+        takers = [one for one in declared.handlers.values() if topic in one.node.subscribes]
+        if topic not in declared.topics or not takers:
+            raise BadInput(
+                f"no consumer of automation {name} takes topic {topic!r}",
+                hint=f"The code has the topics {', '.join(sorted(declared.topics)) or 'none'}.",
+            )
+        found = {one.message_id: one for one in await self._rows(events.named, name, topic, ids)}
+        for message_id in ids:
+            if message_id not in found:
+                raise BadInput(
+                    f"there is no event {topic}/{message_id} in automation {name}",
+                    hint=f"See `rota automation events {name}`.",
+                )
+        key = AutomationKey(self._namespace, name)
+        states = {one.name: one.state for one in await self._database.read(store.handlers, key)}
+        runs = DryRuns(self._environment(), key, declared, with_reads)
+        return [
+            await runs.of(taker, found[message_id], _state_of(taker, states))
+            for message_id in ids
+            for taker in takers
+        ]
+
+    def _environment(self) -> AutomationEnvironment:
+        client, clock = self._client, self._client.clock
+        journal = HandlerJournal(self._database, clock, client.settings, client.ids)
+        threads = HandlerThreads(client.settings.threads)
+        return AutomationEnvironment(
+            self._database, clock, client.settings, client.ids, threads, journal
+        )
+
+    def _declared(self, name: str) -> Automation:
+        if name not in self.declared:
+            known = ", ".join(sorted(self.declared)) or "none"
+            raise UnknownAutomation(
+                f"the code declares no automation {name!r}", hint=f"Declared: {known}."
+            )
+        return self.declared[name]
 
     async def deploy_all(self) -> None:
         """Deploy everything declared, as a worker does when it starts. One that cannot be deployed
@@ -168,6 +229,12 @@ class AppAutomations(Automations):
             limit = self._client.settings.payload_bytes_max
             return declared.topics[topic].encode(payload, bytes_max=limit)
         return super()._encoded(name, topic, payload)
+
+
+def _state_of(handler: Handler, states: Mapping[str, str | None]) -> str | None:
+    """The state that a deploy would leave the handler."""
+    before = handler.renamed_from
+    return states.get(handler.node.name, None if before is None else states.get(before))
 
 
 def _problems(error: BadAutomation) -> list[str]:

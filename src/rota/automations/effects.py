@@ -59,8 +59,7 @@ class Effects:
     ) -> LedgerRow:
         """Call the tool once. Returns the applied entry; raises the error of the tool if the effect
         certainly did not happen, or HandlerSuspended if it must be approved or looked up first."""
-        await contained(_checked(tool, params))
-        text = self._environment.encode(params, f"parameters of {tool.name}")
+        text = await checked_params(self._environment, tool, params)
         wanted = Wanted(self._claim.name, handler.name, tool.name, tool.safety, text, title)
         row = await self._environment.write(
             checkpoint.call_begins, self._claim, wanted, approval=handler.approval, now=self._now()
@@ -227,6 +226,14 @@ class Effects:
 
     def _now(self) -> int:
         return self._environment.clock.now()
+
+
+async def checked_params(
+    environment: AutomationEnvironment, tool: Tool, params: dict[str, Any]
+) -> str:
+    """The parameters as the ledger stores them; raises the error of a malformed call."""
+    await contained(_checked(tool, params))
+    return environment.encode(params, f"parameters of {tool.name}")
 
 
 async def _checked(tool: Tool, params: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ import click
 
 from rota.app import Rota
 from rota.cli import complete, connect, render
-from rota.cli.automation import answers, lists, page, publish
+from rota.cli.automation import answers, dry_run, lists, page, publish
 from rota.cli.base import AFTER, SEARCH, CommandGroup, CommonOptions
 from rota.client.automation_views import AutomationView
 from rota.client.automations import Automations
@@ -92,6 +92,7 @@ for command in (
     answers.resolve,
     publish.publish,
     publish.publish_many,
+    dry_run.dry_run,
 ):
     automation.add_command(command)
 
