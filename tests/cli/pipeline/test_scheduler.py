@@ -155,10 +155,14 @@ def test_an_edit_counts_at_once_also_while_nobody_watches(shell: SchedulerShell)
 
 def test_a_try_that_fails_is_reported_with_its_error(shell: SchedulerShell) -> None:
     once = "  retryPolicy: {maxRetries: 1, retryDelayMs: 0}\nsettings:"
-    shell.write("bad", PIPELINE.replace("settings:", once).replace("offline:echo", "nobody:echo"))
-    said = shell.run("trigger", "bad", code=1).stderr
+    text = PIPELINE.replace("settings:", f"{once}\n  retry: {{maxRetries: 0}}")
+    shell.write("bad", text.replace("offline:echo", "away:echo"))
+    (shell.folder / "ai.yaml").write_text(
+        "providers: {away: {kind: openai, base_url: 'http://127.0.0.1:9/v1'}}"
+    )
+    said = shell.run("trigger", "bad", "--ai", "ai.yaml", code=1).stderr
     [line] = [line for line in said.splitlines() if line.startswith("this attempt failed")]
-    assert "nobody" in line
+    assert "127.0.0.1:9" in line
 
 
 def test_a_trigger_ends_with_the_code_of_its_execution(shell: SchedulerShell) -> None:

@@ -13,7 +13,7 @@ from rota.store.backend.database import Tx
 from rota.store.notifications.record import Cause, error_text, record
 
 # The statement that finds each kind.
-_STATEMENTS = {
+STATEMENTS = {
     NotificationKind.OUTAGE: "long_outages",
     NotificationKind.STRANDED: "stranded_automations",
     NotificationKind.WAITING: "long_waits",
@@ -37,7 +37,7 @@ async def look(
     """Record what has lasted longer than a rule allows. Returns the time of the next one, if
     nothing changes until then. A worker lives if its heartbeat is younger than `alive_after`."""
     later: list[int] = []
-    for kind, statement in _STATEMENTS.items():
+    for kind, statement in STATEMENTS.items():
         wanting = [one for one in known if not one.filters.kinds or kind in one.filters.kinds]
         times = sorted({one.after_us(kind) or 0 for one in wanting})
         if not times:
