@@ -97,7 +97,7 @@ async def test_the_cost_of_a_run_is_shared_by_model_by_day_and_by_item(
         by_model = await cost(run.id)
         by_day = await cost(run.id, by="day")
         by_item = await cost(run.id, by="item")
-        assert [one.of for one in by_model.shares] == ["offline"]
+        assert [one.of for one in by_model.shares] == ["offline:offline"]
         assert [(one.of, one.items) for one in by_day.shares] == [
             ("2030-01-01", 2), ("2030-01-02", 1),
         ]  # fmt: skip

@@ -49,7 +49,7 @@ BELOW = " " * 4
 # Columns that may be broken into lines.
 PROSE = (
     "error", "result", "limits", "queues", "note", "means", "now", "title", "does", "asks for",
-    "gives",
+    "gives", "models",
 )  # fmt: skip
 PROSE_WIDTH = 10
 # Columns that may be cut: they are recognised by their beginning.

@@ -56,6 +56,8 @@ class PipelineResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     errors: list[ItemError] = []
     failed_by: dict[str, int] = {}  # failed items by the class of their error, as TruncatedReply
     error: str | None = None  # why the run itself failed
+    definition: str = ""  # fingerprint of the definition: pipeline.yaml, its prompts and skills
+    models: list[str] = []  # provider:model of the answers about items
     warnings: list[str] = []
 
     @property
@@ -114,7 +116,7 @@ class ItemOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     error: str | None = None
     error_type: str | None = None
     reason: str | None = None  # why it was filtered
-    model: str | None = None
+    model: str | None = None  # provider:model that answered
     calls: int = 0
     tokens_in: int = 0
     tokens_out: int = 0

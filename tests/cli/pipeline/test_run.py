@@ -273,6 +273,27 @@ def test_history_shows_outcome_counts_and_cost(folder: Path) -> None:
     assert "1/1" in shown[1]
 
 
+def test_history_shows_which_model_and_which_definition_made_a_result(folder: Path) -> None:
+    made(folder, ["tea"])
+    for _ in range(2):
+        rota("run", "words", "--ai", "ai.yaml")
+    file = folder / "words" / "pipeline.yaml"
+    file.write_text(file.read_text().replace("{{word}}", "{{word}}!"))
+    rota("run", "words", "--ai", "ai.yaml")
+    entries = document("history", "words")
+    third, second, first = (entry["result"]["definition"] for entry in entries)
+    assert first == second != third
+    [model] = entries[0]["result"]["models"]
+    assert model.partition(":")[0] == "say"
+    [item] = document("history", "words", "--run", entries[0]["run"])["items"]
+    assert item["model"] == model
+    line = rota("history", "words", "--limit", "1").stdout.splitlines()[1]
+    assert model in line
+    assert third[:8] in line
+    page = rota("history", "words", "--run", entries[0]["run"]).stdout
+    assert third in page
+
+
 def test_one_run_is_shown_with_its_items_and_its_result(folder: Path) -> None:
     made(folder, ["tea", "bad"])
     assert "has not run yet" in rota("history", "words", "--result", code=4).stderr

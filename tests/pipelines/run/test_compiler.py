@@ -114,7 +114,9 @@ def answer(prompt: str) -> Any:
 
 def facts(result: PipelineResult) -> dict[str, Any]:
     """A result without its times and file names."""
-    replaced = msgspec.structs.replace(result, duration_ms=0, result_file=None, pipeline_id="")
+    replaced = msgspec.structs.replace(
+        result, duration_ms=0, result_file=None, pipeline_id="", definition=""
+    )
     return msgspec.to_builtins(
         msgspec.structs.replace(
             replaced,

@@ -25,7 +25,7 @@ from rota.pipelines.definition.locate import locate
 from rota.pipelines.outcome import ItemOutcome, PipelineResult, shown_item
 from rota.pipelines.run import result_reader
 
-ITEM_WIDTH = 40
+ITEM_WIDTH, MODELS_WIDTH = 40, 60
 GOOD = {"completed": 1, "filtered": 2}  # the order in which items are shown
 RESULT_WIDTH = 60
 
@@ -69,7 +69,7 @@ class HistoryEntry(NamedTuple):
 @click.option("--result", is_flag=True, help="Print only the result of the (newest) run.")
 @click.pass_obj
 def history(call: CommonOptions, path: str, limit: int, run_id: str | None, result: bool) -> None:
-    """List runs of a pipeline: outcome, items, cost.
+    """List runs of a pipeline: outcome, cost, model, definition.
 
     Runs started by hand and by its schedule, as far as they are in the same database (see `rota
     pipeline run`). With --run it lists the items of one run with their outcomes; with --result it
@@ -147,6 +147,7 @@ def _page(
     render.facts([
         ("trigger", entry.first.trigger), ("attempt", run.attempt),
         ("started", render.clock(entry.first.started_at)),
+        ("models", ", ".join(result.models)), ("definition", result.definition),
         ("results", result.result_file and path / result.result_file), ("error", result.error),
     ])  # fmt: skip
     render.heading("items")
@@ -212,14 +213,17 @@ def document(entry: HistoryEntry) -> dict[str, Any]:
 def _row(entry: HistoryEntry, now: int) -> render.Row:
     run, result = entry.run, entry.result
     note = read_error(run.error)["message"] if run.error else ""
-    items, cost = "-", "-"
+    items, cost, models, definition = "-", "-", "-", "-"
     if result is not None:
         items = f"{result.processed}/{result.total}"
+        models, definition = ", ".join(result.models) or "-", result.definition[:8] or "-"
         cost = money(result.cost_usd) + ("+" if result.unpriced_calls else "")
         note = "; ".join(filter(None, (f"{result.failed} failed" if result.failed else "", note)))
     return {
         "run": short_id(run.root_id), "status": entry.outcome, "trigger": entry.first.trigger,
         "started": render.ago(entry.first.started_at, now),
         "took": "-" if entry.took_us is None else render.took(0, entry.took_us),
-        "items": items, "cost": cost, "note": render.short(note.partition("\n")[0], 60),
+        "items": items, "cost": cost, "definition": definition,
+        "models": render.short(models, MODELS_WIDTH),
+        "note": render.short(note.partition("\n")[0], 60),
     }  # fmt: skip

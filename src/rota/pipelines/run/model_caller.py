@@ -78,23 +78,23 @@ class Usage:
     def __init__(self) -> None:
         self.totals = CallTotals()
         self.raw: str | None = None  # the last reply
-        self.model: str | None = None
+        self.model: str | None = None  # provider:model of the last answer
         self.requests: list[str] = []  # the names that the provider gave to the calls
         self.owed: list[Slot] = []  # calls that are written together with the result
         self._began = asyncio.get_running_loop().time()
 
-    def add(self, reply: Reply) -> None:
+    def add(self, reply: Reply, provider: str) -> None:
         """One more answer."""
         self.totals += of_reply(reply)
-        self.raw, self.model = reply.text, reply.model
+        self.raw, self.model = reply.text, f"{provider}:{reply.model}"
         self._name(reply.request_id)
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: Exception, provider: str) -> None:
         """One more call without an answer; it is counted if it may be on the bill."""
         self.totals += of_error(error)
         known = usage_of(error)
-        if known is not None:
-            self.model = known.model or self.model
+        if known is not None and known.model:
+            self.model = f"{provider}:{known.model}"
         self._name(request_id_of(error))
 
     def _name(self, request_id: str | None) -> None:
@@ -180,13 +180,13 @@ class ModelCaller:
             except LOST:
                 raise
             except Exception as error:
-                usage.failed(error)
+                usage.failed(error, question.route.provider)
                 took_s = asyncio.get_running_loop().time() - began
                 wait_s = self._after(error, tries, took_s)
                 if self._watch is not None:
                     await self._watch.waits(error, wait_s)
             else:
-                usage.add(reply)
+                usage.add(reply, question.route.provider)
                 self._given_up.clear()
                 if self._watch is not None:
                     await self._watch.answered()

@@ -200,9 +200,12 @@ class Tally:
         self.processed = self.failed = self.skipped = 0
         self.errors: list[ItemError] = []
         self.failed_by: Counter[str] = Counter()
+        self.models: set[str] = set()
 
     def add(self, outcome: ItemOutcome) -> None:
         """One more item."""
+        if outcome.model is not None:
+            self.models.add(outcome.model)
         if outcome.status == "completed":
             self.processed += 1
         elif outcome.status == "failed":

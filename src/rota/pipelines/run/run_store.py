@@ -60,7 +60,7 @@ class ItemRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     output: dict[str, Any] | None = None
     text: str | None = None
     raw: str | None = None  # the reply that could not be read
-    model: str | None = None
+    model: str | None = None  # provider:model that answered
     calls: int = 0
     tokens_in: int = 0
     tokens_out: int = 0

@@ -74,7 +74,8 @@ async def result_of(
         unanswered_calls=totals.unanswered, estimated_calls=totals.estimated,
         assumed_tokens=totals.assumed_tokens,
         assumed_cost_usd=round(totals.assumed_nano_usd / NANO, 9), errors=tally.errors,
-        failed_by=dict(sorted(tally.failed_by.items())), **more,
+        failed_by=dict(sorted(tally.failed_by.items())), definition=snapshot.digest,
+        models=sorted(tally.models), **more,
     )  # fmt: skip
 
 
